@@ -1,0 +1,119 @@
+"""Every error a caller can meet. Each says what was wrong, where, and what to do; none prints a secret or shadows a builtin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class MemoryTiersError(Exception):
+    """The base of every error raised on purpose by this library."""
+
+
+class InvalidInput(MemoryTiersError, ValueError):
+    """Input refused at the door, before any store was touched. `field` names what was wrong."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class NotFound(MemoryTiersError, LookupError):
+    """Nothing live under this id for this tenant: unknown, foreign, deleted, expired and retired are one answer (D13, D23, D26)."""
+
+    def __init__(self, entry_id: str, kind: str = "entry") -> None:
+        super().__init__(f"Memory {kind} not found: {entry_id}")
+        self.entry_id = entry_id
+        self.kind = kind
+
+
+class Conflict(MemoryTiersError):
+    """The call meets something already stored. `existing_id` names it where there is one (D40, decision A5)."""
+
+    def __init__(self, problem: str, existing_id: str | None = None) -> None:
+        super().__init__(f"{problem} (existing: {existing_id})" if existing_id else problem)
+        self.existing_id = existing_id
+
+
+class InvalidScopePromotion(MemoryTiersError):
+    """A promotion that the matrix of A59-A61 does not allow. Nothing was written or deleted (A62)."""
+
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(f"Cannot promote memory from {source} scope to {target} scope.")
+        self.source = source
+        self.target = target
+
+
+class CompactionError(MemoryTiersError):
+    """A compaction that was refused or whose callback failed; sources are as they were (A73-A78)."""
+
+    def __init__(self, source_entry_ids: Sequence[str], problem: str) -> None:
+        super().__init__(f"Compaction failed for entries [{', '.join(source_entry_ids)}]: {problem}")
+        self.source_entry_ids = tuple(source_entry_ids)
+
+
+class Unsupported(MemoryTiersError):
+    """A store was asked for what it does not claim. `missing` names the capabilities."""
+
+    def __init__(self, missing: str | Sequence[str], *, store: str, tier: str | None = None) -> None:
+        self.missing = (missing,) if isinstance(missing, str) else tuple(missing)
+        self.store = store
+        self.tier = tier
+        where = f"store '{store}'" + (f" in tier '{tier}'" if tier else "")
+        super().__init__(f"{where} does not support: {', '.join(self.missing)}")
+
+
+class StoreError(MemoryTiersError):
+    """A store failed. `retryable` says whether the same call may succeed later; an unknown failure is not retryable."""
+
+    retryable = False
+
+    def __init__(self, store: str, problem: str) -> None:
+        super().__init__(f"store '{store}': {problem}")
+        self.store = store
+        self.problem = problem
+
+
+class StoreUnavailable(StoreError):
+    """The store could not be reached or refuses work for now. A write that raised this may or may not have been applied."""
+
+    retryable = True
+
+
+class StoreTimeout(StoreUnavailable):
+    """The store did not answer in time. A write that raised this may or may not have been applied."""
+
+
+class StoreFull(StoreError):
+    """The store has no room left (a full disk, a memory limit). Nothing of the failed call was kept."""
+
+
+class CorruptRecord(StoreError):
+    """A stored record fails its checksum or cannot be read. It has been set aside; its neighbours are served."""
+
+    def __init__(self, store: str, record_id: str, problem: str) -> None:
+        super().__init__(store, f"record {record_id} is corrupt ({problem}); it was set aside and is not served")
+        self.record_id = record_id
+
+
+class ConfigError(MemoryTiersError):
+    """The configuration cannot be used as it stands; the message names the setting and what to change."""
+
+
+class EmbedderMismatch(ConfigError):
+    """Vectors were stored by one embedder and a different one was configured (model, dimensions or metric differ)."""
+
+    def __init__(self, store: str, stored: str, configured: str) -> None:
+        super().__init__(
+            f"store '{store}' holds vectors of {stored}, but the configured embedder is {configured}; "
+            "configure the embedder the vectors were made with, or start a new store and import an export into it"
+        )
+        self.stored = stored
+        self.configured = configured
+
+
+class NotOpen(MemoryTiersError):
+    """A call before `open()` or after `close()`."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not open: use 'async with', or await open() first")

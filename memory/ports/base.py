@@ -1,0 +1,296 @@
+"""What every adapter shares: arguments are checked against the capabilities, driver errors are translated, then the adapter does its part.
+
+An adapter subclasses `BaseStore`, claims in one literal, and implements `_open`, `_close`, `_check`, `_get`, `_apply`, `_query`, `_count`, `_search`,
+`_delete_matching` and `_translate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from datetime import datetime
+from typing import ClassVar, TypeVar
+
+from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection, FieldType
+from memory.ports.query import (
+    SYSTEM_FIELDS,
+    And,
+    Count,
+    Everywhere,
+    Filter,
+    Has,
+    Hit,
+    Kind,
+    Near,
+    Not,
+    Or,
+    Page,
+    Query,
+    Search,
+    Tenant,
+    Where,
+    Words,
+)
+from memory.ports.record import Key, Record, Stored
+from memory.ports.store import Health
+from memory.ports.writes import Always, Annotate, Append, Delete, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
+
+T = TypeVar("T")
+
+PYTHON_TYPES: dict[FieldType, tuple[type, ...]] = {
+    FieldType.TEXT: (str,),
+    FieldType.INTEGER: (int,),
+    FieldType.REAL: (float, int),
+    FieldType.BOOLEAN: (bool,),
+    FieldType.TIME: (datetime,),
+    FieldType.TAGS: (tuple,),
+    FieldType.BYTES: (bytes,),
+}
+
+
+class BaseStore(ABC):
+    """The public half of a store; see `memory.ports.store.Store` for what each method promises."""
+
+    claims: ClassVar[Capabilities]
+    """What the adapter can do at best, readable without its driver."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._capabilities = self.claims
+        self._collections: dict[str, Collection] = {}
+        self._opened = False
+        self._opening = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def epoch(self) -> str:
+        return ""
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        async with self._opening:
+            if self._opened:
+                return
+            await self._translated(self._open(collections))
+            self._collections = {c.name: c for c in collections}
+            self._opened = True
+
+    async def close(self) -> None:
+        async with self._opening:
+            if not self._opened:
+                return
+            self._opened = False
+            await self._translated(self._close())
+
+    async def check(self) -> Health:
+        self._must_be_open()
+        return await self._translated(self._check())
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        self._known(collection)
+        return await self._translated(self._get(collection, keys)) if keys else []
+
+    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        self._must_be_open()
+        if together:
+            self._must_offer("atomic")
+        limit = self.capabilities.max_batch
+        if limit is not None and len(writes) > limit:
+            raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")
+        refused = {i: reason for i, write in enumerate(writes) if (reason := self._refusal(write))}
+        if not refused:
+            return await self._translated(self._apply(writes, together)) if writes else []
+        if together:
+            return [Outcome(Status.REJECTED, reason=refused[i]) if i in refused else Outcome(Status.SKIPPED) for i in range(len(writes))]
+        good = [w for i, w in enumerate(writes) if i not in refused]
+        done = iter(await self._translated(self._apply(good, together)) if good else ())
+        return [Outcome(Status.REJECTED, reason=refused[i]) if i in refused else next(done) for i in range(len(writes))]
+
+    async def query(self, query: Query) -> Page:
+        self._check_where(query.collection, query.where)
+        self._check_filter(query.collection, query.filter)
+        for order in query.order:
+            self._must_offer("order")
+            self._field_type(query.collection, order.field)
+        if query.limit is not None and query.limit < 1:
+            raise InvalidInput("limit", "must be at least 1")
+        if query.kinds != {Kind.RECORD} and not isinstance(query.where, Everywhere):
+            raise InvalidInput("kinds", "marks and tombstones are listed everywhere or not at all: they name no scope")
+        return await self._translated(self._query(query))
+
+    async def count(self, query: Query) -> Count:
+        self._check_where(query.collection, query.where)
+        self._check_filter(query.collection, query.filter)
+        return await self._translated(self._count(query))
+
+    async def search(self, search: Search) -> list[Hit]:
+        self._check_where(search.collection, search.where)
+        self._check_filter(search.collection, search.filter)
+        self._must_offer("lexical" if isinstance(search.by, Words) else "semantic")
+        if search.limit < 1:
+            raise InvalidInput("limit", "must be at least 1")
+        if isinstance(search.by, Near) and (problem := _vector_problem(search.by.vector)):
+            raise InvalidInput("vector", problem)
+        return await self._translated(self._search(search))
+
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None) -> int:
+        self._check_where(query.collection, query.where)
+        self._check_filter(query.collection, query.filter)
+        return await self._translated(self._delete_matching(query, version, discard_at))
+
+    # -- what an adapter implements -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _open(self, collections: Sequence[Collection]) -> None: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
+
+    @abstractmethod
+    async def _check(self) -> Health: ...
+
+    @abstractmethod
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]: ...
+
+    @abstractmethod
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]: ...
+
+    @abstractmethod
+    async def _query(self, query: Query) -> Page: ...
+
+    @abstractmethod
+    async def _count(self, query: Query) -> Count: ...
+
+    async def _search(self, search: Search) -> list[Hit]:
+        raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
+
+    @abstractmethod
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None) -> int: ...
+
+    @abstractmethod
+    def _translate(self, error: Exception) -> Exception | None:
+        """Our error for a driver's, most specific first; None for what is not the driver's."""
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    async def _translated(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except Exception as error:
+            ours = self._translate(error)
+            if ours is None:
+                raise
+            raise ours from error
+
+    def _must_be_open(self) -> None:
+        if not self._opened:
+            raise NotOpen(f"store '{self.name}'")
+
+    def _known(self, collection: Collection) -> None:
+        self._must_be_open()
+        if collection.name not in self._collections:
+            raise InvalidInput("collection", f"store '{self.name}' was not opened with '{collection.name}'")
+
+    def _must_offer(self, flag: str) -> None:
+        if not getattr(self.capabilities, flag):
+            raise Unsupported(flag, store=self.name)
+
+    def _check_where(self, collection: Collection, where: Where) -> None:
+        self._known(collection)
+        if isinstance(where, Tenant | Everywhere):
+            self._must_offer("tenant_wide")
+
+    def _check_filter(self, collection: Collection, part: Filter | None) -> None:
+        if part is None:
+            return
+        self._must_offer("filter")
+        if isinstance(part, And | Or):
+            for inner in part.parts:
+                self._check_filter(collection, inner)
+        elif isinstance(part, Not):
+            self._check_filter(collection, part.part)
+        else:
+            is_tags = self._field_type(collection, part.field) is FieldType.TAGS
+            if isinstance(part, Has) and not is_tags:
+                raise InvalidInput(part.field, "Has asks for a tags field")
+
+    def _field_type(self, collection: Collection, name: str) -> FieldType | None:
+        """The declared type, None for a system field; an unknown field is refused."""
+        if name in SYSTEM_FIELDS:
+            return None
+        declared = collection.field(name)
+        if declared is None:
+            raise InvalidInput(name, f"collection '{collection.name}' declares no such field")
+        return declared.type
+
+    def _refusal(self, write: Write) -> str:
+        """Why this store refuses the write whatever it holds; empty when it does not."""
+        if isinstance(write, RaiseGeneration):
+            return ""
+        self._known(write.collection)
+        if isinstance(write, Put | Append):
+            if isinstance(write, Append) or not isinstance(write.when, Always):
+                self._must_offer("conditional")
+            return self._record_refusal(write.collection, write.record)
+        if isinstance(write, Delete | Release | Annotate | Purge):
+            self._must_offer("conditional")
+        return ""
+
+    def _record_refusal(self, collection: Collection, record: Record) -> str:
+        for name, value in record.fields.items():
+            declared = collection.field(name)
+            if declared is None:
+                return f"field '{name}' is not declared by collection '{collection.name}'"
+            if value is not None and (
+                not isinstance(value, PYTHON_TYPES[declared.type]) or (isinstance(value, bool) and declared.type is not FieldType.BOOLEAN)
+            ):
+                return f"field '{name}' takes {declared.type}, not {type(value).__name__}"
+            if isinstance(value, datetime) and value.utcoffset() is None:
+                return f"field '{name}' is a naive datetime; give it a time zone"
+        parts = {p.name for p in collection.texts}
+        if unknown := [name for name in record.texts if name not in parts]:
+            return f"text part '{unknown[0]}' is not declared by collection '{collection.name}'"
+        if record.vector is not None:
+            if not collection.vector:
+                return f"collection '{collection.name}' takes no vectors"
+            if problem := _vector_problem(record.vector):
+                return f"vector: {problem}"
+            dims = self.capabilities.max_vector_dims
+            if dims is not None and len(record.vector) // 4 > dims:
+                return f"vector: store '{self.name}' takes at most {dims} dimensions, not {len(record.vector) // 4}"
+        limit = self.capabilities.max_record_bytes
+        if limit is not None and (size := record_bytes(record)) > limit:
+            return f"record: store '{self.name}' takes at most {limit} bytes, not {size}"
+        return ""
+
+
+def record_bytes(record: Record) -> int:
+    """The size of a record as `max_record_bytes` counts it."""
+    content = json.dumps([dict(record.fields), dict(record.body), dict(record.texts)], ensure_ascii=False, separators=(",", ":"), default=str)
+    return len(content.encode()) + len(record.vector or b"")
+
+
+def _vector_problem(packed: bytes) -> str:
+    """Why this is no vector to store or search by; empty when it is one. NaN and infinity poison rankings, zero has no direction."""
+    import numpy
+
+    if not packed or len(packed) % 4:
+        return "must be one or more packed float32 numbers"
+    values = numpy.frombuffer(packed, dtype="<f4")
+    if not numpy.isfinite(values).all():
+        return "holds a number that is not finite"
+    return "" if values.any() else "is all zero"

@@ -1,0 +1,99 @@
+"""Collections: the kinds of record there are, and what each declares so that an adapter can make real columns and indexes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FieldType(StrEnum):
+    TEXT = "text"
+    INTEGER = "integer"  # 64 bit
+    REAL = "real"  # finite
+    BOOLEAN = "boolean"
+    TIME = "time"  # UTC, microseconds
+    TAGS = "tags"  # a tuple of strings
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A declared field: filterable always, and served by an index where `indexed`."""
+
+    name: str
+    type: FieldType
+    indexed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A part of the record found by words, with its weight in ranking (D55)."""
+
+    name: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One kind of record. The name is a legal SQL identifier; `vector` says whether its records may carry one."""
+
+    name: str
+    fields: tuple[Field, ...] = ()
+    texts: tuple[TextPart, ...] = ()
+    vector: bool = False
+
+    def field(self, name: str) -> Field | None:
+        return next((f for f in self.fields if f.name == name), None)
+
+
+_ENTRY_FIELDS = (
+    Field("scope_kind", FieldType.TEXT),
+    Field("type", FieldType.TEXT, indexed=True),
+    Field("tags", FieldType.TAGS, indexed=True),
+    Field("source", FieldType.TEXT),
+    Field("confidence", FieldType.REAL),
+    Field("conversation_id", FieldType.TEXT, indexed=True),
+    Field("valid_from", FieldType.TIME),
+    Field("valid_to", FieldType.TIME),
+    Field("promoted_from_id", FieldType.TEXT),
+    Field("request_digest", FieldType.TEXT),
+)
+_ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
+
+ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True)
+"""What agents remember."""
+
+ENTRY_VERSIONS = Collection(
+    "entry_versions",
+    (
+        *_ENTRY_FIELDS,
+        Field("entry_id", FieldType.TEXT, indexed=True),
+        Field("stored_version", FieldType.INTEGER),
+        Field("replaced_version", FieldType.INTEGER),
+    ),
+    _ENTRY_TEXTS,
+    vector=True,
+)
+"""What entries said before an edit; immutable (D34). Current from `stored_version` until before `replaced_version`."""
+
+RELATIONS = Collection(
+    "relations",
+    (
+        Field("source_id", FieldType.TEXT, indexed=True),
+        Field("target_id", FieldType.TEXT, indexed=True),
+        Field("relation", FieldType.TEXT),
+    ),
+)
+"""Directed, labelled links between two entries of one tenant."""
+
+OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
+"""Operations of several steps that are under way; what remains is in what they owe."""
+
+LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)))
+"""Who does maintenance just now."""
+
+SETTINGS = Collection("settings")
+"""What a store remembers about itself, such as the embedder its vectors were made with."""
+
+COLLECTIONS = (ENTRIES, ENTRY_VERSIONS, RELATIONS, OPERATIONS, LEASES, SETTINGS)
+"""Every collection there is. Erasure, export, check and migration go over this list."""

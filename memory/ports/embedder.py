@@ -1,0 +1,34 @@
+"""Turning text into vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What makes vectors comparable: stored with them, and checked when a store is opened again."""
+
+    model: str
+    dimensions: int
+    metric: str = "cosine"
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.dimensions} dimensions, {self.metric})"
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Makes one vector a text. The same text always gives the same vector; vectors are finite and, for a text with words, not all zero."""
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Packed float32 vectors (see `pack_vector`), of length 1, in the order of the texts. An empty list gives an empty list.
+
+        A text that has no vector (nothing the model knows) gives empty bytes: it is not found by meaning.
+        """
+        ...

@@ -1,0 +1,272 @@
+"""How stores are asked: where to look, filters, order, keyset cursors, counts and searches.
+
+A `Query` or `Search` names partitions or one whole tenant; without either it cannot be built. `Everywhere` is for maintenance
+alone: no facade call produces one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+from memory.domain.errors import InvalidInput
+from memory.domain.time import micros, moment
+from memory.ports.collections import Collection
+from memory.ports.record import FieldValue, Key, Partition, Record, Role, Stored
+
+# -- where ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """These scopes, at least one, all of one tenant."""
+
+    partitions: tuple[Partition, ...]
+
+    def __post_init__(self) -> None:
+        if not self.partitions:
+            raise InvalidInput("where", "name at least one partition")
+        if len({p.tenant for p in self.partitions}) > 1:
+            raise InvalidInput("where", "partitions of several tenants cannot be asked together")
+
+    @property
+    def tenant(self) -> str:
+        return self.partitions[0].tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Every scope of one tenant. Needs the capability `tenant_wide`."""
+
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """Every tenant: maintenance only."""
+
+
+Where: TypeAlias = Partitions | Tenant | Everywhere
+
+
+def within(*partitions: Partition) -> Partitions:
+    return Partitions(partitions)
+
+
+# -- filters ----------------------------------------------------------------------------------------------------------
+# Two-valued: a comparison with a missing value is false, and `Not` of it true. Text compares by code point, case-sensitively.
+# Fields are the collection's declared ones and the system's: see SYSTEM_FIELDS.
+
+
+@dataclass(frozen=True, slots=True)
+class Eq:
+    field: str
+    value: FieldValue
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The field's value is one of these; of none, always false."""
+
+    field: str
+    values: tuple[FieldValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lt:
+    field: str
+    value: FieldValue
+
+
+@dataclass(frozen=True, slots=True)
+class Le:
+    field: str
+    value: FieldValue
+
+
+@dataclass(frozen=True, slots=True)
+class Gt:
+    field: str
+    value: FieldValue
+
+
+@dataclass(frozen=True, slots=True)
+class Ge:
+    field: str
+    value: FieldValue
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """The tags field contains this whole tag, case-sensitively (D53)."""
+
+    field: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """The field has no value. Empty text and empty tags are values."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All hold; of none, true."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any holds; of none, false."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Filter
+
+
+Filter: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | And | Or | Not
+
+
+def all_of(*parts: Filter | None) -> Filter | None:
+    """The conjunction of what is given, None where nothing is."""
+    kept = tuple(p for p in parts if p is not None)
+    return None if not kept else kept[0] if len(kept) == 1 else And(kept)
+
+
+SYSTEM_FIELDS = frozenset("id scope version created_at updated_at expires_at generation role tier owing discard_at accesses accessed_at".split())
+"""Fields every record has: usable in filters and orders beside the declared ones. `owing` is true where steps are owed."""
+
+
+# -- queries ----------------------------------------------------------------------------------------------------------
+
+
+class Kind(StrEnum):
+    """What stands under a key."""
+
+    RECORD = "record"
+    MARK = "mark"
+    TOMBSTONE = "tombstone"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    field: str
+    descending: bool = False
+
+
+HOMES = frozenset({Role.HOME})
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Records of one collection in these roles, ordered, a page at a time.
+
+    The id is the last sort key, in the direction of the last order given, so that every order is total. Missing values sort before all
+    others ascending and after all others descending. `cursor` continues after the record it was made from: no record is lost or repeated
+    under ties and concurrent inserts (D52). `limit` of None means all.
+    With `kinds` of marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`, `owing` and `discard_at`.
+    """
+
+    collection: Collection
+    where: Where
+    filter: Filter | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    cursor: str | None = None
+    roles: frozenset[Role] = HOMES
+    kinds: frozenset[Kind] = frozenset({Kind.RECORD})
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a query found, in order; `cursor` is None on the last page. `corrupt` names records that were passed over as unreadable."""
+
+    records: tuple[Stored, ...]
+    cursor: str | None = None
+    corrupt: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many records match and what they take, in bytes as near as the store can tell."""
+
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Found by words: any record holding at least one of the text's content words, best first.
+
+    The text is never syntax: quotes, operators, wildcards and NUL are just characters (D62). Analysis is that of `memory.ports.text`
+    unless the adapter documents its own table (D57). A text without any word finds nothing.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Found by meaning: the records whose vectors have the highest cosine similarity to this one (packed float32, same dimensions)."""
+
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The best `limit` records of one collection by words or by meaning, among those the filter lets through."""
+
+    collection: Collection
+    where: Where
+    by: Words | Near
+    limit: int
+    filter: Filter | None = None
+    roles: frozenset[Role] = HOMES
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One found record and its score: higher is better. Scores of one search compare with each other, and for `Near` are cosines."""
+
+    record: Record
+    score: float
+
+
+# -- cursors ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a page ended: the sort values and the id of its last record. The same on every adapter, so that pages of several stores merge."""
+
+    values: tuple[FieldValue, ...] = field(default=())
+    id: str = ""
+
+
+def encode_cursor(values: Sequence[FieldValue], record_id: str) -> str:
+    """An opaque cursor. It holds sort values and an id, no text of the record."""
+    plain = [{"t": micros(v)} if isinstance(v, datetime) else v for v in values]
+    return base64.urlsafe_b64encode(json.dumps([plain, record_id], separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, order: Sequence[Order]) -> Position:
+    """The position a cursor holds. One that was not made for this order is refused as `InvalidInput`."""
+    try:
+        values, record_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        restored = tuple(moment(v["t"]) if isinstance(v, dict) else v for v in values)
+    except (ValueError, TypeError, KeyError, OverflowError) as exc:
+        raise InvalidInput("cursor", "this is not a cursor that a query returned") from exc
+    if len(restored) != len(order) or not isinstance(record_id, str):
+        raise InvalidInput("cursor", "this cursor was made for a query with another order")
+    return Position(restored, record_id)

@@ -1,0 +1,97 @@
+"""The narrow waist: the one port that every backend implements (architecture, sentence 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.record import JsonValue, Key, Stored
+from memory.ports.writes import Outcome, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a store is. `epoch` names the run of the server: it changes when the server restarts and may have lost what it held."""
+
+    ok: bool
+    detail: str = ""
+    version: str = ""
+    epoch: str = ""
+    facts: dict[str, JsonValue] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """Keeps records. Knows nothing of what they mean.
+
+    Every method but `open` and `close` raises `NotOpen` before `open` and after `close`. Failures of the backend are raised as
+    `StoreError` and its kinds, never as the driver's own. A call that was cancelled or timed out may have been applied.
+    What a store hands out is never changed by it or by anyone later, and what it was handed it does not keep a reference to that
+    a caller could change.
+    """
+
+    @property
+    def name(self) -> str:
+        """The store's name in messages. Carries no secret."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; before `open` as claimed, after it as found."""
+        ...
+
+    @property
+    def epoch(self) -> str:
+        """The run of the server as last seen; constant for durable stores."""
+        ...
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        """Connect and make ready for these collections: schema, indexes, migrations. Opening twice is a no-op. A failed open can be repeated."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what `open` took, waiting for calls under way. Closing twice, or what was never opened, is a no-op. It may be opened again."""
+        ...
+
+    async def check(self) -> Health:
+        """Ask the backend whether it works. Does not raise for an unreachable backend: says so."""
+        ...
+
+    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        """What stands under each key, in the order asked, whatever its role or expiry: one answer a key, None where nothing is.
+
+        Sees every write acknowledged before the call.
+        """
+        ...
+
+    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        """Carry out the writes in order and say what became of each: one bad write never fails its batch.
+
+        A later write of the batch sees the earlier ones. Where `atomic`, a crash keeps all of the call's applied writes or none.
+        `together=True` (refused without `atomic`) keeps them only when every one applied: else nothing is kept and those that would
+        have been applied are SKIPPED. More writes than `max_batch` are refused as `InvalidInput`.
+        """
+        ...
+
+    async def query(self, query: Query) -> Page:
+        """One page of what matches. See `Query`."""
+        ...
+
+    async def count(self, query: Query) -> Count:
+        """How many records match, `limit`, `order` and `cursor` aside, and what they take."""
+        ...
+
+    async def search(self, search: Search) -> list[Hit]:
+        """The best matches, best first, at most `limit`; ties by id ascending. See `Search`."""
+        ...
+
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None) -> int:
+        """Leave tombstones, each of version `max(stored + 1, version)`, for the records that match (`limit`, `order`, `cursor` aside).
+
+        Returns how many there were. A corrupt record of the asked partitions matches whatever the filter: erasure must reach it.
+        """
+        ...

@@ -1,0 +1,82 @@
+"""Words: how text is cut, folded and stemmed, and how records found by words are ranked.
+
+Stores that keep their own index use this as it is; one whose engine analyses text itself documents its table (D57).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import snowballstemmer
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
+_stemmer = snowballstemmer.stemmer("porter")
+
+STOPWORDS = frozenset(
+    """a an the this that these those i me my mine we us our ours you your yours he him his she her hers it its they them their theirs
+    what which who whom whose when where why how is are was were be been being am do does did done doing have has had having will would shall should
+    can could may might must of to in on at by for with from as about into over under than then there here and or but if so because while until
+    tell say said ask asked remember get got make made take took go went gone s t d ll m re ve""".split()
+)
+"""Words that carry no meaning in a question (D58). "not" is not among them."""
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """The Porter stem of a folded word: deploy = deploying, not deployment; connect = connection; fly is not flies (D57)."""
+    return _stemmer.stemWord(word) if len(word) > 2 and word.isascii() else word
+
+
+def fold(text: str) -> str:
+    """Case folded, diacritics stripped: 'Café' becomes 'cafe' (D56)."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", "".join(c for c in decomposed if not unicodedata.combining(c)))
+
+
+def words(text: str) -> list[str]:
+    """The stems of a text in order, as indexed: runs of letters and digits, and each CJK character on its own."""
+    return [stem(token) for token in _TOKEN.findall(fold(text))]
+
+
+def query_words(text: str) -> list[str]:
+    """The distinct stems a query looks for, in order: without stopwords, unless there is nothing else (D58)."""
+    tokens = _TOKEN.findall(fold(text))
+    content = [t for t in tokens if t not in STOPWORDS] or tokens
+    return list(dict.fromkeys(stem(t) for t in content))
+
+
+K1, B = 1.2, 0.75  # the usual constants: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009)
+
+
+def rarity(documents: int, containing: int) -> float:
+    """How much a word tells: the inverse document frequency in its form that never turns negative."""
+    return math.log1p((documents - containing + 0.5) / (containing + 0.5))
+
+
+def bm25(frequencies: Mapping[str, float], length: float, average_length: float, rarities: Mapping[str, float]) -> float:
+    """BM25F: `frequencies` are each query word's counts in the record's text parts, summed under the parts' weights.
+
+    `length` is the record's number of words over all parts, unweighted; `average_length` the mean of that over the asked partitions' records.
+    """
+    norm = K1 * (1 - B + B * length / average_length) if average_length else K1
+    return sum(rarities[w] * f * (K1 + 1) / (f + norm) for w, f in frequencies.items())
+
+
+def count_words(parts: Iterable[tuple[str, float]], wanted: frozenset[str]) -> tuple[dict[str, float], int]:
+    """The weighted counts of the wanted stems over `(text, weight)` parts, and the number of words in all."""
+    found: dict[str, float] = {}
+    total = 0
+    for text, weight in parts:
+        stems = words(text)
+        total += len(stems)
+        for s in stems:
+            if s in wanted:
+                found[s] = found.get(s, 0.0) + weight
+    return found, total

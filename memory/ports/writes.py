@@ -1,0 +1,190 @@
+"""The writes a store takes, the conditions they stand under, and what comes back for each.
+
+Every write names one key, stands on its own, and is repeatable: applying it twice leaves what applying it once leaves.
+How a condition meets what is stored (`-` is nothing stored):
+
+| condition     | -     | live, version v       | mark, version v | tombstone, version v  |
+|---------------|-------|-----------------------|-----------------|-----------------------|
+| `Absent()`    | apply | conflict              | conflict        | conflict              |
+| `AtVersion(n)`| conflict | v == n (and role)  | conflict        | v == n, no role asked |
+| `Newer()`     | apply | v < the new version   | v < new version | v < new version       |
+| `Always()`    | apply | apply                 | apply           | apply                 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+from memory.ports.collections import Collection
+from memory.ports.record import JsonValue, Key, Owed, Partition, Record, Role, Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Nothing is stored under the key: no live copy, no mark, no tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtVersion:
+    """A live copy or a tombstone of exactly this version; with `role`, a live copy in that role. Never a mark."""
+
+    version: int
+    role: Role | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """What is stored, of whatever kind, has a lower version than the write, or nothing is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """No condition. For caches, which decide nothing."""
+
+
+When: TypeAlias = Absent | AtVersion | Newer | Always
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Store a whole record, replacing whatever stands under its key, when the condition holds.
+
+    A record whose generation is None gets the partition's current generation; one with a number lower than the partition's
+    current generation is rejected with reason "generation" whatever the condition says: it was erased.
+    """
+
+    collection: Collection
+    record: Record
+    when: When
+
+    @property
+    def key(self) -> Key:
+        return self.record.key
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Store a new record under `Absent()`, with the next number of the partition's counter in its integer field `field`.
+
+    Numbers start at 1, grow, and are never given twice, also not after the record's deletion; a conflict uses up no number.
+    The outcome carries the number.
+    """
+
+    collection: Collection
+    record: Record
+    counter: str
+    field: str
+
+    @property
+    def key(self) -> Key:
+        return self.record.key
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Leave a tombstone of this version where the condition holds; nothing of the record's content stays readable.
+
+    Under `Newer()` a tombstone is left also where nothing was stored, so that a late copy is refused. Deleting what is missing
+    otherwise conflicts. `discard_at` of None keeps the tombstone until a later `Annotate` sets one.
+    """
+
+    collection: Collection
+    key: Key
+    version: int
+    when: AtVersion | Newer
+    owed: tuple[Owed, ...] = ()
+    note: Mapping[str, JsonValue] = field(default_factory=dict)
+    discard_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let go of the live HOME copy at exactly version `at`, because it now lives in tier `to`: leaves a mark of that version.
+
+    Repeating it on the mark it left is applied again without change.
+    """
+
+    collection: Collection
+    key: Key
+    at: int
+    to: str
+    owed: tuple[Owed, ...] = ()
+    discard_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Change bookkeeping of what stands under the key at exactly version `at`, without a new version.
+
+    Applies to live copies, and for `settle` and `discard_at` also to marks and tombstones. `role_is` restricts it to a live copy in
+    that role. `settle` takes owed steps away (those not owed are no error); nothing can be added to what is owed.
+    `accessed_at` also counts one access.
+    """
+
+    collection: Collection
+    key: Key
+    at: int
+    role_is: Role | None = None
+    role: Role | None = None
+    tier: str | None = None
+    settle: tuple[Owed, ...] = ()
+    discard_at: datetime | None = None
+    accessed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Forget what stands under the key at exactly version `at`: a mark, a tombstone, or a live copy in the role CACHED.
+
+    A live copy in any other role conflicts. Purging what is missing is applied.
+    """
+
+    collection: Collection
+    key: Key
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseGeneration:
+    """Raise the partition's generation, which counts for every collection, to at least `to`, or by one where `to` is None.
+
+    The outcome's `number` is the current one after; `to=0` reads it. Generations start at 0 and never fall.
+    """
+
+    partition: Partition
+    to: int | None = None
+
+
+Write: TypeAlias = Put | Append | Delete | Release | Annotate | Purge | RaiseGeneration
+
+
+class Status(StrEnum):
+    APPLIED = "applied"  # the write is in effect and as safe as the store's `durable` says
+    CONFLICT = "conflict"  # its condition did not hold; `stored` is what stands there
+    REJECTED = "rejected"  # the store refuses this write whatever is stored; `reason` says why
+    SKIPPED = "skipped"  # its batch was applied together or not at all, and another item failed
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one write.
+
+    `version` is the version now stored under the key, None where nothing is. `stored`, on a conflict, is what stands there.
+    `generation` is the generation an applied Put or Append was stored with; `number` the counter's or the raised generation's value.
+    `reason`, on a rejection: "generation" for an erased scope, else a sentence that names field and limit.
+    """
+
+    status: Status
+    version: int | None = None
+    stored: Stored | None = None
+    generation: int | None = None
+    number: int | None = None
+    reason: str = ""
+
+    @property
+    def applied(self) -> bool:
+        return self.status is Status.APPLIED
