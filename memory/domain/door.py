@@ -1,0 +1,170 @@
+"""The one input check: everything a caller hands in passes here before any store is touched, on every path.
+
+Each function returns the value as it will be stored or raises `InvalidInput` naming the field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from memory.domain.errors import InvalidInput
+from memory.domain.time import EPOCH, moment
+
+MAX_ID_BYTES = 512
+MAX_CONTENT_BYTES = 64 * 1024  # D3
+MAX_TITLE_CHARS = 200  # D2
+MAX_SOURCE_CHARS = 200  # D4
+MAX_TAGS, MAX_TAG_CHARS = 32, 64  # D5
+MAX_METADATA_BYTES = 64 * 1024
+MAX_DEPTH = 32
+MAX_LIMIT = 1_000  # decision D49
+INT64 = 2**63
+_MILLISECONDS_FROM = 10**12  # D9: numbers above this are milliseconds
+_LATEST = datetime(9999, 12, 31, tzinfo=UTC)
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def text(field: str, value: object, *, max_chars: int | None = None, max_bytes: int | None = None, min_chars: int = 0) -> str:
+    """Text without NUL and lone surrogates, within its limits."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
+    if "\x00" in value:
+        raise InvalidInput(field, "must not hold a NUL character")
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError as exc:
+        raise InvalidInput(field, "must not hold a lone surrogate") from exc
+    if max_bytes is not None and size > max_bytes:
+        raise InvalidInput(field, f"exceeds {max_bytes} bytes ({size})")
+    if max_chars is not None and not min_chars <= len(value) <= max_chars:
+        raise InvalidInput(field, f"length must be {min_chars}..{max_chars} chars, not {len(value)}")
+    return value
+
+
+def identifier(field: str, value: object) -> str:
+    """An opaque name of a tenant, a scope or a key: not empty, at most 512 bytes, otherwise as it is (A2)."""
+    checked = text(field, value, max_bytes=MAX_ID_BYTES)
+    if not checked:
+        raise InvalidInput(field, "must not be empty")
+    return checked
+
+
+def tags(value: object) -> list[str]:
+    """Whole tags, duplicates removed in first-seen order (A7, D5)."""
+    if not isinstance(value, list | tuple):
+        raise InvalidInput("tags", f"must be a list of strings, not {type(value).__name__}")
+    for tag in value:
+        if not isinstance(tag, str):
+            raise InvalidInput("tags", f"entries must be strings, not {type(tag).__name__}")
+        text("tags", tag, max_chars=MAX_TAG_CHARS, min_chars=1)
+    distinct = list(dict.fromkeys(value))
+    if len(distinct) > MAX_TAGS:
+        raise InvalidInput("tags", f"at most {MAX_TAGS} entries, not {len(distinct)}")
+    return distinct
+
+
+def json_object(field: str, value: object) -> dict[str, Any]:
+    """A deep copy of a JSON object: string keys, finite numbers, integers within 64 bits, at most 32 levels (A9)."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(field, f"must be an object, not {type(value).__name__}")
+    copied, size = _json(field, value, 1)
+    if size > MAX_METADATA_BYTES:
+        raise InvalidInput(field, f"exceeds {MAX_METADATA_BYTES} bytes")
+    return dict(copied)
+
+
+def _json(field: str, value: object, depth: int) -> tuple[Any, int]:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool):
+        return value, 5
+    if isinstance(value, str):
+        return text(field, value), len(value.encode())
+    if isinstance(value, int):
+        if not -INT64 <= value < INT64:
+            raise InvalidInput(field, "holds an integer outside 64 bits")
+        return int(value), 20
+    if isinstance(value, float):
+        return number(field, value), 20
+    if isinstance(value, Mapping):
+        copied, size = {}, 2
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise InvalidInput(field, f"has a key that is not text: {name!r}")
+            copied[text(field, name)], inner_size = _json(f"{field}.{name}" if depth == 1 else field, inner, depth + 1)
+            size += len(name.encode()) + inner_size
+        return copied, size
+    if isinstance(value, list | tuple):
+        pairs = [_json(field, inner, depth + 1) for inner in value]
+        return [p[0] for p in pairs], 2 + sum(p[1] for p in pairs)
+    raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
+
+
+def number(field: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise InvalidInput(field, "must be a finite number")
+    return value
+
+
+def time(field: str, value: object) -> datetime:
+    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds (above 10^12: milliseconds, D9)."""
+    if isinstance(value, bool):
+        raise InvalidInput(field, "must be a moment in time, not a truth value")
+    if isinstance(value, int | float):
+        seconds = number(field, value) / 1000 if value > _MILLISECONDS_FROM else value
+        if seconds < 0 or seconds > (_LATEST - EPOCH).total_seconds():
+            raise InvalidInput(field, "must be a number of seconds since 1970, not negative and not beyond the year 9999")
+        return moment(round(seconds * 1_000_000))
+    if isinstance(value, str):
+        value = _parsed(field, value)
+    if not isinstance(value, datetime):
+        raise InvalidInput(field, f"must be a moment in time, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise InvalidInput(field, "is a naive datetime; give it a time zone")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as exc:
+        raise InvalidInput(field, "lies outside the years 1..9999 in UTC") from exc
+
+
+def _parsed(field: str, value: str) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError as exc:
+        raise InvalidInput(field, f"{value[:40]!r} is not an ISO 8601 moment such as 2026-01-31T09:30:00Z") from exc
+
+
+def whole_limit(value: object, *, default: int) -> int:
+    """How many results at most: 1 to 1,000; None means the default. Out of range is an error, never clamped (decisions A31, D49)."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput("limit", f"must be a whole number, not {type(value).__name__}")
+    if not 1 <= value <= MAX_LIMIT:
+        raise InvalidInput("limit", f"must be 1..{MAX_LIMIT}, not {value}")
+    return value
+
+
+def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
+    choices = tuple(allowed)
+    if value not in choices:
+        raise InvalidInput(field, f"invalid {field}: {str(value)[:40]!r}; choose from {', '.join(choices)}")
+    return str(value)
+
+
+def build(model: type[Model], **values: Any) -> Model:
+    """The pydantic model of these values; whatever it finds wrong becomes one `InvalidInput` that names the field."""
+    try:
+        return model(**values)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidInput):
+            raise cause from None
+        raise InvalidInput(".".join(str(part) for part in first["loc"]) or model.__name__, first["msg"]) from None

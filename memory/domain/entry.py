@@ -1,0 +1,178 @@
+"""Entries: what agents remember, as callers see it and hand it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
+
+
+class EntryType(StrEnum):
+    """What an entry is about (D1). The default is `context`."""
+
+    USER = "user"
+    FEEDBACK = "feedback"
+    PROJECT = "project"
+    REFERENCE = "reference"
+    LEARNING = "learning"
+    CONTEXT = "context"
+
+
+class Contributor(BaseModel):
+    """Where one source of a compacted entry came from (A82)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    entry_id: str
+    agent_id: Any = None
+    source: Any = None
+    confidence: Any = None
+
+
+class Entry(BaseModel):
+    """One remembered thing, as read: a copy of your own, changing it changes no store (A10).
+
+    True from `valid_from` until before `valid_to` (D20); not shown to anyone after `expires_at` (A34). `version` grows with every edit.
+    `metadata` is what the caller put there and nothing else (A21), but for `created_in_session_id`, which promotion adds (A68).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    tenant: str
+    scope: Scope
+    type: EntryType = EntryType.CONTEXT
+    title: str | None = None
+    content: str
+    source: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None = None
+    valid_from: datetime
+    valid_to: datetime | None = None
+    promoted_from_id: str | None = None
+    compacted_from_ids: list[str] | None = None
+    contributors: list[Contributor] | None = None
+    version: int
+    tier: str
+
+    def is_active(self, now: datetime) -> bool:
+        """Whether its window contains now (decision D32)."""
+        return self.valid_from <= now and (self.valid_to is None or now < self.valid_to)
+
+
+class EntryDraft(BaseModel):
+    """An entry as handed in. Everything is checked here, once (D11)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scope: Scope
+    content: str = ""
+    type: EntryType = EntryType.CONTEXT
+    title: str | None = None
+    source: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    key: str | None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _content(cls, value: object) -> str:
+        return check_content(value)
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _type(cls, value: object) -> EntryType:
+        return check_type(value)
+
+    @field_validator("title", mode="before")
+    @classmethod
+    def _title(cls, value: object) -> str | None:
+        return check_title(value)
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _source(cls, value: object) -> str | None:
+        return check_source(value)
+
+    @field_validator("tags", mode="before")
+    @classmethod
+    def _tags(cls, value: object) -> list[str]:
+        return door.tags([] if value is None else value)
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _metadata(cls, value: object) -> dict[str, Any]:
+        return door.json_object("metadata", {} if value is None else value)
+
+    @field_validator("created_at", mode="before")
+    @classmethod
+    def _created_at(cls, value: object) -> datetime | None:
+        return None if value is None else door.time("created_at", value)
+
+    @field_validator("expires_at", mode="before")
+    @classmethod
+    def _expires_at(cls, value: object) -> datetime | None:
+        return check_expiry(value)
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _key(cls, value: object) -> str | None:
+        return None if value is None else door.identifier("key", value)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> EntryDraft:
+        if self.title is None and not self.content.strip():
+            raise InvalidInput("content", "may be empty only where a title carries the entry")  # decision D8
+        return self
+
+
+def check_content(value: object) -> str:
+    return door.text("content", value, max_bytes=door.MAX_CONTENT_BYTES)
+
+
+def check_type(value: object) -> EntryType:
+    return EntryType(door.one_of("type", value, EntryType))
+
+
+def check_title(value: object) -> str | None:
+    return None if value is None else door.text("title", value, max_chars=door.MAX_TITLE_CHARS, min_chars=1)
+
+
+def check_source(value: object) -> str | None:
+    return None if value is None else door.text("source", value, max_chars=door.MAX_SOURCE_CHARS)
+
+
+def check_expiry(value: object) -> datetime | None:
+    return None if value is None else door.time("expires_at", value)
+
+
+PATCHABLE: dict[str, Callable[[Any], Any]] = {
+    "content": check_content,
+    "type": check_type,
+    "title": check_title,
+    "source": check_source,
+    "tags": door.tags,
+    "metadata": lambda value: door.json_object("metadata", value),
+    "expires_at": check_expiry,
+}
+"""What `update` may change (A48, D14), and the check of each. Everything else is immutable (A51, D17)."""
+
+
+def check_patch(changes: dict[str, Any]) -> dict[str, Any]:
+    """The checked changes of an update. Empty content is a value like any other (A52)."""
+    for name in changes:
+        if name not in PATCHABLE:
+            raise InvalidInput(name, f"cannot be changed; update takes {', '.join(PATCHABLE)}")
+    return {name: PATCHABLE[name](value) for name, value in changes.items()}

@@ -1,0 +1,104 @@
+"""Scopes: whose memory it is. Exactly five kinds (A1); their ids are opaque (A2)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from urllib.parse import quote, unquote
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput, InvalidScopePromotion
+
+
+class ScopeKind(StrEnum):
+    SESSION = "session"
+    USER = "user"
+    WORKSPACE = "workspace"
+    ORG = "org"
+    OBJECT = "object"
+
+
+PROMOTABLE: dict[ScopeKind, frozenset[ScopeKind]] = {
+    ScopeKind.SESSION: frozenset({ScopeKind.USER, ScopeKind.WORKSPACE, ScopeKind.ORG, ScopeKind.OBJECT}),
+    ScopeKind.USER: frozenset({ScopeKind.WORKSPACE, ScopeKind.ORG}),
+    ScopeKind.WORKSPACE: frozenset({ScopeKind.ORG}),
+    ScopeKind.ORG: frozenset(),
+    ScopeKind.OBJECT: frozenset({ScopeKind.USER, ScopeKind.WORKSPACE, ScopeKind.ORG}),
+}
+"""Where an entry of each kind may be promoted to (A59-A61)."""
+
+
+class Scope(BaseModel):
+    """One scope: `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket", "t1")`, … or `Scope.parse("user:ada")`.
+
+    Two scopes are the same when kind, id and, for objects, type are equal to the letter.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ScopeKind
+    id: str
+    object_type: str | None = None
+
+    @model_validator(mode="after")
+    def _checked(self) -> Scope:
+        door.identifier(f"{self.kind}_id", self.id)
+        if self.kind is ScopeKind.OBJECT:
+            door.identifier("object_type", self.object_type)
+        elif self.object_type is not None:
+            raise InvalidInput("object_type", f"belongs to object scopes, not to a {self.kind} scope")
+        return self
+
+    @classmethod
+    def of(cls, kind: str, id: str, object_type: str | None = None) -> Scope:  # noqa: A002 - the field's own name
+        door.one_of("scope kind", kind, ScopeKind)
+        return door.build(cls, kind=ScopeKind(kind), id=id, object_type=object_type)
+
+    @classmethod
+    def session(cls, session_id: str) -> Scope:
+        return cls.of(ScopeKind.SESSION, session_id)
+
+    @classmethod
+    def user(cls, user_id: str) -> Scope:
+        return cls.of(ScopeKind.USER, user_id)
+
+    @classmethod
+    def workspace(cls, workspace_id: str) -> Scope:
+        return cls.of(ScopeKind.WORKSPACE, workspace_id)
+
+    @classmethod
+    def org(cls, org_id: str) -> Scope:
+        return cls.of(ScopeKind.ORG, org_id)
+
+    @classmethod
+    def object(cls, object_type: str, object_id: str) -> Scope:
+        return cls.of(ScopeKind.OBJECT, object_id, object_type)
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical form, one per scope and no two alike: `user:ada`, `object:ticket:t1` (the type percent-encoded)."""
+        if self.kind is ScopeKind.OBJECT:
+            return f"object:{quote(self.object_type or '', safe='')}:{self.id}"
+        return f"{self.kind}:{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Scope:
+        """The scope of a canonical form."""
+        kind, colon, rest = text.partition(":")
+        if not colon:
+            raise InvalidInput("scope", f"{text[:40]!r} should look like user:ada, session:s1 or object:ticket:t1")
+        if kind != ScopeKind.OBJECT:
+            return cls.of(kind, rest)
+        object_type, _, object_id = rest.partition(":")
+        return cls.of(kind, object_id, unquote(object_type))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def check_promotion(source: Scope, target: Scope) -> None:
+    """Raise `InvalidScopePromotion` unless the matrix allows it."""
+    if target.kind not in PROMOTABLE[source.kind]:
+        raise InvalidScopePromotion(source.kind, target.kind)

@@ -1,0 +1,67 @@
+"""The engine: everything the facade calls, put together over one topology."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from memory.domain.ids import Randomness
+from memory.orchestrator.cache import Cache
+from memory.orchestrator.derivation import Derivation
+from memory.orchestrator.entries import Entries
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.maintenance import Maintenance
+from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.owed import OwedWork
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.relations import Relations
+from memory.orchestrator.retrieval import Retrieval
+from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.tiering import Tiering
+from memory.orchestrator.topology import Topology
+from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.ports.clock import Clock, system_clock
+from memory.ports.collections import COLLECTIONS
+from memory.ports.embedder import Embedder
+
+
+class Engine:
+    """One engine over one set of stores. Many engines, in many processes, may work on the same stores at once."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        embedder: Embedder | None = None,
+        clock: Clock = system_clock,
+        settings: EngineSettings | None = None,
+        rules: Sequence[PromotionRule] = DEFAULT_RULES,
+        random_bits: Randomness = secrets.randbits,
+    ) -> None:
+        self.topology = topology
+        self.settings = settings or EngineSettings()
+        self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits)
+        self.owed = OwedWork(self.placement)
+        self.cache = Cache(self.placement)
+        self.meaning = Meaning(self.placement, embedder)
+        self.erasure = Erasure(self.placement, self.owed, self.cache)
+        self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache)
+        self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure)
+        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure)
+        self.retrieval = Retrieval(self.placement, self.meaning)
+        self.tiering = Tiering(self.placement, self.owed, self.cache)
+        self.promotion = Promotion(self.placement, self.tiering, rules)
+        self.maintenance = Maintenance(self.placement, owed=self.owed, tiering=self.tiering, promotion=self.promotion)
+
+    async def open(self) -> None:
+        """Open the stores, check what they can do and whose vectors they hold."""
+        await self.topology.open(COLLECTIONS)
+        try:
+            await self.meaning.check()
+        except BaseException:
+            await self.topology.close()
+            raise
+
+    async def close(self) -> None:
+        await self.topology.close()

@@ -1,0 +1,152 @@
+"""Entries as records and back: the one place that knows how an entry is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType
+from memory.domain.scope import Scope
+from memory.ports.record import FieldValue, JsonValue, Key, Record
+
+
+def entry_of(record: Record) -> Entry:
+    """The entry a record says; for a kept version, the entry as it was."""
+    body: Mapping[str, Any] = record.body
+    fields: Mapping[str, Any] = record.fields
+    contributors = body.get("contributors")
+    return Entry.model_construct(
+        id=fields.get("entry_id") or record.key.id,
+        tenant=record.key.tenant,
+        scope=Scope.parse(record.scope),
+        type=EntryType(str(fields["type"])),
+        title=body.get("title"),
+        content=body["content"],
+        source=fields.get("source"),
+        tags=list(fields.get("tags") or ()),
+        metadata=_copied(body.get("metadata") or {}),
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        expires_at=record.expires_at,
+        valid_from=fields["valid_from"],
+        valid_to=fields.get("valid_to"),
+        promoted_from_id=fields.get("promoted_from_id"),
+        compacted_from_ids=None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"]),
+        contributors=None if contributors is None else [Contributor(**c) for c in contributors],
+        version=record.version,
+        tier=record.tier,
+    )
+
+
+def record_of(
+    draft: EntryDraft,
+    *,
+    key: Key,
+    version: int,
+    now: datetime,
+    tier: str,
+    digest: str | None = None,
+    promoted_from_id: str | None = None,
+    compacted_from_ids: list[str] | None = None,
+    contributors: list[dict[str, Any]] | None = None,
+) -> Record:
+    """The record of a fresh entry; the vector is the caller's to add."""
+    born = draft.created_at or now
+    body: dict[str, JsonValue] = {"content": draft.content}
+    if draft.title is not None:
+        body["title"] = draft.title
+    if draft.metadata:
+        body["metadata"] = draft.metadata
+    if compacted_from_ids is not None:
+        body["compacted_from_ids"] = compacted_from_ids
+    if contributors is not None:
+        body["contributors"] = contributors
+    fields: dict[str, FieldValue] = {
+        "scope_kind": draft.scope.kind.value,
+        "type": draft.type.value,
+        "tags": tuple(draft.tags),
+        "source": draft.source,
+        "confidence": confidence_of(draft.metadata),
+        "valid_from": born,
+        "valid_to": None,
+        "promoted_from_id": promoted_from_id,
+        "request_digest": digest,
+    }
+    return Record(
+        key=key,
+        scope=draft.scope.text,
+        version=version,
+        created_at=born,
+        updated_at=born,
+        expires_at=draft.expires_at,
+        fields=fields,
+        body=body,
+        texts=texts_of(draft.title, draft.content, draft.tags, draft.source),
+        tier=tier,
+    )
+
+
+def texts_of(title: str | None, content: str, tags: list[str], source: str | None) -> dict[str, str]:
+    """What an entry is found by, part by part (D55)."""
+    parts = {"title": title or "", "content": content, "tags": " ".join(tags), "source": source or ""}
+    return {name: text for name, text in parts.items() if text}
+
+
+def meaning_of(record: Record) -> str:
+    """The text an entry's vector is made from."""
+    return "\n".join(record.texts[name] for name in ("title", "content") if name in record.texts)
+
+
+def changed(record: Record, changes: dict[str, Any], *, version: int, now: datetime) -> Record:
+    """The record after an update: metadata is merged, everything else replaced (A48); `created_at` and provenance stay (A49, A51)."""
+    body, fields = dict(record.body), dict(record.fields)
+    for name in ("content", "title"):
+        if name in changes:
+            body[name] = changes[name]
+    if "metadata" in changes:
+        body["metadata"] = {**(body.get("metadata") or {}), **changes["metadata"]}
+        fields["confidence"] = confidence_of(body["metadata"])
+    if "tags" in changes:
+        fields["tags"] = tuple(changes["tags"])
+    if "type" in changes:
+        fields["type"] = changes["type"].value
+    for name in ("source", "valid_to"):
+        if name in changes:
+            fields[name] = changes[name]
+    return Record(
+        key=record.key,
+        scope=record.scope,
+        version=version,
+        created_at=record.created_at,
+        updated_at=now,
+        expires_at=changes.get("expires_at", record.expires_at),
+        fields=fields,
+        body=body,
+        texts=texts_of(body.get("title"), body["content"], list(fields["tags"] or ()), fields["source"]),  # type: ignore[arg-type]
+        vector=record.vector,
+        generation=record.generation,
+        tier=record.tier,
+        previous=record.version,
+        accesses=record.accesses,
+        accessed_at=record.accessed_at,
+    )
+
+
+def request_digest(draft: EntryDraft) -> str:
+    """What tells whether a repeated keyed write asks for the same: a digest of everything but the key."""
+    asked = draft.model_dump(mode="json", exclude={"key", "scope"}) | {"scope": draft.scope.text}
+    return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
+
+
+def confidence_of(metadata: dict[str, Any]) -> float | None:
+    value = metadata.get("confidence")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(inner) for name, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,189 @@
+"""Sweeps: finish what crashes left, remove copies that never arrived, forget marks and tombstones that have served, apply sweep rules.
+
+Everything here may run twice at once; a lease only saves the work of doing so.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import StoreError
+from memory.orchestrator.erasure import SCOPED, SYSTEM_TENANT
+from memory.orchestrator.owed import Debt, Holder, OwedWork
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.steps import step
+from memory.orchestrator.tiering import Tiering
+from memory.ports.collections import COLLECTIONS, LEASES, Collection
+from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
+from memory.ports.record import FieldValue, Key, Mark, Record, Role, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Purge, Put
+
+log = logging.getLogger(__name__)
+
+GRAVES = frozenset({Kind.MARK, Kind.TOMBSTONE})
+LEASE_SCOPE = "leases"
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What one sweep did. `ran` is false where another process holds the lease; `waiting` names stores that could not be swept."""
+
+    ran: bool = True
+    finished: int = 0
+    still_owed: int = 0
+    removed_copies: int = 0
+    purged: int = 0
+    moved: int = 0
+    waiting: tuple[str, ...] = ()
+
+
+class Maintenance:
+    """Carries out sweeps."""
+
+    def __init__(self, placement: Placement, *, owed: OwedWork, tiering: Tiering, promotion: Promotion) -> None:
+        self._placement = placement
+        self._owed = owed
+        self._tiering = tiering
+        self._promotion = promotion
+        self._holder = f"{secrets.token_hex(8)}"
+
+    async def sweep(self) -> SweepReport:
+        """One pass over every store, if nobody else is at it."""
+        report = SweepReport()
+        lease = await self._take_lease()
+        if lease is None:
+            report.ran = False
+            return report
+        for store in self._placement.topology.homes:
+            try:
+                await self._finish_owed(store, report)
+                await self._remove_stray_copies(store, report)
+                await self._purge(store, GRAVES, report)
+            except StoreError as error:
+                log.warning("maintenance leaves out '%s': %s", store.name, error)
+                report.waiting += (str(error),)
+        await self._clear_cache(report)
+        if not report.waiting:
+            report.moved = len((await self._promotion.by_sweep()).moved)
+        await self._give_back(lease)
+        return report
+
+    async def owed(self) -> int:
+        """How many records, marks and tombstones owe a step."""
+        total = 0
+        for store in self._placement.topology.homes:
+            for collection in COLLECTIONS:
+                total += len([row async for row in self._holders(store, collection)])
+        return total
+
+    # -- owed work ----------------------------------------------------------------------------------------------------
+
+    async def _finish_owed(self, store: Store, report: SweepReport) -> None:
+        for collection in COLLECTIONS:
+            holders = [row async for row in self._holders(store, collection)]
+            for holder in holders:
+                if await self._owed.finish(Debt(collection, store, holder)):
+                    report.still_owed += 1
+                else:
+                    report.finished += 1
+
+    async def _holders(self, store: Store, collection: Collection) -> AsyncIterator[Holder]:
+        roles = frozenset({Role.HOME, Role.ARRIVING})
+        for kinds in (frozenset({Kind.RECORD}), GRAVES):
+            query = Query(collection, Everywhere(), Eq("owing", True), limit=self._placement.settings.page, roles=roles, kinds=kinds)
+            async for row in self._rows("sweep.owed", store, query):
+                yield row
+
+    async def _rows(self, name: str, store: Store, query: Query) -> AsyncIterator[Any]:
+        while True:
+            with step(name):
+                page = await store.query(query)
+            for row in page.records:
+                yield row
+            if page.cursor is None:
+                return
+            query = replace(query, cursor=page.cursor)
+
+    # -- copies that never arrived ------------------------------------------------------------------------------------
+
+    async def _remove_stray_copies(self, store: Store, report: SweepReport) -> None:
+        """An arriving copy goes when no earlier store holds its record or a mark to it. While its source lives it may yet be released."""
+        for collection in SCOPED:
+            query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
+            copies = [row async for row in self._rows("sweep.arriving", store, query)]
+            for copy in copies:
+                if not await self._has_source(collection, copy, store):
+                    report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
+
+    async def _has_source(self, collection: Collection, copy: Record, store: Store) -> bool:
+        for source in self._placement.topology.homes:
+            if source is store:
+                return False
+            with step("sweep.source"):
+                stands = (await source.get(collection, [copy.key]))[0]
+            if stands is not None and not isinstance(stands, Tombstone):
+                return True
+        return False
+
+    # -- forgetting ---------------------------------------------------------------------------------------------------
+
+    async def _purge(self, store: Store, kinds: frozenset[Kind], report: SweepReport) -> None:
+        """Marks and tombstones whose time is over and which owe nothing."""
+        over = And((Lt("discard_at", self._placement.now()), Not(Eq("owing", True))))
+        for collection in COLLECTIONS:
+            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, kinds=kinds)
+            rows = [row async for row in self._rows("sweep.purge", store, query)]
+            await self._forget(store, collection, rows, report)
+
+    async def _clear_cache(self, report: SweepReport) -> None:
+        store = self._placement.topology.cache
+        if store is None:
+            return
+        try:
+            await self._purge(store, GRAVES, report)
+            oldest = self._placement.now() - 2 * self._placement.settings.cache_max_age
+            for collection in SCOPED:
+                query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.CACHED}))
+                rows = [r async for r in self._rows("sweep.cache", store, query)]
+                await self._forget(store, collection, [r for r in rows if r.cached_at is None or r.cached_at < oldest], report)
+        except StoreError as error:
+            log.warning("maintenance leaves out the cache '%s': %s", store.name, error)
+
+    async def _forget(self, store: Store, collection: Collection, rows: list[Mark | Tombstone | Record], report: SweepReport) -> None:
+        size = self._placement.settings.batch
+        for start in range(0, len(rows), size):
+            purges = [Purge(collection, row.key, at=row.version) for row in rows[start : start + size]]
+            outcomes = await self._placement.write("sweep.purge", store, *purges)
+            report.purged += sum(outcome.applied for outcome in outcomes)
+
+    # -- the lease ----------------------------------------------------------------------------------------------------
+
+    async def _take_lease(self) -> Record | None:
+        """The lease, when nobody holds it or its time is over."""
+        archive, now = self._placement.topology.archive, self._placement.now()
+        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, LEASE_SCOPE, "maintenance"))
+        with step("lease.read"):
+            stands = (await archive.get(LEASES, [key]))[0]
+        if isinstance(stands, Record) and now < stands.fields["until"] <= now + 2 * self._placement.settings.lease:  # type: ignore[operator]
+            return None
+        version = self._placement.next_version(getattr(stands, "version", 0))
+        fields: dict[str, FieldValue] = {"holder": self._holder, "until": now + self._placement.settings.lease}
+        lease = Record(key, LEASE_SCOPE, version, now, now, fields=fields, tier="mid")
+        when = Absent() if stands is None else AtVersion(getattr(stands, "version", 0))
+        outcome = await self._placement.write_one("lease.take", archive, Put(LEASES, lease, when))
+        return lease if outcome.applied else None
+
+    async def _give_back(self, lease: Record) -> None:
+        ended = replace(lease, version=self._placement.next_version(lease.version), fields={**lease.fields, "until": lease.created_at})
+        put = Put(LEASES, ended, AtVersion(lease.version))
+        try:
+            await self._placement.write_one("lease.return", self._placement.topology.archive, put)
+        except StoreError as error:
+            log.warning("the maintenance lease runs out by itself: %s", error)

@@ -1,0 +1,118 @@
+"""Finding a record's home, and the versions and writes that every protocol shares."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from memory.domain import ids
+from memory.domain.errors import CorruptRecord, StoreError
+from memory.domain.time import micros
+from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.steps import step
+from memory.orchestrator.topology import Topology
+from memory.ports.clock import Clock
+from memory.ports.collections import Collection
+from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Outcome, Status, Write
+
+
+@dataclass(slots=True)
+class Located:
+    """Where a record is: its home copy and store, or the tombstone that took its place, or neither."""
+
+    key: Key
+    record: Record | None = None
+    tombstone: Tombstone | None = None
+    store: Store | None = None
+    mark: Mark | None = None
+    """The last mark that pointed here."""
+    marked_in: Store | None = None
+
+    def home(self) -> tuple[Record, Store] | None:
+        return None if self.record is None or self.store is None else (self.record, self.store)
+
+
+class Placement:
+    """The stores by tier, with one clock."""
+
+    def __init__(self, topology: Topology, *, clock: Clock, settings: EngineSettings, random_bits: ids.Randomness = secrets.randbits) -> None:
+        self.topology = topology
+        self.clock = clock
+        self.settings = settings
+        self.random_bits = random_bits
+
+    # -- versions and ids ---------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        return self.clock()
+
+    def next_version(self, stored: int = 0) -> int:
+        """`max(stored + 1, now in microseconds)`: a record never loses to its own past, whatever the clock says."""
+        return max(stored + 1, micros(self.clock()))
+
+    def new_id(self, tenant: str, scope: str) -> str:
+        return ids.new_id(tenant, scope, micros(self.clock()), self.random_bits)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    async def locate(self, collection: Collection, key: Key) -> Located:
+        """Where the record is. Raises `CorruptRecord` where its home copy cannot be read."""
+        return (await self.locate_many(collection, [key]))[0]
+
+    async def locate_many(self, collection: Collection, keys: Sequence[Key]) -> list[Located]:
+        """Where each record is.
+
+        Stores are asked in the direction records move, each only for what the earlier ones did not hold: a record that moves meanwhile
+        is met at its source or, once that is a mark, at its target. An arriving copy counts only when the source showed a mark to it.
+        """
+        found = {key: Located(key) for key in keys}
+        searching = list(found)
+        for store in self.topology.homes:
+            if not searching:
+                break
+            with step("read.home"):
+                rows = await store.get(collection, searching)
+            searching = [key for key, row in zip(searching, rows, strict=True) if not self._meet(found[key], store, row)]
+        return [found[key] for key in keys]
+
+    def _meet(self, located: Located, store: Store, row: Stored | None) -> bool:
+        """Take in what stands under the key in this store; whether the search is over."""
+        if isinstance(row, Corrupt):
+            raise CorruptRecord(store.name, row.key.id, row.problem)
+        if isinstance(row, Mark):
+            located.mark, located.marked_in = row, store
+            return False
+        if isinstance(row, Tombstone):
+            located.tombstone, located.store = row, store
+            return True
+        if isinstance(row, Record) and self._is_home(located, store, row):
+            located.record, located.store = row, store
+            return True
+        return False
+
+    def _is_home(self, located: Located, store: Store, row: Record) -> bool:
+        if row.role is Role.HOME:
+            return True
+        marked = located.mark is not None and self.topology.home(located.mark.to) is store
+        return row.role is Role.ARRIVING and marked
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def write(self, name: str, store: Store, *writes: Write, together: bool = False) -> list[Outcome]:
+        """One `apply` under a step's name."""
+        with step(name):
+            return await store.apply(writes, together=together)
+
+    async def write_one(self, name: str, store: Store, write: Write) -> Outcome:
+        return (await self.write(name, store, write))[0]
+
+
+def refused(store: Store, outcome: Outcome) -> StoreError | None:
+    """The error for a rejected write; None for a rejection that only says the scope was erased, and for every other status."""
+    if outcome.status is Status.REJECTED and outcome.reason != "generation":
+        return StoreError(store.name, outcome.reason)
+    return None

@@ -1,0 +1,128 @@
+"""Promotion by policy: the rules decide, this carries out what they decide and reports it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from memory.domain.scope import Scope
+from memory.orchestrator.entries import is_expired
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.retrieval import BROWSED
+from memory.orchestrator.steps import step
+from memory.orchestrator.tiering import MoveResult, Tiering
+from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
+from memory.ports.collections import ENTRIES
+from memory.ports.query import Eq, Everywhere, Filter, Order, Query, Where, within
+from memory.ports.record import Key, Partition, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    entry_id: str
+    from_tier: str
+    to_tier: str
+    rule: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    entry_id: str
+    tier: str
+    because: str
+
+
+@dataclass(slots=True)
+class PromotionReport:
+    """What went onward and by which rule; what stayed and why."""
+
+    moved: list[Moved] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+
+
+class Promotion:
+    """Asks the rules about entries and moves those they take."""
+
+    def __init__(self, placement: Placement, tiering: Tiering, rules: Sequence[PromotionRule]) -> None:
+        self._placement = placement
+        self._tiering = tiering
+        self.rules = tuple(rules)
+
+    async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
+        """A session is over: each of its entries goes where the rules for `session_end` say."""
+        return await self._run("session_end", within(Partition(tenant, scope.text)), None)
+
+    async def by_sweep(self) -> PromotionReport:
+        """Every tenant's entries in tiers that a `sweep` rule moves onward from."""
+        report = PromotionReport()
+        for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
+            part = await self._run("sweep", Everywhere(), Eq("tier", tier), note_kept=False)
+            report.moved += part.moved
+        return report
+
+    async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
+        """These entries, to that tier."""
+        report = PromotionReport()
+        for entry_id in entry_ids:
+            key = Key(tenant, entry_id)
+            record = (await self._placement.locate(ENTRIES, key)).record
+            tier = record.tier if record is not None else ""
+            await self._carry_out(report, key, tier, Decision(to, "by hand", "asked for"), note_kept=True)
+        return report
+
+    async def _run(self, event: Event, where: Where, condition: Filter | None, *, note_kept: bool = True) -> PromotionReport:
+        report, now = PromotionReport(), self._placement.now()
+        async for record in self._records(where, condition):
+            if is_expired(record, now):
+                continue
+            decision = decide(self.rules, event, _facts(record), now)
+            await self._carry_out(report, record.key, record.tier, decision, note_kept=note_kept)
+        return report
+
+    async def _carry_out(self, report: PromotionReport, key: Key, tier: str, decision: Decision, *, note_kept: bool) -> None:
+        if decision.target is None:
+            if note_kept:
+                report.kept.append(Kept(key.id, tier, decision.because))
+            return
+        result = await self._tiering.move(ENTRIES, key, decision.target)
+        if result is MoveResult.MOVED:
+            report.moved.append(Moved(key.id, tier, decision.target, decision.rule, decision.because))
+        elif note_kept:
+            report.kept.append(Kept(key.id, tier, _KEPT_BECAUSE[result]))
+
+    async def _records(self, where: Where, condition: Filter | None) -> AsyncIterator[Record]:
+        """Records of every home store, oldest first. Read before anything moves, store by store in the direction records move."""
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
+            rows: list[Any] = []
+            while True:
+                with step("promotion.scan"):
+                    page = await store.query(query)
+                rows += page.records
+                if page.cursor is None:
+                    break
+                query = replace(query, cursor=page.cursor)
+            for row in rows:
+                yield row
+
+
+_KEPT_BECAUSE = {
+    MoveResult.ALREADY: "it is there or further already",
+    MoveResult.GONE: "there is no such entry",
+    MoveResult.POSTPONED: "it still owes a step; maintenance moves it later",
+}
+
+
+def _facts(record: Record) -> Facts:
+    fields: Any = record.fields
+    return Facts(
+        tier=record.tier,
+        type=fields["type"],
+        tags=tuple(fields.get("tags") or ()),
+        confidence=fields.get("confidence"),
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        accesses=record.accesses,
+    )

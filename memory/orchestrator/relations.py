@@ -1,0 +1,111 @@
+"""Relations: directed, labelled links between two entries of one tenant (D36-D44)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, get_args
+
+from memory.domain import door, ids
+from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.orchestrator.entries import Entries
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.steps import step
+from memory.ports.collections import ENTRIES, RELATIONS
+from memory.ports.query import Eq, Order, Query, Tenant, all_of
+from memory.ports.record import Key, Record
+from memory.ports.writes import Absent, AtVersion, Put, Status
+
+Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
+LABELS: tuple[str, ...] = get_args(Label)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`source` `label` `target`, as stored: directed also where the label is symmetric (D42)."""
+
+    id: str
+    source_id: str
+    target_id: str
+    label: str
+    created_at: datetime
+
+
+class Relations:
+    """The repository of relations."""
+
+    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure) -> None:
+        self._placement = placement
+        self._entries = entries
+        self._erasure = erasure
+
+    async def relate(self, tenant: str, source_id: str, label: str, target_id: str) -> Relation:
+        """Link two active entries; the same link again is a `Conflict` that names the first (D40)."""
+        door.one_of("relation", label, LABELS)
+        if source_id == target_id:
+            raise InvalidInput("target_id", "self-loops not allowed")
+        try:
+            source = await self._entries.live_record(tenant, source_id)
+            await self._entries.live_record(tenant, target_id)
+        except NotFound:
+            raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
+        record = self._record(tenant, source, label, target_id)
+        archive = self._placement.topology.archive
+        outcome = await self._placement.write_one("relate.home", archive, Put(RELATIONS, record, Absent()))
+        if outcome.status is Status.CONFLICT and not isinstance(outcome.stored, Record) and outcome.version is not None:
+            record = self._record(tenant, source, label, target_id, after=outcome.version)
+            put = Put(RELATIONS, record, AtVersion(outcome.version))
+            outcome = await self._placement.write_one("relate.home", archive, put)
+        if (error := refused(archive, outcome)) is not None:
+            raise error
+        if not outcome.applied:
+            raise Conflict("relation already exists", record.key.id)
+        await self._check_ends(tenant, record, source_id, target_id)
+        return _relation(record)
+
+    async def _check_ends(self, tenant: str, record: Record, *ends: str) -> None:
+        """An entry deleted while it was being linked takes the link with it (D29)."""
+        located = await self._placement.locate_many(ENTRIES, [Key(tenant, end) for end in ends])
+        if any(at.record is None for at in located):
+            await self._erasure.delete(RELATIONS, record.key)
+            raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
+
+    def _record(self, tenant: str, source: Record, label: str, target_id: str, after: int = 0) -> Record:
+        now = self._placement.now()
+        return Record(
+            key=Key(tenant, ids.beside(source.key.id, "relation", label, target_id)),
+            scope=source.scope,
+            version=self._placement.next_version(after),
+            created_at=now,
+            updated_at=now,
+            fields={"source_id": source.key.id, "target_id": target_id, "relation": label},
+            generation=source.generation,
+            tier="mid",
+        )
+
+    async def related(
+        self, tenant: str, *, source_id: str | None = None, target_id: str | None = None, label: str | None = None, limit: int | None = None
+    ) -> list[Relation]:
+        """Relations that match, newest first; those of erased entries are gone, those of retired ones stay (D30)."""
+        if label is not None:
+            door.one_of("relation filter", label, LABELS)
+        given = {"source_id": source_id, "target_id": target_id, "relation": label}
+        condition = all_of(*(Eq(name, value) for name, value in given.items() if value is not None))
+        most = door.whole_limit(limit, default=200)
+        query = Query(RELATIONS, Tenant(tenant), condition, (Order("created_at", descending=True),), most)
+        with step("relation.list"):
+            page = await self._placement.topology.archive.query(query)
+        rows = [r for r in page.records if isinstance(r, Record)]
+        ends = [Key(tenant, str(r.fields[name])) for r in rows for name in ("source_id", "target_id")]
+        there = {at.key.id for at in await self._placement.locate_many(ENTRIES, ends) if at.record is not None}
+        return [_relation(r) for r in rows if {r.fields["source_id"], r.fields["target_id"]} <= there]
+
+    async def unrelate(self, tenant: str, relation_id: str) -> bool:
+        """Delete a relation: true once, then false (D44)."""
+        return ids.is_id(relation_id) and await self._erasure.delete(RELATIONS, Key(tenant, relation_id))
+
+
+def _relation(record: Record) -> Relation:
+    fields = record.fields
+    return Relation(record.key.id, str(fields["source_id"]), str(fields["target_id"]), str(fields["relation"]), record.created_at)

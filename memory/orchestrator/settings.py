@@ -1,0 +1,24 @@
+"""How long things last and how hard the engine tries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Durations of the protocols.
+
+    `mark_life` and `tombstone_life` must exceed the longest time a call can be under way (a frozen worker, a late duplicate): within it
+    late copies and late readers are told apart from fresh ones.
+    """
+
+    mark_life: timedelta = timedelta(hours=1)
+    tombstone_life: timedelta = timedelta(days=30)
+    cache_max_age: timedelta = timedelta(minutes=5)
+    lease: timedelta = timedelta(seconds=30)
+    deadline: timedelta = timedelta(seconds=10)
+    attempts: int = 16
+    batch: int = 500
+    page: int = 500

@@ -1,0 +1,174 @@
+"""Moves: a record goes onward to a later tier, in four steps, each conditional and repeatable.
+
+1. copy: put into the target when newer, flagged ARRIVING
+2. verify: read it back and compare
+3. release: the source lets go at exactly that version and leaves a mark. This is the moment the home changes
+4. arrive: clear the flag, then let the mark expire
+
+Updated or deleted meanwhile? The release conflicts, and the move begins again or its copy is removed. Where source and target share a store
+a move is one conditional write.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from memory.domain.errors import InvalidInput
+from memory.orchestrator.cache import Cache
+from memory.orchestrator.owed import ARRIVE, REPLICATE, Debt, OwedWork
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.steps import step
+from memory.policies.routing import TIERS, is_onward, replicas_of
+from memory.ports.collections import Collection
+from memory.ports.record import Key, Mark, Owed, Record, Role, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Annotate, AtVersion, Delete, Newer, Outcome, Put, Release, Status
+
+log = logging.getLogger(__name__)
+
+
+class MoveResult(StrEnum):
+    MOVED = "moved"
+    ALREADY = "already"  # it is in that tier or a later one
+    GONE = "gone"  # nothing lives under this key
+    POSTPONED = "postponed"  # it still owes a step, or the target refuses it for now
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one attempt came to; None of `result` means: look again and start over."""
+
+    result: MoveResult | None
+
+
+AGAIN = Step(None)
+
+
+class Tiering:
+    """Carries out moves."""
+
+    def __init__(self, placement: Placement, owed: OwedWork, cache: Cache) -> None:
+        self._placement = placement
+        self._owed = owed
+        self._cache = cache
+
+    async def move(self, collection: Collection, key: Key, to: str) -> MoveResult:
+        """Move one record onward. Safe to repeat, to run twice at once, and to leave in the middle."""
+        if to not in TIERS:
+            raise InvalidInput("tier", f"must be one of {', '.join(TIERS)}")
+        for _ in range(self._placement.settings.attempts):
+            outcome = await self._attempt(collection, key, to)
+            if outcome.result is not None:
+                return outcome.result
+        return MoveResult.POSTPONED
+
+    async def _attempt(self, collection: Collection, key: Key, to: str) -> Step:
+        located = await self._placement.locate(collection, key)
+        home = located.home()
+        if home is None:
+            return Step(MoveResult.GONE)
+        record, source = home
+        if not is_onward(record.tier, to):
+            return Step(MoveResult.ALREADY)
+        if located.mark is not None and located.marked_in is not None and located.mark.owed:
+            await self._owed.finish(Debt(collection, located.marked_in, located.mark))  # an earlier move has yet to arrive
+            if record.role is Role.ARRIVING:
+                return AGAIN
+        if record.owed:
+            left = await self._owed.finish(Debt(collection, source, record))
+            return Step(MoveResult.POSTPONED) if left else AGAIN
+        await self._cache.invalidate(collection, key)
+        target = self._placement.topology.home(to)
+        if target is source:
+            return await self._relabel(collection, record, source, to)
+        return await self._carry(collection, record, source, target, to)
+
+    async def _relabel(self, collection: Collection, record: Record, store: Store, to: str) -> Step:
+        """Within one store the tier is a field; the same version, so that what was stored when stays true."""
+        moved = replace(record, tier=to, owed=self._replicas(collection, store, to))
+        outcome = await self._placement.write_one("move.relabel", store, Put(collection, moved, AtVersion(record.version, Role.HOME)))
+        if not outcome.applied:
+            return AGAIN
+        await self._owed.try_finish(Debt(collection, store, moved))
+        return Step(MoveResult.MOVED)
+
+    async def _carry(self, collection: Collection, record: Record, source: Store, target: Store, to: str) -> Step:
+        copy = replace(record, role=Role.ARRIVING, tier=to, owed=self._replicas(collection, target, to))
+        copied = await self._copy(collection, copy, target, to)
+        if copied is not None:
+            return copied
+        with step("move.verify"):
+            arrived = (await target.get(collection, [record.key]))[0]
+        if not isinstance(arrived, Record) or arrived.role is not Role.ARRIVING or not arrived.same_content(record):
+            return AGAIN
+        return await self._release(collection, record, source, target, to)
+
+    async def _copy(self, collection: Collection, copy: Record, target: Store, to: str) -> Step | None:
+        """Step 1. None when an arriving copy of this version stands in the target."""
+        outcome = await self._placement.write_one("move.copy", target, Put(collection, copy, Newer()))
+        if outcome.applied:
+            return None
+        if (error := refused(target, outcome)) is not None:
+            log.warning("%s cannot move to '%s': %s", copy.key.id, to, error)
+            return Step(MoveResult.POSTPONED)
+        return await self._meet(collection, copy, target, to, outcome)
+
+    async def _meet(self, collection: Collection, copy: Record, target: Store, to: str, outcome: Outcome) -> Step | None:
+        """What to do about what already stands in the target."""
+        stands = outcome.stored
+        if outcome.status is Status.REJECTED:
+            return AGAIN  # the scope was erased: looking again will show it
+        if isinstance(stands, Record) and stands.version == copy.version:
+            if stands.role is Role.ARRIVING:
+                return None  # another mover brought it
+            if stands.role is Role.REPLICA:
+                flag = Annotate(collection, copy.key, at=copy.version, role_is=Role.REPLICA, role=Role.ARRIVING, tier=to)
+                adopted = await self._placement.write_one("move.adopt", target, flag)
+                return None if adopted.applied else AGAIN
+            return AGAIN  # it has arrived: looking again will show it
+        if isinstance(stands, Tombstone | Mark):
+            return await self._still_there(collection, copy)
+        return AGAIN
+
+    async def _still_there(self, collection: Collection, copy: Record) -> Step:
+        """A grave from an earlier life stands in the target: the move waits until it is purged, or the record is gone by now."""
+        located = await self._placement.locate(collection, copy.key)
+        alive = located.record is not None and located.record.version == copy.version
+        return Step(MoveResult.POSTPONED) if alive else AGAIN
+
+    async def _release(self, collection: Collection, record: Record, source: Store, target: Store, to: str) -> Step:
+        """Steps 3 and 4."""
+        owed = (Owed(ARRIVE, {"to": to}),)
+        release = Release(collection, record.key, at=record.version, to=to, owed=owed)
+        outcome = await self._placement.write_one("move.release", source, release)
+        if outcome.applied:
+            mark = Mark(record.key, record.scope, record.version, to, owed)
+            await self._owed.try_finish(Debt(collection, source, mark))
+            return Step(MoveResult.MOVED)
+        if not isinstance(outcome.stored, Record):
+            await self.drop_arriving(collection, record.key, record.version, target, outcome)
+        return AGAIN
+
+    async def drop_arriving(self, collection: Collection, key: Key, version: int, target: Store, released: Outcome | None = None) -> bool:
+        """Remove an arriving copy whose source neither holds the record nor a mark; true when it was there and went."""
+        if released is not None and isinstance(released.stored, Mark):
+            return False  # another mover released it: the copy is home
+        grave = Delete(
+            collection,
+            key,
+            version=self._placement.next_version(version),
+            when=AtVersion(version, Role.ARRIVING),
+            discard_at=self._placement.now() + self._placement.settings.tombstone_life,
+        )
+        return (await self._placement.write_one("move.abort", target, grave)).applied
+
+    def _replicas(self, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
+        return owed_replicas(self._placement, collection, home, tier)
+
+
+def owed_replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
+    """The replicas a record owes while `tier` is its home; one that would stand in the home's own store is delivered already."""
+    tiers = [t for t in replicas_of(collection.name, tier) if placement.topology.home(t) is not home]
+    return tuple(Owed(REPLICATE, {"to": t}) for t in tiers)

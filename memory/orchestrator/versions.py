@@ -1,0 +1,26 @@
+"""Kept versions: what an entry said before an edit, as immutable records of their own (decision D34)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memory.domain import ids
+from memory.ports.record import Key, Record, Role
+
+
+def version_key(tenant: str, entry_id: str, version: int) -> Key:
+    """The key of one kept version: derived from entry and version, in the slot of the entry's partition."""
+    return Key(tenant, ids.beside(entry_id, "version", str(version)))
+
+
+def kept_version(record: Record, replaced_by: int) -> Record:
+    """The record that keeps `record` as it was until version `replaced_by`."""
+    fields = dict(record.fields) | {"entry_id": record.key.id, "stored_version": record.version, "replaced_version": replaced_by}
+    return replace(
+        record,
+        key=version_key(record.key.tenant, record.key.id, record.version),
+        fields=fields,
+        role=Role.HOME,
+        tier="mid",
+        owed=(),
+    )

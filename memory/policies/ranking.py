@@ -1,0 +1,36 @@
+"""Ranking: rankings are fused into one. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from memory.ports.collections import Collection
+from memory.ports.query import Hit
+from memory.ports.record import Record
+from memory.ports.text import bm25, count_words, query_words, rarity
+
+RRF_K = 60  # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (2009); D80, D86
+
+
+def fuse(rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | None = None) -> list[tuple[str, float]]:
+    """Reciprocal rank fusion: each ranking, best first, gives an id `weight / (60 + rank)`, rank from 1; ties by id ascending (D81).
+
+    One ranking alone keeps its order.
+    """
+    scores: dict[str, float] = {}
+    for name, ids in rankings.items():
+        weight = 1.0 if weights is None else weights.get(name, 1.0)
+        for rank, record_id in enumerate(ids, start=1):
+            scores[record_id] = scores.get(record_id, 0.0) + weight / (RRF_K + rank)
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def rank_by_words(records: Sequence[Record], collection: Collection, text: str, limit: int) -> list[Hit]:
+    """What a store with an index would answer to `Words`, from the records themselves: for stores that cannot search by words."""
+    wanted = query_words(text)
+    weights = {part.name: part.weight for part in collection.texts}
+    counted = [count_words(((t, weights[p]) for p, t in r.texts.items()), frozenset(wanted)) for r in records]
+    average = sum(length for _, length in counted) / len(counted) if counted else 0.0
+    rarities = {w: rarity(len(records), sum(w in found for found, _ in counted)) for w in wanted}
+    hits = [Hit(record, bm25(found, length, average, rarities)) for record, (found, length) in zip(records, counted, strict=True) if found]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id))[:limit]

@@ -1,0 +1,3 @@
+from memory.ports.contract.fixtures import harness, store
+
+__all__ = ["harness", "store"]

@@ -1,0 +1,79 @@
+"""Which test judges which capability, and for which harnesses a test runs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from memory.ports import capabilities
+from memory.ports.capabilities import Capabilities
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+MARK = "memory_contract"
+_WORKS: dict[str, list[str]] = {}
+_REFUSED: dict[str, list[str]] = {}
+
+
+class UnknownCapability(Exception):
+    """A contract test or harness names a capability that does not exist."""
+
+
+def works(*names: str) -> Callable[[Test], Test]:
+    """The test proves that these capabilities work, and limits bind, where claimed."""
+    return _judge(_WORKS, names, needs(*names))
+
+
+def refused(*names: str) -> Callable[[Test], Test]:
+    """The test proves what happens where these capabilities are not claimed, or limits not set."""
+    return _judge(_REFUSED, names, without(*names))
+
+
+def needs(*names: str) -> Callable[[Test], Test]:
+    """The test runs for harnesses that claim all of these."""
+    return _marked("claimed", names)
+
+
+def without(*names: str) -> Callable[[Test], Test]:
+    """The test runs for harnesses that claim none of these."""
+    return _marked("unclaimed", names)
+
+
+def fits(mark: pytest.Mark, claims: Capabilities) -> bool:
+    """Whether a test so marked runs for a harness with these claims."""
+    return all(_claimed(claims, name) for name in mark.kwargs["claimed"]) and not any(_claimed(claims, name) for name in mark.kwargs["unclaimed"])
+
+
+def unjudged() -> list[str]:
+    """What is missing: every flag and limit needs a test for where it is claimed and one for where it is not."""
+    for module in ("test_flags", "test_limits"):
+        importlib.import_module(f"memory.ports.contract.{module}")
+    names = (*capabilities.FLAGS, *capabilities.LIMITS)
+    missing = [f"'{name}' has no test that it works where claimed" for name in names if name not in _WORKS]
+    return missing + [f"'{name}' has no test of what happens where it is not claimed" for name in names if name not in _REFUSED]
+
+
+def _judge(registry: dict[str, list[str]], names: tuple[str, ...], mark: Callable[[Test], Test]) -> Callable[[Test], Test]:
+    def register(test: Test) -> Test:
+        for name in names:
+            registry.setdefault(name, []).append(test.__name__)
+        return mark(test)
+
+    return register
+
+
+def _marked(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
+    known = (*capabilities.FLAGS, *capabilities.LIMITS)
+    if unknown := [name for name in names if name not in known]:
+        raise UnknownCapability(f"no capability is called {', '.join(map(repr, unknown))}; there are: {', '.join(known)}")
+    sides: dict[str, tuple[str, ...]] = {"claimed": (), "unclaimed": (), side: names}
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(**sides)
+    return mark
+
+
+def _claimed(claims: Capabilities, name: str) -> bool:
+    value = getattr(claims, name)
+    return value if isinstance(value, bool) else value is not None

@@ -1,0 +1,126 @@
+"""The pytest plugin: takes harnesses, runs each contract test for those it concerns, and lets nothing pass by not running.
+
+Loaded in every pytest run where the library is installed, so it imports nothing of the library until the contract is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from memory.ports.contract.harness import Harness
+
+FIXTURE = "contract_harness"
+"""Every contract test depends on this fixture, by way of `harness`."""
+HARNESSES: pytest.StashKey[list[type[Harness]]] = pytest.StashKey()
+_NO_HARNESS = "no harness: name one with --memory-harness package.module:Class (several are allowed)"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("memory contract")
+    group.addoption(
+        "--memory-harness",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help="run the contract of memory.ports against this harness; may be given several times",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "memory_contract(claimed, unclaimed): runs for harnesses that claim, or do not claim, these capabilities")
+    config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
+    config.stash.setdefault(HARNESSES, [])
+    add_harnesses(config, *(_loaded(named) for named in config.getoption("memory_harness", default=[])))
+
+
+def add_harnesses(config: pytest.Config, *harnesses: type[Harness]) -> None:
+    """Register harnesses from a conftest, as the option does from the command line."""
+    known = config.stash.setdefault(HARNESSES, [])
+    for harness in harnesses:
+        if harness in known:
+            continue
+        _check_harness(harness)
+        if any(harness.name == other.name for other in known):
+            raise pytest.UsageError(f"two harnesses are called '{harness.name}': rename one")
+        known.append(harness)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if FIXTURE not in metafunc.fixturenames:
+        return
+    from memory.ports.contract.judges import MARK, fits
+
+    harnesses = metafunc.config.stash[HARNESSES]
+    if not harnesses:
+        raise pytest.Collector.CollectError(_NO_HARNESS)
+    marks = list(metafunc.definition.iter_markers(MARK))
+    concerned = [h for h in harnesses if all(fits(mark, h.claims) for mark in marks)]
+    nobody = pytest.param(None, id="nobody", marks=pytest.mark.memory_unasked)
+    metafunc.parametrize(FIXTURE, [pytest.param(h, id=h.name) for h in concerned] or [nobody])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not any(map(_of_contract, items)):
+        return
+    from memory.ports.contract.judges import unjudged
+
+    if missing := unjudged():
+        raise pytest.UsageError("the contract has holes: " + "; ".join(missing))
+    unasked = [item for item in items if item.get_closest_marker("memory_unasked")]
+    if unasked:
+        config.hook.pytest_deselected(items=unasked)
+        items[:] = [item for item in items if item not in set(unasked)]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip, an expected failure and an unexpected success inside the contract are failures."""
+    report = yield
+    if not _of_contract(item):
+        return report
+    excused = "was expected to fail" if hasattr(report, "wasxfail") else "was skipped" if report.skipped else ""
+    if excused:
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} {excused}. Nothing in the contract may be: a store that cannot do this must not claim it."
+        report.__dict__.pop("wasxfail", None)
+    return report
+
+
+def _of_contract(item: pytest.Item) -> bool:
+    return FIXTURE in getattr(item, "fixturenames", ())
+
+
+def _loaded(named: str) -> type[Harness]:
+    module_name, colon, class_name = named.partition(":")
+    if not colon or not module_name or not class_name:
+        raise pytest.UsageError(f"--memory-harness takes package.module:Class, not '{named}'")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)  # a bare `pytest` does not look in the current folder
+    try:
+        harness: type[Harness] = getattr(importlib.import_module(module_name), class_name)
+    except pytest.skip.Exception as exc:
+        raise pytest.UsageError(f"harness '{named}' skips itself ({exc}); the contract knows no skips") from exc
+    except Exception as exc:
+        raise pytest.UsageError(f"harness '{named}' cannot be loaded: {type(exc).__name__}: {exc}") from exc
+    return harness
+
+
+def _check_harness(harness: object) -> None:
+    from memory.ports.capabilities import Capabilities
+    from memory.ports.contract.harness import Harness
+
+    if not (isinstance(harness, type) and issubclass(harness, Harness)):
+        raise pytest.UsageError(f"{harness!r} is not a subclass of memory.ports.contract.harness.Harness")
+    if not isinstance(getattr(harness, "name", None), str) or not isinstance(getattr(harness, "claims", None), Capabilities):
+        raise pytest.UsageError(f"harness {harness.__name__} must set `name` and `claims`")
+    if not 0.9 <= harness.recall <= 1.0:
+        raise pytest.UsageError(f"harness {harness.__name__}: recall must lie between 0.9 and 1, not {harness.recall}")

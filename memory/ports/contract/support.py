@@ -1,0 +1,113 @@
+"""What the contract's tests are written with: records, partitions and short ways to write and look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memory.domain.ids import new_id
+from memory.ports.collections import ENTRIES, Collection
+from memory.ports.query import Everywhere, Filter, Hit, Kind, Query, Search, Where, Words, within
+from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Always, Append, Delete, Newer, Outcome, Put, Release, When, Write
+
+T0 = datetime(2024, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
+HERE = Partition("acme", "user:ann")
+ELSEWHERE = Partition("acme", "user:bob")
+FOREIGN = Partition("umbrella", "user:ann")
+
+
+def id_of(n: int, at: Partition = HERE) -> str:
+    """The n-th id of a partition: ids grow with n and are always the same."""
+    return new_id(at.tenant, at.scope, n * 1000, lambda bits: 0)
+
+
+def key_of(n: int, at: Partition = HERE) -> Key:
+    return Key(at.tenant, id_of(n, at))
+
+
+def record(n: int = 1, at: Partition = HERE, version: int = 1, **parts: Any) -> Record:
+    """A small record with the n-th id of the partition."""
+    times = {"created_at": T0 + timedelta(seconds=n), "updated_at": T0 + timedelta(seconds=n)}
+    return Record(key_of(n, at), at.scope, version, **{**times, **parts})
+
+
+def put(what: Record, when: When | None = None, collection: Collection = ENTRIES) -> Put:
+    return Put(collection, what, Always() if when is None else when)
+
+
+def append(what: Record, collection: Collection, field: str, counter: str = "numbers") -> Append:
+    return Append(collection, what, counter, field)
+
+
+def delete(n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = ENTRIES, **parts: Any) -> Delete:
+    """A deletion that holds whatever lower version stands there."""
+    return Delete(collection, key_of(n, at), version, Newer(), **parts)
+
+
+def release(n: int = 1, version: int = 1, to: str = "mid", **parts: Any) -> Release:
+    return Release(ENTRIES, key_of(n), version, to, **parts)
+
+
+async def one(store: Store, write: Write) -> Outcome:
+    """The outcome of one write."""
+    outcomes = await store.apply([write])
+    assert len(outcomes) == 1, "apply answers once for each write"
+    return outcomes[0]
+
+
+async def done(store: Store, *writes: Write) -> list[Outcome]:
+    """Apply writes that must all be applied, in calls no larger than the store takes."""
+    size = store.capabilities.max_batch or 100
+    outcomes: list[Outcome] = []
+    for start in range(0, len(writes), size):
+        outcomes += await store.apply(writes[start : start + size])
+    assert [o.status for o in outcomes] == ["applied"] * len(writes)
+    return outcomes
+
+
+async def found(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = ENTRIES) -> Stored | None:
+    """What stands under the n-th key."""
+    answers = await store.get(collection, [key_of(n, at)])
+    assert len(answers) == 1, "get answers once for each key"
+    return answers[0]
+
+
+async def live(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = ENTRIES) -> Record:
+    """The live record that must stand under the n-th key."""
+    stored = await found(store, n, at, collection)
+    assert isinstance(stored, Record)
+    return stored
+
+
+async def marked(store: Store, n: int = 1) -> Mark:
+    stored = await found(store, n)
+    assert isinstance(stored, Mark)
+    return stored
+
+
+async def buried(store: Store, n: int = 1) -> Tombstone:
+    stored = await found(store, n)
+    assert isinstance(stored, Tombstone)
+    return stored
+
+
+async def asked(store: Store, where: Where | None = None, part: Filter | None = None, **rest: Any) -> list[str]:
+    """The ids a query finds on its first page, in its order."""
+    page = await store.query(Query(rest.pop("collection", ENTRIES), where or within(HERE), part, **rest))
+    return [r.key.id for r in page.records]
+
+
+async def searched(store: Store, text: str, where: Where | None = None, limit: int = 50, **rest: Any) -> list[Hit]:
+    return await store.search(Search(ENTRIES, where or within(HERE), Words(text), limit, **rest))
+
+
+async def hit_ids(store: Store, text: str, where: Where | None = None) -> set[str]:
+    return {hit.record.key.id for hit in await searched(store, text, where)}
+
+
+async def listed(store: Store, kind: Kind, collection: Collection = ENTRIES) -> Sequence[Stored]:
+    """Every mark or tombstone the store lists."""
+    return (await store.query(Query(collection, Everywhere(), kinds=frozenset({kind})))).records

@@ -1,0 +1,102 @@
+"""Append: the store numbers the records of a partition, and never gives a number twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from memory.ports.collections import ENTRY_VERSIONS
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, append, delete, done, found, live, one, put, record
+from memory.ports.store import Store
+from memory.ports.writes import Append, Newer, Status
+
+FIELD = "stored_version"
+
+
+def _append(n: int = 1, counter: str = "numbers") -> Append:
+    return append(record(n), ENTRY_VERSIONS, FIELD, counter)
+
+
+async def _numbers(store: Store, *writes: Append) -> list[int | None]:
+    return [outcome.number for outcome in await done(store, *writes)]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_appended_records_are_numbered_from_one_and_carry_their_number(store: Store) -> None:
+    outcomes = await done(store, *[_append(n) for n in (1, 2, 3)])
+
+    assert [o.number for o in outcomes] == [1, 2, 3]
+    assert [(await live(store, n, collection=ENTRY_VERSIONS)).fields[FIELD] for n in (1, 2, 3)] == [1, 2, 3]
+    assert [o.version for o in outcomes] == [1, 1, 1]
+    assert [o.generation for o in outcomes] == [0, 0, 0]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_an_append_keeps_the_records_other_fields(store: Store) -> None:
+    await done(store, append(record(1, fields={"type": "fact", "tags": ("a",)}, body={"k": [1]}), ENTRY_VERSIONS, FIELD))
+    stored = await live(store, 1, collection=ENTRY_VERSIONS)
+    assert dict(stored.fields) == {"type": "fact", "tags": ("a",), FIELD: 1}
+    assert dict(stored.body) == {"k": [1]}
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number(store: Store) -> None:
+    await done(store, _append(1))
+    before = await found(store, 1, collection=ENTRY_VERSIONS)
+
+    again = await one(store, _append(1))
+
+    assert (again.status, again.stored) == (Status.CONFLICT, before)
+    assert await _numbers(store, _append(2)) == [2]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_number_is_not_given_again_after_its_record_was_deleted(store: Store) -> None:
+    assert await _numbers(store, _append(1), _append(2)) == [1, 2]
+    await done(store, delete(2, collection=ENTRY_VERSIONS), delete(1, collection=ENTRY_VERSIONS))
+
+    assert await _numbers(store, _append(3)) == [3]
+    assert (await one(store, _append(1))).status is Status.CONFLICT
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_number_is_not_given_again_after_its_record_was_overwritten(store: Store) -> None:
+    assert await _numbers(store, _append(1)) == [1]
+    await done(store, put(record(1, version=2), Newer(), ENTRY_VERSIONS))
+
+    assert await _numbers(store, _append(2)) == [2]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_counters_of_other_names_and_other_partitions_are_their_own(store: Store) -> None:
+    assert await _numbers(store, _append(1), _append(2), _append(3, "others")) == [1, 2, 1]
+    assert await _numbers(store, append(record(1, ELSEWHERE), ENTRY_VERSIONS, FIELD, "numbers")) == [1]
+    assert await _numbers(store, append(record(1, FOREIGN), ENTRY_VERSIONS, FIELD, "numbers")) == [1]
+    assert await _numbers(store, _append(4), _append(5, "others")) == [3, 2]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("field", ["type", "colour"])
+async def test_an_append_into_a_field_that_is_no_declared_integer_is_rejected(store: Store, field: str) -> None:
+    outcome = await one(store, append(record(1), ENTRY_VERSIONS, field))
+
+    assert outcome.status is Status.REJECTED
+    assert field in outcome.reason
+    assert await found(store, 1, collection=ENTRY_VERSIONS) is None
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_appends_under_way_at_once_get_each_a_number_of_their_own(store: Store) -> None:
+    outcomes = await asyncio.gather(*(one(store, _append(n)) for n in range(1, 33)))
+
+    assert sorted(o.number or 0 for o in outcomes) == list(range(1, 33))

@@ -1,0 +1,173 @@
+"""Batches: in order, one answer a write, one bad write never fails the others; together, all or nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, append, delete, done, found, id_of, live, one, put, record, release
+from memory.ports.record import Record, Role, Tombstone, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status
+
+
+@pytest.mark.asyncio
+async def test_an_empty_batch_and_an_empty_get_answer_nothing(store: Store) -> None:
+    assert await store.apply([]) == []
+    assert await store.get(ENTRIES, []) == []
+
+
+@pytest.mark.asyncio
+async def test_answers_come_in_the_order_asked_also_for_repeated_and_missing_keys(store: Store) -> None:
+    await done(store, put(record(1)), put(record(2)))
+    one_, two = await live(store, 1), await live(store, 2)
+
+    got = await store.get(ENTRIES, [two.key, record(9).key, one_.key, two.key])
+
+    assert got == [two, None, one_, two]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_later_write_of_a_batch_sees_the_earlier_ones(store: Store) -> None:
+    outcomes = await store.apply(
+        [
+            put(record(1, version=1), Absent()),
+            put(record(1, version=2), Absent()),
+            put(record(1, version=3), AtVersion(1)),
+            delete(1, version=4),
+            put(record(1, version=4), Newer()),
+            put(record(1, version=5), AtVersion(4)),
+        ]
+    )
+    assert [o.status for o in outcomes] == ["applied", "conflict", "applied", "applied", "conflict", "applied"]
+    assert [o.version for o in outcomes] == [1, 1, 3, 4, 4, 5]
+    assert (await live(store)).version == 5
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "an undeclared field": ({"fields": {"colour": "red"}}, "colour"),
+    "a field of another type": ({"fields": {"type": 5}}, "type"),
+    "a boolean for a number": ({"fields": {"confidence": True}}, "confidence"),
+    "tags that are no tuple": ({"fields": {"tags": ["a"]}}, "tags"),
+    "a naive datetime": ({"fields": {"valid_from": datetime(2024, 1, 1)}}, "valid_from"),
+    "an undeclared text part": ({"texts": {"footnote": "x"}}, "footnote"),
+    "a vector of no numbers": ({"vector": b""}, "vector"),
+    "a vector of torn numbers": ({"vector": b"\x00\x00\x80"}, "vector"),
+    "a vector with NaN": ({"vector": pack_vector([1.0, float("nan")])}, "vector"),
+    "a vector with infinity": ({"vector": pack_vector([float("-inf"), 1.0])}, "vector"),
+    "a vector of zeros": ({"vector": pack_vector([0.0, -0.0])}, "vector"),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("why", BAD)
+async def test_a_bad_write_is_rejected_by_name_and_its_neighbours_are_applied(store: Store, why: str) -> None:
+    parts, named = BAD[why]
+
+    outcomes = await store.apply([put(record(1)), put(record(2, **parts)), put(record(3))])
+
+    assert [o.status for o in outcomes] == ["applied", "rejected", "applied"]
+    assert named in outcomes[1].reason
+    assert [isinstance(s, Record) for s in await store.get(ENTRIES, [record(n).key for n in (1, 2, 3)])] == [True, False, True]
+
+
+@pytest.mark.asyncio
+async def test_a_vector_in_a_collection_without_vectors_is_rejected(store: Store) -> None:
+    outcome = await one(store, put(record(vector=pack_vector([1.0])), collection=RELATIONS))
+    assert outcome.status is Status.REJECTED
+    assert "vector" in outcome.reason
+
+
+@needs("atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_keeps_everything_when_everything_applies(store: Store) -> None:
+    outcomes = await store.apply(
+        [put(record(1), Absent()), put(record(1), Absent(), RELATIONS), append(record(2), ENTRY_VERSIONS, "stored_version"), RaiseGeneration(HERE)],
+        together=True,
+    )
+    assert [o.status for o in outcomes] == ["applied"] * 4
+    assert [await found(store, n, collection=c) is not None for n, c in ((1, ENTRIES), (1, RELATIONS), (2, ENTRY_VERSIONS))] == [True] * 3
+
+
+@needs("atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_keeps_nothing_when_one_write_conflicts(store: Store) -> None:
+    await done(store, put(record(2)), put(record(4)), put(record(5)), put(record(6, role=Role.CACHED)))
+    before = await store.get(ENTRIES, [record(n).key for n in range(1, 8)])
+
+    outcomes = await store.apply(
+        [
+            put(record(1), Absent()),
+            append(record(1), ENTRY_VERSIONS, "stored_version"),
+            RaiseGeneration(HERE, 5),
+            put(record(2, version=2), Absent()),
+            put(record(3), Absent(), RELATIONS),
+            release(4),
+            Annotate(ENTRIES, record(5).key, 1, tier="long"),
+            Purge(ENTRIES, record(6).key, 1),
+            delete(7),
+        ],
+        together=True,
+    )
+
+    assert [o.status for o in outcomes] == ["skipped"] * 3 + ["conflict"] + ["skipped"] * 5
+    assert await store.get(ENTRIES, [record(n).key for n in range(1, 8)]) == before
+    assert await found(store, 1, collection=ENTRY_VERSIONS) is None
+    assert await found(store, 3, collection=RELATIONS) is None
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
+
+
+@needs("atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_keeps_nothing_when_one_write_is_rejected(store: Store) -> None:
+    outcomes = await store.apply([put(record(1)), put(record(2, fields={"colour": "red"})), put(record(3))], together=True)
+
+    assert [o.status for o in outcomes] == ["skipped", "rejected", "skipped"]
+    assert await store.get(ENTRIES, [record(n).key for n in (1, 2, 3)]) == [None] * 3
+
+
+@needs("atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_keeps_nothing_when_one_generation_was_erased(store: Store) -> None:
+    await done(store, RaiseGeneration(HERE))
+
+    outcomes = await store.apply([put(record(1)), put(record(2, generation=0)), put(record(3))], together=True)
+
+    assert [o.status for o in outcomes] == ["skipped", "rejected", "skipped"]
+    assert await store.get(ENTRIES, [record(n).key for n in (1, 2, 3)]) == [None] * 3
+
+
+@needs("atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_judges_later_writes_by_earlier_ones(store: Store) -> None:
+    outcomes = await store.apply([put(record(1, version=1), Absent()), put(record(1, version=2), AtVersion(1)), delete(1, version=3)], together=True)
+
+    assert [o.status for o in outcomes] == ["applied"] * 3
+    assert await found(store) == Tombstone(record(1).key, 3)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(store: Store) -> None:
+    writes = [put(record(1), Absent()), put(record(1, version=2), Newer()), delete(2, version=5), append(record(3), ENTRY_VERSIONS, "stored_version")]
+    await done(store, *writes)
+    before = [await found(store, 1), await found(store, 2), await found(store, 3, collection=ENTRY_VERSIONS)]
+
+    again = await store.apply(writes)
+
+    assert [o.status for o in again] == ["conflict"] * 4
+    assert [await found(store, 1), await found(store, 2), await found(store, 3, collection=ENTRY_VERSIONS)] == before
+
+
+@pytest.mark.asyncio
+async def test_one_batch_may_write_to_several_collections_under_one_id(store: Store) -> None:
+    await done(store, put(record(body={"in": "entries"})), put(record(body={"in": "relations"}), collection=RELATIONS))
+
+    assert dict((await live(store)).body) == {"in": "entries"}
+    assert dict((await live(store, collection=RELATIONS)).body) == {"in": "relations"}
+    assert (await live(store)).key.id == id_of(1)

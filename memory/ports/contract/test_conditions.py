@@ -1,0 +1,154 @@
+"""The table of conditions in `memory.ports.writes`, every cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import T0, delete, done, found, key_of, one, put, record, release
+from memory.ports.record import Record, Role, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Status, When, Write
+
+V = 10  # the version of what stands there
+
+STANDING: dict[str, list[Write]] = {
+    "nothing": [],
+    "live": [put(record(version=V, fields={"type": "old"}))],
+    "mark": [put(record(version=V)), release(version=V)],
+    "tombstone": [delete(version=V)],
+}
+
+# (what stands there, the condition, the version written) -> whether it is applied
+PUTS: list[tuple[str, When, int, bool]] = [
+    ("nothing", Absent(), 1, True),
+    ("live", Absent(), 11, False),
+    ("mark", Absent(), 11, False),
+    ("tombstone", Absent(), 11, False),
+    ("nothing", AtVersion(V), 11, False),
+    ("nothing", AtVersion(0), 11, False),
+    ("live", AtVersion(V), 11, True),
+    ("live", AtVersion(V - 1), 11, False),
+    ("live", AtVersion(V + 1), 11, False),
+    ("live", AtVersion(V, Role.HOME), 11, True),
+    ("live", AtVersion(V, Role.REPLICA), 11, False),
+    ("live", AtVersion(V, Role.ARRIVING), 11, False),
+    ("live", AtVersion(V, Role.CACHED), 11, False),
+    ("mark", AtVersion(V), 11, False),
+    ("mark", AtVersion(V, Role.HOME), 11, False),
+    ("tombstone", AtVersion(V), 11, True),
+    ("tombstone", AtVersion(V, Role.REPLICA), 11, True),
+    ("tombstone", AtVersion(V - 1), 11, False),
+    ("nothing", Newer(), 1, True),
+    ("live", Newer(), 11, True),
+    ("live", Newer(), 10, False),
+    ("live", Newer(), 9, False),
+    ("mark", Newer(), 11, True),
+    ("mark", Newer(), 10, False),
+    ("mark", Newer(), 9, False),
+    ("tombstone", Newer(), 11, True),
+    ("tombstone", Newer(), 10, False),
+    ("tombstone", Newer(), 9, False),
+    ("nothing", Always(), 1, True),
+    ("live", Always(), 9, True),
+    ("mark", Always(), 9, True),
+    ("tombstone", Always(), 9, True),
+]
+
+
+def _named(cell: tuple[str, When, int, bool]) -> str:
+    standing, when, version, applied = cell
+    return f"{when}-at-{version}-on-{standing}-{'applies' if applied else 'conflicts'}".replace(" ", "").replace("<", "").replace(">", "")
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("cell", PUTS, ids=_named)
+async def test_a_put_meets_what_stands_there_as_the_table_says(store: Store, cell: tuple[str, When, int, bool]) -> None:
+    standing, when, version, applies = cell
+    await done(store, *STANDING[standing])
+    before = await found(store)
+
+    outcome = await one(store, put(record(version=version, fields={"type": "new"}), when))
+
+    after = await found(store)
+    if applies:
+        assert (outcome.status, outcome.version) == (Status.APPLIED, version)
+        assert isinstance(after, Record)
+        assert (after.version, after.fields["type"]) == (version, "new")
+    else:
+        assert outcome.status is Status.CONFLICT
+        assert after == before, "a conflict must leave what stands there as it is"
+        assert outcome.stored == before, "a conflict says what stands there"
+        assert outcome.version == (None if standing == "nothing" else V)
+
+
+DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("cell", DELETIONS, ids=_named)
+async def test_a_delete_meets_what_stands_there_as_the_table_says(store: Store, cell: tuple[str, When, int, bool]) -> None:
+    standing, when, version, applies = cell
+    assert isinstance(when, AtVersion | Newer)
+    await done(store, *STANDING[standing])
+    before = await found(store)
+
+    outcome = await one(store, Delete(ENTRIES, key_of(1), version, when, discard_at=T0))
+
+    after = await found(store)
+    if applies:
+        assert (outcome.status, outcome.version) == (Status.APPLIED, version)
+        assert after == Tombstone(key_of(1), version, discard_at=T0)
+    else:
+        assert outcome.status is Status.CONFLICT
+        assert after == before, "a conflict must leave what stands there as it is"
+        assert outcome.stored == before, "a conflict says what stands there"
+        assert outcome.version == (None if standing == "nothing" else V)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("role", [Role.HOME, Role.REPLICA, Role.ARRIVING, Role.CACHED])
+async def test_a_role_in_a_condition_asks_for_exactly_that_role(store: Store, role: Role) -> None:
+    for asked in Role:
+        await done(store, put(record(version=V, role=role)))
+        outcome = await one(store, put(record(version=11), AtVersion(V, asked)))
+        assert outcome.applied is (asked is role)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_stale_copy_under_newer_does_not_bring_a_deleted_record_back(store: Store) -> None:
+    await done(store, put(record(version=5)), delete(version=9))
+
+    late = await one(store, put(record(version=5), Newer()))
+
+    assert late.status is Status.CONFLICT
+    assert await found(store) == Tombstone(key_of(1), 9)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_deleted_id_can_be_written_again_above_its_tombstone(store: Store) -> None:
+    await done(store, put(record(version=5)), delete(version=6))
+
+    await done(store, put(record(version=7, fields={"type": "again"}), AtVersion(6)))
+
+    after = await found(store)
+    assert isinstance(after, Record)
+    assert after.fields["type"] == "again"
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_put_replaces_the_whole_record(store: Store) -> None:
+    await done(store, put(record(version=1, fields={"type": "a", "tags": ("x",)}, texts={"title": "one"}, body={"k": 1}, tier="short")))
+
+    await done(store, put(record(version=2, fields={"source": "s"}), AtVersion(1)))
+
+    after = await found(store)
+    assert isinstance(after, Record)
+    assert (dict(after.fields), dict(after.texts), dict(after.body), after.tier) == ({"source": "s"}, {}, {}, "")

@@ -1,0 +1,249 @@
+"""How records leave: Delete, Release, Purge, and the bookkeeping that follows them, Annotate."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, found, hit_ids, key_of, listed, live, marked, one, put, record, release
+from memory.ports.query import Kind
+from memory.ports.record import Mark, Owed, Role, Tombstone, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Annotate, AtVersion, Delete, Outcome, Purge, Status, Write
+
+LATER = T0 + timedelta(days=1)
+STEPS = (Owed("deliver", {"to": "long", "deep": [1, {"x": None}]}), Owed("erase", {}), Owed("deliver", {"to": "archive"}))
+SECRET = "the cormorant nests at dawn"
+
+
+def _annotate(n: int = 1, at: int = 1, **changes: object) -> Annotate:
+    return Annotate(ENTRIES, key_of(n), at, **changes)  # type: ignore[arg-type]
+
+
+async def _refused_without_change(store: Store, write: Write) -> Outcome:
+    """The outcome of a write that must conflict, say what stands there and leave it."""
+    before = await found(store)
+    outcome = await one(store, write)
+    assert outcome.status is Status.CONFLICT
+    assert outcome.stored == before
+    assert await found(store) == before
+    return outcome
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) -> None:
+    await done(store, put(record(version=3)))
+    await done(store, Delete(ENTRIES, key_of(1), 4, AtVersion(3), owed=STEPS, note={"digest": "abc", "n": [1, None]}, discard_at=LATER))
+    assert await found(store) == Tombstone(key_of(1), 4, STEPS, {"digest": "abc", "n": [1, None]}, LATER)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store) -> None:
+    whole = record(fields={"source": SECRET, "tags": (SECRET,)}, body={"s": SECRET}, texts={"content": SECRET, "title": SECRET}, owed=(Owed(SECRET),))
+    await done(store, put(whole))
+    assert SECRET in repr(await found(store)), "the text must be readable before, or this test proves nothing"
+
+    await done(store, delete())
+
+    assert await found(store) == Tombstone(key_of(1), 100)
+    assert await asked(store) == []
+
+
+@needs("conditional", "lexical")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("write", [delete(), release()], ids=["deleted", "released"])
+async def test_what_left_is_no_longer_found_by_words(store: Store, write: Write) -> None:
+    await done(store, put(record(texts={"content": SECRET})))
+    assert await hit_ids(store, "cormorant") == {key_of(1).id}
+
+    await done(store, write)
+
+    assert await hit_ids(store, "cormorant") == set()
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store: Store) -> None:
+    await done(store, delete(version=7))
+    assert await buried(store) == Tombstone(key_of(1), 7)
+
+
+# -- release ----------------------------------------------------------------------------------------------------------
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(store: Store) -> None:
+    await done(store, put(record(version=5, texts={"content": SECRET}, body={"s": SECRET})))
+
+    outcome = (await done(store, release(version=5, to="long", owed=STEPS, discard_at=LATER)))[0]
+
+    assert outcome.version == 5
+    assert await found(store) == Mark(key_of(1), HERE.scope, 5, "long", STEPS, LATER)
+    assert await asked(store) == []
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing(store: Store) -> None:
+    await done(store, put(record()), release(owed=STEPS, discard_at=LATER), _annotate(settle=STEPS[:1]))
+    before = await marked(store)
+
+    await done(store, release(owed=STEPS, discard_at=LATER))
+
+    assert await marked(store) == before
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("role", [Role.REPLICA, Role.ARRIVING, Role.CACHED])
+async def test_only_the_home_copy_can_be_released(store: Store, role: Role) -> None:
+    await done(store, put(record(role=role)))
+    await _refused_without_change(store, release())
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_release_at_another_version_or_of_what_is_not_there_conflicts(store: Store) -> None:
+    assert (await _refused_without_change(store, release())).version is None
+    await done(store, put(record(version=5)))
+    assert (await _refused_without_change(store, release(version=4))).version == 5
+    await _refused_without_change(store, release(version=6))
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_release_meeting_anothers_mark_or_a_tombstone_conflicts(store: Store) -> None:
+    await done(store, put(record()), release(to="mid"))
+    await _refused_without_change(store, release(to="long"))
+    await _refused_without_change(store, release(version=2))
+    await done(store, delete(version=9))
+    await _refused_without_change(store, release(version=9))
+
+
+# -- annotate ---------------------------------------------------------------------------------------------------------
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_an_annotation_changes_bookkeeping_and_nothing_else(store: Store) -> None:
+    whole = record(version=3, fields={"type": "fact"}, body={"a": 1}, texts={"title": "t"}, vector=pack_vector([1.0, 2.0]), owed=STEPS, tier="short")
+    await done(store, put(whole))
+    before = await live(store)
+
+    outcome = (await done(store, _annotate(at=3, role=Role.REPLICA, tier="long", settle=STEPS[1:])))[0]
+
+    after = await live(store)
+    assert outcome.version == 3
+    assert after.same_content(before)
+    assert (after.role, after.tier, after.owed, after.accesses, after.accessed_at) == (Role.REPLICA, "long", STEPS[:1], 0, None)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_order(store: Store) -> None:
+    await done(store, put(record(owed=STEPS)))
+    await done(store, _annotate(settle=(STEPS[1], Owed("deliver", {"to": "nowhere"}), Owed("never", {}))))
+    assert (await live(store)).owed == (STEPS[0], STEPS[2])
+    await done(store, _annotate(settle=STEPS), _annotate(settle=STEPS))
+    assert (await live(store)).owed == ()
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_each_recorded_access_counts_one(store: Store) -> None:
+    await done(store, put(record(accesses=2)), _annotate(accessed_at=T0), _annotate(accessed_at=LATER), _annotate(tier="x"))
+    after = await live(store)
+    assert (after.accesses, after.accessed_at) == (4, LATER)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store) -> None:
+    await done(store, put(record(1)), release(1, owed=STEPS), delete(2, version=1, owed=STEPS, note={"k": 1}))
+
+    await done(store, _annotate(1, settle=STEPS[:2], discard_at=LATER), _annotate(2, settle=STEPS, discard_at=LATER))
+
+    assert await found(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", STEPS[2:], LATER)
+    assert await found(store, 2) == Tombstone(key_of(2), 1, (), {"k": 1}, LATER)
+    await done(store, _annotate(1, settle=STEPS))
+    assert await found(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", (), LATER)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("changes", [{"role": Role.HOME}, {"tier": "x"}, {"accessed_at": T0}, {"role_is": Role.HOME, "discard_at": T0}], ids=str)
+async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombstones(store: Store, changes: dict[str, object]) -> None:
+    await done(store, put(record()), release())
+    await _refused_without_change(store, _annotate(**changes))
+    await done(store, delete(version=2))
+    await _refused_without_change(store, _annotate(at=2, **changes))
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_an_annotation_at_another_version_or_role_or_of_nothing_conflicts(store: Store) -> None:
+    await _refused_without_change(store, _annotate(tier="x"))
+    await done(store, put(record(version=3, role=Role.ARRIVING, owed=STEPS)))
+    await _refused_without_change(store, _annotate(at=2, settle=STEPS))
+    await _refused_without_change(store, _annotate(at=4, settle=STEPS))
+    await _refused_without_change(store, _annotate(at=3, role_is=Role.HOME, settle=STEPS))
+    await done(store, _annotate(at=3, role_is=Role.ARRIVING, role=Role.HOME))
+    assert (await live(store)).role is Role.HOME
+
+
+# -- purge ------------------------------------------------------------------------------------------------------------
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) -> None:
+    await done(store, put(record(1)), release(1), delete(2, version=4), put(record(3, version=5, role=Role.CACHED)))
+
+    outcomes = await done(store, *[Purge(ENTRIES, key_of(n), version) for n, version in ((1, 1), (2, 4), (3, 5))])
+
+    assert [o.version for o in outcomes] == [None] * 3
+    assert await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3)]) == [None] * 3
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_purging_what_is_missing_is_applied(store: Store) -> None:
+    assert (await one(store, Purge(ENTRIES, key_of(1), 3))).status is Status.APPLIED
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("role", [Role.HOME, Role.REPLICA, Role.ARRIVING])
+async def test_a_live_copy_that_is_no_cache_is_never_purged(store: Store, role: Role) -> None:
+    await done(store, put(record(role=role)))
+    await _refused_without_change(store, Purge(ENTRIES, key_of(1), 1))
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
+    await done(store, delete(version=4))
+    await _refused_without_change(store, Purge(ENTRIES, key_of(1), 3))
+    await _refused_without_change(store, Purge(ENTRIES, key_of(1), 5))
+
+
+# -- lists of what left -----------------------------------------------------------------------------------------------
+
+
+@needs("conditional", "tenant_wide")
+@pytest.mark.asyncio
+async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) -> None:
+    await done(store, put(record(1)), put(record(2)), release(2, owed=STEPS), delete(3, version=7, note={"k": 1}))
+
+    assert list(await listed(store, Kind.MARK)) == [await marked(store, 2)]
+    assert list(await listed(store, Kind.TOMBSTONE)) == [await buried(store, 3)]
+    assert list(await listed(store, Kind.RECORD)) == [await live(store, 1)]

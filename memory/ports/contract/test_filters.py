@@ -1,0 +1,216 @@
+"""Filters: every operator on every type, missing values, nesting; random filters against a small evaluator of their own."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record
+from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Query, within
+from memory.ports.record import FieldValue, Owed, Record, Role
+from memory.ports.store import Store
+
+TEXTS = ["", "a", "A", "á", "a ", "ab", "b", "%", "a_b", "axb", "É", "10", "9", "\U0001f600", "\uffff"]
+RECORDS = [
+    record(0),
+    *[record(n, fields={"type": text, "tags": (text,), "confidence": n / 10}, body={}) for n, text in enumerate(TEXTS, start=1)],
+    record(20, fields={"tags": ()}, expires_at=T0, owed=(Owed("x"),), tier="short"),
+    record(21, fields={"tags": ("red", "a_b", "Blue"), "valid_from": T0, "valid_to": T0 + timedelta(microseconds=1)}, accessed_at=T0, accesses=3),
+    record(22, fields={"type": "a", "valid_from": T0 + timedelta(microseconds=1), "confidence": -1e308}, version=2**53 + 1, tier="mid"),
+    record(23, fields={"type": "b", "valid_from": T0 - timedelta(microseconds=1), "confidence": 0.1 + 0.2}, version=2**53 + 2),
+    record(24, fields={"confidence": 0.3, "source": "it's \"quoted\""}, generation=4),
+    record(25, fields={"confidence": 1, "source": ""}),
+]
+
+
+async def _filled(store: Store) -> None:
+    await done(store, *[put(r) for r in RECORDS])
+
+
+async def _numbers(store: Store, part: Filter) -> list[int]:
+    by_id = {r.key.id: n for n, r in ((int(r.created_at.timestamp() - T0.timestamp()), r) for r in RECORDS)}
+    return sorted(by_id[i] for i in await asked(store, part=part))
+
+
+def _texts(*wanted: str) -> list[int]:
+    return sorted([n for n, t in enumerate(TEXTS, start=1) if t in wanted] + [n for n, t in ((22, "a"), (23, "b")) if t in wanted])
+
+
+M = timedelta(microseconds=1)
+CASES: dict[str, tuple[Filter, list[int]]] = {
+    "text is case and accent sensitive": (Eq("type", "a"), _texts("a")),
+    "text wildcards are characters": (Eq("type", "%"), _texts("%")),
+    "empty text is a value": (Eq("type", ""), _texts("")),
+    "text of digits is no number": (Eq("type", "10"), _texts("10")),
+    "one of several": (In("type", ("a", "b", "nothing")), _texts("a", "b")),
+    "one of none": (In("type", ()), []),
+    "not one of none": (Not(In("type", ())), list(range(16)) + list(range(20, 26))),
+    "text below by code point": (Lt("type", "A"), _texts("", "%", "10", "9")),
+    "text above by code point": (Gt("type", "axb"), _texts("b", "á", "É", "\U0001f600", "\uffff")),
+    "text at least, beyond the basic plane": (Ge("type", "\uffff"), _texts("\U0001f600", "\uffff")),
+    "reals exactly": (Eq("confidence", 0.3), [3, 24]),
+    "reals between": (And((Ge("confidence", 0.3), Lt("confidence", 0.5))), [3, 4, 23, 24]),
+    "an integer asked of a real": (Eq("confidence", 1), [10, 25]),
+    "moments below": (Lt("valid_from", T0), [23]),
+    "moments up to": (Le("valid_from", T0), [21, 23]),
+    "moments above": (Gt("valid_from", T0), [22]),
+    "moments to the microsecond": (Eq("valid_from", T0 + M), [22]),
+    "a whole tag": (Has("tags", "a_b"), sorted([*_texts("a_b"), 21])),
+    "a tag is case-sensitive": (Has("tags", "blue"), []),
+    "part of a tag is no tag": (Has("tags", "re"), []),
+    "a wildcard is no tag": (Has("tags", "_"), []),
+    "the empty tag": (Has("tags", ""), _texts("")),
+    "no tags asked for": (Not(Has("tags", "red")), [*range(16), 20, 22, 23, 24, 25]),
+    "missing tags": (IsNull("tags"), [0, 22, 23, 24, 25]),
+    "missing text": (IsNull("source"), [*range(16), 20, 21, 22, 23]),
+    "a value there": (Not(IsNull("source")), [24, 25]),
+    "quotes are characters": (Eq("source", "it's \"quoted\""), [24]),
+    "not equal holds for missing values": (Not(Eq("source", "")), [*range(16), 20, 21, 22, 23, 24]),
+    "not below holds for missing values": (Not(Lt("valid_from", T0)), [*range(16), 20, 21, 22, 24, 25]),
+    "equal to nothing is never true": (Eq("source", None), []),
+    "one of nothing is never true": (In("source", (None, "")), [25]),
+    "below nothing is never true": (Lt("confidence", None), []),
+    "all of nothing": (And(()), [*range(16), *range(20, 26)]),
+    "any of nothing": (Or(()), []),
+    "nested": (Or((And((Eq("type", "a"), Not(IsNull("valid_from")))), Not(Or((Lt("version", 2**53 + 2), IsNull("type")))))), [22, 23]),
+    "by id": (In("id", (id_of(3), id_of(20))), [3, 20]),
+    "by version": (Gt("version", 2**53), [22, 23]),
+    "by exact version": (Eq("version", 2**53 + 1), [22]),
+    "by scope": (Eq("scope", HERE.scope), [*range(16), *range(20, 26)]),
+    "by another scope": (Eq("scope", "user:bob"), []),
+    "by creation": (Le("created_at", T0 + timedelta(seconds=2)), [0, 1, 2]),
+    "by change": (Gt("updated_at", T0 + timedelta(seconds=23)), [24, 25]),
+    "by end": (Le("expires_at", T0), [20]),
+    "without end": (IsNull("expires_at"), [*range(16), 21, 22, 23, 24, 25]),
+    "by generation": (Ge("generation", 1), [24]),
+    "by role": (Eq("role", Role.HOME), [*range(16), *range(20, 26)]),
+    "by tier": (In("tier", ("short", "mid")), [20, 22]),
+    "an empty tier is a value": (IsNull("tier"), []),
+    "owing": (Eq("owing", True), [20]),
+    "not owing": (Eq("owing", False), [*range(16), 21, 22, 23, 24, 25]),
+    "by accesses": (Gt("accesses", 0), [21]),
+    "by last access": (Eq("accessed_at", T0), [21]),
+    "records have no end to discard at": (IsNull("discard_at"), [*range(16), *range(20, 26)]),
+}
+
+
+@needs("filter")
+@pytest.mark.asyncio
+async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> None:
+    await _filled(store)
+    wrong = {why: (await _numbers(store, part), expected) for why, (part, expected) in CASES.items() if await _numbers(store, part) != expected}
+    assert not wrong, "filter: (found, expected)"
+
+
+@needs("filter")
+@pytest.mark.asyncio
+async def test_counts_agree_with_what_filters_find(store: Store) -> None:
+    await _filled(store)
+    counted = {why: (await store.count(Query(ENTRIES, within(HERE), part))).records for why, (part, _) in CASES.items()}
+    assert counted == {why: len(expected) for why, (_, expected) in CASES.items()}
+
+
+@needs("filter")
+@pytest.mark.asyncio
+async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> None:
+    values = [-(2**63), -10, -9, 0, 9, 10, 2**53, 2**53 + 1, 2**63 - 1]
+    await done(store, *[put(record(n, fields={"stored_version": v}), collection=ENTRY_VERSIONS) for n, v in enumerate(values)])
+    for n, value in enumerate(values):
+        below = await asked(store, part=Lt("stored_version", value), collection=ENTRY_VERSIONS)
+        equal = await asked(store, part=Eq("stored_version", value), collection=ENTRY_VERSIONS)
+        assert (set(below), equal) == ({id_of(i) for i in range(n)}, [id_of(n)])
+
+
+@needs("filter")
+@pytest.mark.asyncio
+async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
+    await _filled(store)
+    many = tuple(f"none-{n}" for n in range(3000))
+    assert await _numbers(store, In("type", (*many, "ab"))) == _texts("ab")
+
+
+@needs("filter")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("part", [Eq("colour", 1), And((Not(Eq("colour", 1)),)), Has("type", "a"), Eq("type; --", "x")], ids=str)
+async def test_a_filter_on_an_unknown_or_unfit_field_is_refused(store: Store, part: Filter) -> None:
+    for call in (store.query(Query(ENTRIES, within(HERE), part)), store.count(Query(ENTRIES, within(HERE), part))):
+        with pytest.raises(InvalidInput):
+            await call
+
+
+# -- random filters against an evaluator ------------------------------------------------------------------------------
+
+_VALUES: dict[str, list[FieldValue]] = {
+    "type": [*TEXTS, "zz"],
+    "source": ["", "it's \"quoted\"", "x"],
+    "confidence": [0.3, 0.1 + 0.2, 0.5, 1.0, -1e308, 0.0],
+    "valid_from": [T0, T0 + M, T0 - M],
+    "version": [1, 2**53 + 1, 2**53 + 2],
+    "accesses": [0, 3],
+    "expires_at": [T0, T0 - M],
+    "owing": [True, False],
+    "tier": ["", "short", "mid"],
+}
+
+
+def _value(r: Record, field: str) -> Any:
+    if field == "owing":
+        return len(r.owed) > 0
+    return r.fields.get(field) if field in ("type", "source", "confidence", "valid_from", "tags") else getattr(r, field)
+
+
+def _holds(part: Filter, r: Record) -> bool:  # noqa: C901  one line an operator
+    if isinstance(part, And):
+        return all(_holds(p, r) for p in part.parts)
+    if isinstance(part, Or):
+        return any(_holds(p, r) for p in part.parts)
+    if isinstance(part, Not):
+        return not _holds(part.part, r)
+    have = _value(r, part.field)
+    if isinstance(part, IsNull):
+        return have is None
+    if have is None:
+        return False
+    if isinstance(part, Has):
+        return part.tag in have
+    if isinstance(part, In):
+        return have in part.values
+    compared = {Eq: have == part.value}
+    if not isinstance(part, Eq):
+        compared = {Lt: have < part.value, Le: have <= part.value, Gt: have > part.value, Ge: have >= part.value}
+    return compared[type(part)]
+
+
+def _comparison(field: str) -> st.SearchStrategy[Filter]:
+    value = st.sampled_from(_VALUES[field])
+    equal: list[st.SearchStrategy[Filter]] = [st.builds(Eq, st.just(field), value), st.builds(In, st.just(field), st.lists(value, max_size=3).map(tuple))]
+    if field != "owing":
+        equal += [st.builds(kind, st.just(field), value) for kind in (Lt, Le, Gt, Ge)]
+    return st.one_of(*equal, st.builds(IsNull, st.just(field)))
+
+
+_LEAVES = st.one_of(st.sampled_from(sorted(_VALUES)).flatmap(_comparison), st.builds(Has, st.just("tags"), st.sampled_from([*TEXTS, "red"])))
+_FILTERS = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        st.builds(And, st.lists(inner, max_size=3).map(tuple)), st.builds(Or, st.lists(inner, max_size=3).map(tuple)), st.builds(Not, inner)
+    ),
+    max_leaves=8,
+)
+
+
+@needs("filter")
+@pytest.mark.asyncio
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(part=_FILTERS)
+async def test_any_filter_finds_what_an_independent_evaluator_finds(store: Store, part: Filter) -> None:
+    if not await asked(store):
+        await _filled(store)
+    assert set(await asked(store, part=part)) == {r.key.id for r in RECORDS if _holds(part, r)}

@@ -1,0 +1,154 @@
+"""Tenants and scopes never meet, however alike or hostile their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import asked, delete, done, hit_ids, one, put, record
+from memory.ports.query import Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
+from memory.ports.record import Key, Partition, Record, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, RaiseGeneration
+
+HOSTILE = [
+    "acme", "ACME", "acmé", "acme\u0301", "acme ", " acme", "acme\t", "acm", "acme:", "acme:user", "acme/user", "a*", "*", "?", "[a-z]*",
+    "%", "_", "acm_", "'", "''", '"', "' OR '1'='1", "; DROP TABLE entries; --", "$ne", '{"$gt": ""}', "{acme}", "a\\", "\\", "\n", "0",
+    "None", "null", "true", "(acme)", "-acme", "acme|acme", "東京", "ß", "ss", "ı", "i", "I", "İ", "Å", "Å", "x" * 200, "x" * 199,
+]  # fmt: skip
+TENANTS = [Partition(tenant, "user:ann") for tenant in HOSTILE]
+SCOPES = [Partition("acme", scope) for scope in HOSTILE]
+SPLITS = [Partition("a", "b:c"), Partition("a:b", "c"), Partition("a", "b/c"), Partition("a/b", "c"), Partition("ab", "c"), Partition("a", "bc")]
+assert len(set(HOSTILE)) == len(HOSTILE)
+FAMILIES = {"tenants": TENANTS, "scopes": SCOPES, "splits": SPLITS}
+
+
+def _filled(partitions: list[Partition]) -> list[Record]:
+    return [record(n, p, body={"of": [p.tenant, p.scope]}, texts={"content": "shared word"}, vector=pack_vector([1.0])) for n, p in enumerate(partitions)]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_partition_sees_its_own_records_and_no_others(store: Store, family: str) -> None:
+    records = _filled(FAMILIES[family])
+    await done(store, *[put(r) for r in records])
+    for r in records:
+        assert await asked(store, within(r.partition)) == [r.key.id]
+        assert (await store.count(Query(ENTRIES, within(r.partition)))).records == 1
+        stored = (await store.get(ENTRIES, [r.key]))[0]
+        assert isinstance(stored, Record)
+        assert (stored.key, stored.scope, dict(stored.body)) == (r.key, r.scope, dict(r.body))
+
+
+@needs("tenant_wide")
+@pytest.mark.asyncio
+async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -> None:
+    await done(store, *[put(r) for r in [*_filled(TENANTS), *(record(500 + n, p) for n, p in enumerate(SCOPES))]])
+    for partition in TENANTS:
+        expected = {r.key.id for r in _filled(TENANTS) if r.partition == partition}
+        if partition.tenant == "acme":
+            expected |= {record(500 + n, p).key.id for n, p in enumerate(SCOPES)}
+        assert set(await asked(store, Tenant(partition.tenant))) == expected
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_search_by_words_stays_in_its_partition(store: Store, family: str) -> None:
+    records = _filled(FAMILIES[family])
+    await done(store, *[put(r) for r in records])
+    for r in records:
+        assert await hit_ids(store, "shared word", within(r.partition)) == {r.key.id}
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_search_by_meaning_stays_in_its_partition(store: Store, family: str) -> None:
+    records = _filled(FAMILIES[family])
+    await done(store, *[put(r) for r in records])
+    for r in records:
+        hits = await store.search(Search(ENTRIES, within(r.partition), Near(pack_vector([1.0])), 50))
+        assert [hit.record.key.id for hit in hits] == [r.key.id]
+
+
+@needs("filter")
+@pytest.mark.asyncio
+async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> None:
+    mine, others = record(1, TENANTS[0]), [record(n, p) for n, p in enumerate([*TENANTS[1:], *SCOPES[1:]], start=2)]
+    await done(store, *[put(r) for r in [mine, *others]])
+    for part in (Not(Eq("id", "nothing")), Eq("scope", mine.scope), Not(Eq("scope", mine.scope))):
+        assert set(await asked(store, within(mine.partition), part)) <= {mine.key.id}
+
+
+@pytest.mark.asyncio
+async def test_the_same_id_under_another_tenant_is_another_record(store: Store) -> None:
+    shared = record().key.id
+    mine, theirs = (Record(Key(tenant, shared), "user:ann", 1, record().created_at, record().updated_at, body={"of": tenant}) for tenant in ("acme", "Acme"))
+    await done(store, put(mine), put(theirs))
+
+    got = await store.get(ENTRIES, [mine.key, theirs.key, Key("acmE", shared)])
+
+    assert [dict(r.body) if isinstance(r, Record) else r for r in got] == [{"of": "acme"}, {"of": "Acme"}, None]
+    assert await asked(store, within(theirs.partition)) == [shared]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_no_write_reaches_another_tenants_record_of_the_same_id(store: Store) -> None:
+    mine = record()
+    foreign = Key("ACME", mine.key.id)
+    await done(store, put(mine, Absent()))
+    before = await store.get(ENTRIES, [mine.key])
+
+    await done(store, put(Record(foreign, mine.scope, 9, mine.created_at, mine.updated_at), Absent()))
+    await done(store, delete(1, version=50, at=Partition("umbrella", "user:ann")))
+    await done(store, RaiseGeneration(Partition("ACME", mine.scope)))
+
+    assert await store.get(ENTRIES, [mine.key]) == before
+
+
+@pytest.mark.asyncio
+async def test_several_partitions_are_asked_together_each_record_once(store: Store) -> None:
+    records = _filled(SCOPES)
+    await done(store, *[put(r) for r in records])
+    for some in (records[i : i + 7] for i in range(0, len(records), 7)):
+        partitions = [r.partition for r in some]
+        assert set(await asked(store, within(*partitions, partitions[0]))) == {r.key.id for r in some}
+        assert (await store.count(Query(ENTRIES, within(*partitions, partitions[0])))).records == len(some)
+
+
+@pytest.mark.asyncio
+async def test_erasing_one_partition_leaves_its_twins(store: Store) -> None:
+    records = _filled(SCOPES)
+    await done(store, *[put(r) for r in records])
+
+    assert await store.delete_matching(Query(ENTRIES, within(records[0].partition)), 50) == 1
+
+    assert [isinstance(s, Record) for s in await store.get(ENTRIES, [r.key for r in records])] == [False] + [True] * (len(records) - 1)
+
+
+@pytest.mark.asyncio
+async def test_a_generation_does_not_reach_twins(store: Store) -> None:
+    await done(store, RaiseGeneration(SCOPES[0], 5))
+    assert {(await one(store, RaiseGeneration(p, 0))).number for p in [*SCOPES[1:], *TENANTS[1:]]} == {0}
+
+
+@needs("tenant_wide")
+@pytest.mark.asyncio
+async def test_everywhere_sees_every_tenant(store: Store) -> None:
+    records = _filled(TENANTS)
+    await done(store, *[put(r) for r in records])
+    page = await store.query(Query(ENTRIES, Everywhere()))
+    assert {r.key for r in page.records} == {r.key for r in records}
+    assert (await store.count(Query(ENTRIES, Everywhere()))).records == len(records)
+
+
+@pytest.mark.asyncio
+async def test_a_partition_without_records_is_empty(store: Store) -> None:
+    await done(store, put(record()))
+    nobody = within(Partition("acme", "nobody"))
+    assert await asked(store, nobody) == []
+    assert await store.count(Query(ENTRIES, nobody)) == Count(0, 0)
+    assert await store.delete_matching(Query(ENTRIES, nobody), 50) == 0

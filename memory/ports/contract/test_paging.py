@@ -1,0 +1,233 @@
+"""Order and pages: a total order, missing values at the low end, and cursors that lose and repeat nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, key_of, put, record
+from memory.ports.query import Eq, Everywhere, Kind, Order, Query, Tenant, decode_cursor, within
+from memory.ports.record import Record, Role
+from memory.ports.store import Store
+
+TEXTS: list[str | None] = [None, "", "A", "B", "a", "ab", "é", "\uffff", "\U0001f600"]  # as code points sort
+
+
+async def _pages(store: Store, limit: int, **parts: Any) -> list[str]:
+    """The ids over all pages, each checked for its size."""
+    query = Query(ENTRIES, parts.pop("where", within(HERE)), limit=limit, **parts)
+    ids: list[str] = []
+    while True:
+        page = await store.query(query)
+        ids += [r.key.id for r in page.records]
+        assert len(page.records) <= limit
+        if page.cursor is None:
+            return ids
+        assert len(page.records) == limit, "only the last page may be short"
+        query = Query(ENTRIES, query.where, query.filter, query.order, limit, page.cursor, query.roles)
+
+
+def _expected(records: Sequence[Record], *order: Order) -> list[str]:
+    rows = sorted(records, key=lambda r: r.key.id, reverse=bool(order) and order[-1].descending)
+    for by in reversed(order):
+
+        def key(r: Record, field: str = by.field) -> tuple[bool, Any]:
+            value = r.fields.get(field) if field in ("type", "confidence", "valid_from") else getattr(r, field)
+            return value is not None, value
+
+        rows.sort(key=key, reverse=by.descending)
+    return [r.key.id for r in rows]
+
+
+def _mixed() -> list[Record]:
+    """Records full of ties and gaps, their ids in no relation to their values."""
+    rows = []
+    for n in range(36):
+        fields = {"type": TEXTS[n * 7 % 9], "confidence": [None, -1.5, 0.0, 2, 10.0][n % 5], "valid_from": [None, T0, T0 + timedelta(microseconds=1)][n % 3]}
+        kept = {k: v for k, v in fields.items() if v is not None}
+        rows.append(record(n, version=1 + n % 4, fields=kept, updated_at=T0 + timedelta(seconds=n % 6), expires_at=None if n % 2 else T0))
+    return rows
+
+
+ORDERS: list[tuple[Order, ...]] = [
+    (),
+    (Order("id"),),
+    (Order("id", True),),
+    (Order("type"),),
+    (Order("type", True),),
+    (Order("confidence"), Order("type", True)),
+    (Order("valid_from", True), Order("confidence")),
+    (Order("updated_at", True),),
+    (Order("updated_at", True), Order("id")),
+    (Order("version"), Order("expires_at", True), Order("type")),
+]
+
+
+@pytest.mark.asyncio
+async def test_without_an_order_records_come_by_id(store: Store) -> None:
+    rows = _mixed()
+    await done(store, *[put(r) for r in reversed(rows)])
+    assert await asked(store) == [r.key.id for r in rows]
+    assert await _pages(store, 5) == [r.key.id for r in rows]
+
+
+@needs("order")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("order", ORDERS, ids=lambda o: ",".join(f"{'-' if by.descending else ''}{by.field}" for by in o) or "none")
+async def test_pages_follow_the_order_and_lose_and_repeat_nothing(store: Store, order: tuple[Order, ...]) -> None:
+    rows = _mixed()
+    await done(store, *[put(r) for r in rows])
+    expected = _expected(rows, *order)
+    assert await asked(store, order=order) == expected
+    for limit in (1, 7, 35, 36, 37):
+        assert await _pages(store, limit, order=order) == expected, f"pages of {limit}"
+
+
+@needs("order")
+@pytest.mark.asyncio
+async def test_pages_through_ties_alone_lose_and_repeat_nothing(store: Store) -> None:
+    rows = [record(n, updated_at=T0, fields={"type": "same"}) for n in range(20)]
+    await done(store, *[put(r) for r in rows])
+    assert await _pages(store, 6, order=(Order("updated_at", True), Order("type"))) == [r.key.id for r in rows]
+    assert await _pages(store, 6, order=(Order("updated_at"), Order("type", True))) == [r.key.id for r in reversed(rows)]
+
+
+@needs("order")
+@pytest.mark.asyncio
+async def test_inserts_between_pages_shift_nothing(store: Store) -> None:
+    await done(store, *[put(record(n, updated_at=T0)) for n in range(10, 30, 2)])
+    order = (Order("updated_at"),)
+    first = await store.query(Query(ENTRIES, within(HERE), order=order, limit=4))
+
+    await done(store, put(record(11, updated_at=T0)), put(record(17, updated_at=T0)), put(record(1, updated_at=T0 - timedelta(days=1))))
+    assert first.cursor is not None
+    rest = await store.query(Query(ENTRIES, within(HERE), order=order, cursor=first.cursor))
+
+    assert [r.key.id for r in first.records] == [id_of(n) for n in (10, 12, 14, 16)]
+    assert [r.key.id for r in rest.records] == [id_of(n) for n in (17, 18, 20, 22, 24, 26, 28)]
+
+
+@needs("order", "conditional")
+@pytest.mark.asyncio
+async def test_a_cursor_still_works_when_its_record_is_gone(store: Store) -> None:
+    await done(store, *[put(record(n)) for n in range(6)])
+    order = (Order("created_at", True),)
+    first = await store.query(Query(ENTRIES, within(HERE), order=order, limit=3))
+
+    await done(store, delete(3))
+
+    assert await asked(store, order=order, cursor=first.cursor) == [id_of(n) for n in (2, 1, 0)]
+
+
+@needs("order", "filter")
+@pytest.mark.asyncio
+async def test_pages_keep_to_their_filter(store: Store) -> None:
+    rows = _mixed()
+    await done(store, *[put(r) for r in rows])
+    wanted = [r for r in rows if r.fields.get("confidence") == 2]
+    order = (Order("type", True),)
+    assert await _pages(store, 2, filter=Eq("confidence", 2), order=order) == _expected(wanted, *order)
+
+
+@needs("order", "tenant_wide")
+@pytest.mark.asyncio
+async def test_pages_run_through_several_partitions_and_a_whole_tenant(store: Store) -> None:
+    rows = [record(n, at) for n in range(8) for at in (HERE, ELSEWHERE)]
+    await done(store, *[put(r) for r in rows])
+    order = (Order("updated_at", True),)
+    for where in (within(HERE, ELSEWHERE), Tenant("acme"), Everywhere()):
+        assert await _pages(store, 3, where=where, order=order) == _expected(rows, *order)
+
+
+@pytest.mark.asyncio
+async def test_cursors_are_the_same_on_every_store(store: Store) -> None:
+    await done(store, *[put(record(n)) for n in range(3)])
+    page = await store.query(Query(ENTRIES, within(HERE), limit=2))
+    assert page.cursor is not None
+    assert decode_cursor(page.cursor, ()).id == id_of(1)
+
+
+@needs("order")
+@pytest.mark.asyncio
+async def test_a_cursor_carries_the_sort_values_of_the_last_record(store: Store) -> None:
+    await done(store, *[put(record(n, fields={"type": "é"})) for n in range(3)])
+    order = (Order("type"), Order("updated_at"))
+    page = await store.query(Query(ENTRIES, within(HERE), order=order, limit=2))
+    assert page.cursor is not None
+    assert decode_cursor(page.cursor, order).values == ("é", T0 + timedelta(seconds=1))
+
+
+@needs("order")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("cursor", ["", "nonsense", "W10", "ééé", "e30", "WzEsMl0", "WyJhIiwgMV0"])
+async def test_what_is_no_cursor_is_refused(store: Store, cursor: str) -> None:
+    await done(store, put(record()))
+    for order in ((), (Order("type"),)):
+        with pytest.raises(InvalidInput):
+            await store.query(Query(ENTRIES, within(HERE), order=order, cursor=cursor))
+
+
+@needs("order")
+@pytest.mark.asyncio
+async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
+    await done(store, *[put(record(n)) for n in range(3)])
+    page = await store.query(Query(ENTRIES, within(HERE), order=(Order("type"),), limit=1))
+    with pytest.raises(InvalidInput):
+        await store.query(Query(ENTRIES, within(HERE), cursor=page.cursor))
+    with pytest.raises(InvalidInput):
+        await store.query(Query(ENTRIES, within(HERE), order=(Order("type"), Order("id")), cursor=page.cursor))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_a_limit_below_one_is_refused(store: Store, limit: int) -> None:
+    with pytest.raises(InvalidInput):
+        await store.query(Query(ENTRIES, within(HERE), limit=limit))
+
+
+@needs("order")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("field", ["colour", "type; --", "tags"])
+async def test_an_order_by_an_unknown_field_or_by_tags_is_refused(store: Store, field: str) -> None:
+    with pytest.raises(InvalidInput):
+        await store.query(Query(ENTRIES, within(HERE), order=(Order(field),)))
+
+
+@pytest.mark.asyncio
+async def test_only_the_asked_roles_are_found(store: Store) -> None:
+    await done(store, *[put(record(n, role=role)) for n, role in enumerate(Role)])
+    assert await asked(store) == [id_of(0)]
+    assert await asked(store, roles=frozenset({Role.REPLICA, Role.CACHED})) == [id_of(1), id_of(3)]
+    assert await asked(store, roles=frozenset(Role)) == [id_of(n) for n in range(4)]
+    assert (await store.count(Query(ENTRIES, within(HERE), roles=frozenset({Role.ARRIVING})))).records == 1
+
+
+@needs("tenant_wide", "conditional")
+@pytest.mark.asyncio
+async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
+    await done(store, *[delete(n, version=n + 1, discard_at=T0 + timedelta(seconds=n)) for n in range(9)])
+    tombstones = frozenset({Kind.TOMBSTONE})
+    ids: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await store.query(Query(ENTRIES, Everywhere(), limit=4, cursor=cursor, kinds=tombstones))
+        ids += [t.key.id for t in page.records]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert ids == [id_of(n) for n in range(9)]
+    old = await store.query(Query(ENTRIES, Everywhere(), Eq("discard_at", T0 + timedelta(seconds=3)), kinds=tombstones))
+    assert [t.key for t in old.records] == [key_of(3)]
+
+
+@pytest.mark.asyncio
+async def test_marks_and_tombstones_are_listed_everywhere_or_not_at_all(store: Store) -> None:
+    for kinds in ({Kind.MARK}, {Kind.TOMBSTONE}, {Kind.RECORD, Kind.MARK}):
+        with pytest.raises(InvalidInput):
+            await store.query(Query(ENTRIES, within(HERE), kinds=frozenset(kinds)))

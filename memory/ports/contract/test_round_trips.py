@@ -1,0 +1,231 @@
+"""What goes in comes out: every collection, every type, hostile values, and no shared references either way."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, Collection, FieldType
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, live, put, record
+from memory.ports.query import Query, within
+from memory.ports.record import FieldValue, Owed, Role, pack_vector
+from memory.ports.store import Store
+
+TEXTS = [
+    "",
+    " ",
+    "trailing ",
+    "O'Brien said \"hello\" -- ; DROP TABLE entries; \\ \\x00 %s {0} $1 :name",
+    "Zürich, 東京, Ελλάδα, العربية, עברית, हिन्दी",
+    "👩‍👩‍👧‍👦 e\u0301 é \u202eright to left\u202c \ufeff\u200b",
+    "line\nbreak\r\n\ttab \x01\x1f\x7f\x85\u2028",
+    "null", "true", "NaN", "0", "[]", "{}", "*", "%", "_",
+    "x" * 200_000,
+]  # fmt: skip
+MOMENTS = [
+    T0,
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime(2024, 2, 29, 12, 0, 0, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime(1, 1, 1, tzinfo=UTC),
+]
+REALS = [0.0, -0.0, 0.1, 1e308, -1e308, 5e-324, 1.7976931348623157e308, 1 / 3, 2.0**53 + 2, -1.5]
+JSON: dict[str, Any] = {
+    "null": None,
+    "flags": [True, False],
+    "numbers": [0, -1, 2**63 - 1, -(2**63), 2**53 + 1, *REALS],
+    "texts": TEXTS[:-1],
+    "empty": [[], {}, [[]], {"": ""}],
+    "keys": {"a.b": 1, "$set": 2, "": 3, "with space": 4, "ключ": 5, "__proto__": 6},
+    "nested": {"a": [{"b": [{"c": [{"d": "deep"}]}]}]},
+    "order": {"z": 1, "a": 2, "m": 3},
+}
+SAMPLES: dict[FieldType, FieldValue] = {
+    FieldType.TEXT: "Zürich ' \" %",
+    FieldType.INTEGER: 2**63 - 1,
+    FieldType.REAL: 0.1,
+    FieldType.BOOLEAN: True,
+    FieldType.TIME: T0,
+    FieldType.TAGS: ("b", "a", "B", ""),
+    FieldType.BYTES: bytes(range(256)),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
+    whole = record(
+        version=1_715_000_000_000_001,
+        expires_at=datetime(2999, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+        fields={f.name: SAMPLES[f.type] for f in collection.fields},
+        body=JSON,
+        texts={part.name: f"the {part.name} of it" for part in collection.texts},
+        vector=pack_vector([0.25, -1e-30, 3e38]) if collection.vector else None,
+        generation=3,
+        role=Role.REPLICA,
+        tier="long",
+        came_from="mid",
+        owed=(Owed("deliver", {"to": ["x", None, {"y": 1.5}]}), Owed("erase")),
+        previous=1_714_000_000_000_000,
+        accesses=7,
+        accessed_at=T0,
+        cached_at=T0 + timedelta(microseconds=1),
+        epoch="run-1",
+    )
+    await done(store, put(whole, collection=collection))
+    assert await live(store, collection=collection) == whole
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+async def test_a_bare_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
+    await done(store, put(record(generation=0), collection=collection))
+    assert await live(store, collection=collection) == record(generation=0)
+
+
+@pytest.mark.asyncio
+async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) -> None:
+    for n, text in enumerate(TEXTS):
+        await done(store, put(record(n, fields={"type": text, "tags": (text, "x")}, texts={"content": text, "title": text}, body={"t": text})))
+    for n, text in enumerate(TEXTS):
+        stored = await live(store, n)
+        assert (stored.fields["type"], stored.fields["tags"]) == (text, (text, "x"))
+        assert (stored.texts["content"], stored.texts["title"], stored.body["t"]) == (text, text, text)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("at", MOMENTS, ids=str)
+async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> None:
+    await done(store, put(record(created_at=at, updated_at=at, expires_at=at, accessed_at=at, fields={"valid_from": at, "valid_to": at})))
+    stored = await live(store)
+    assert [stored.created_at, stored.updated_at, stored.expires_at, stored.accessed_at, *stored.fields.values()] == [at] * 6
+
+
+@pytest.mark.asyncio
+async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store: Store) -> None:
+    there = T0.astimezone(timezone(timedelta(hours=5, minutes=45)))
+    await done(store, put(record(created_at=there, updated_at=there, expires_at=there, fields={"valid_from": there})))
+
+    stored = await live(store)
+
+    moments = [stored.created_at, stored.updated_at, stored.expires_at, stored.fields["valid_from"]]
+    assert moments == [T0] * 4
+    assert [m.utcoffset() for m in moments if isinstance(m, datetime)] == [timedelta(0)] * 4
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("value", REALS, ids=repr)
+async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> None:
+    await done(store, put(record(fields={"confidence": value}, body={"r": value})))
+    stored = await live(store)
+    assert stored.fields["confidence"] == value
+    assert repr(stored.body["r"]) == repr(value), "also the sign of nought"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("value", [0, -1, 2**53 + 1, 2**63 - 1, -(2**63)])
+async def test_integers_keep_all_64_bits(store: Store, value: int) -> None:
+    await done(store, put(record(fields={"stored_version": value}), collection=ENTRY_VERSIONS))
+    assert (await live(store, collection=ENTRY_VERSIONS)).fields["stored_version"] == value
+
+
+@pytest.mark.asyncio
+async def test_tags_keep_their_order_and_their_doubles(store: Store) -> None:
+    sets = [(), ("",), ("b", "a", "b"), ("A", "a"), ('"', "'", ",", "a,b", "[]", "\\")]
+    await done(store, *[put(record(n, fields={"tags": tags})) for n, tags in enumerate(sets)])
+    assert [(await live(store, n)).fields["tags"] for n in range(len(sets))] == sets
+
+
+@pytest.mark.asyncio
+async def test_booleans_and_numbers_in_json_stay_what_they_are(store: Store) -> None:
+    body = {"one": 1, "true": True, "real": 1.0, "text": "1"}
+    await done(store, put(record(body=body)))
+    assert {k: type(v) for k, v in (await live(store)).body.items()} == {"one": int, "true": bool, "real": float, "text": str}
+
+
+@pytest.mark.asyncio
+async def test_a_field_of_none_is_a_missing_field(store: Store) -> None:
+    await done(store, put(record(fields={"type": None, "tags": (), "source": ""})))
+    assert dict((await live(store)).fields) == {"tags": (), "source": ""}
+
+
+@pytest.mark.asyncio
+async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None:
+    await done(store, put(record(body=JSON, fields={"tags": ("a",), "valid_from": T0}, texts={"title": "t"}, vector=pack_vector([1.0]))))
+    page = await store.query(Query(ENTRIES, within(HERE)))
+
+    assert page.records == (await live(store),)
+    assert (page.cursor, page.corrupt) == (None, ())
+
+
+@pytest.mark.asyncio
+async def test_an_expired_record_is_hidden_by_readers_not_by_the_store(store: Store) -> None:
+    """A store that claims `ttl` forgets it some time after; until then it stands."""
+    soon = datetime.now(UTC) + timedelta(minutes=5)
+    await done(store, put(record(expires_at=soon)))
+    assert (await live(store)).expires_at == soon
+    assert await asked(store) == [record().key.id]
+
+
+# -- nothing is shared ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) -> None:
+    fields: dict[str, FieldValue] = {"type": "a"}
+    texts = {"title": "a"}
+    body: dict[str, Any] = {"list": [1], "dict": {"k": [1]}}
+    owed: dict[str, Any] = {"to": ["a"]}
+    await done(store, put(record(fields=fields, texts=texts, body=body, owed=(Owed("k", owed),))))
+
+    fields["type"] = texts["title"] = "b"
+    body["list"].append(2)
+    body["dict"]["k"].append(2)
+    body["new"] = 1
+    owed["to"].append("b")
+
+    stored = await live(store)
+    assert (stored.fields["type"], stored.texts["title"]) == ("a", "a")
+    assert dict(stored.body) == {"list": [1], "dict": {"k": [1]}}
+    assert stored.owed == (Owed("k", {"to": ["a"]}),)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_changing_a_note_that_was_handed_in_changes_nothing_stored(store: Store) -> None:
+    note: dict[str, Any] = {"list": [1]}
+    await done(store, delete(note=note))
+
+    note["list"].append(2)
+
+    assert dict((await buried(store)).note) == {"list": [1]}
+
+
+@pytest.mark.asyncio
+async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store) -> None:
+    await done(store, put(record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", {"to": ["a"]}),), generation=0)))
+    out: Any = await live(store)
+
+    for change in (
+        lambda: out.fields.update(type="b"),
+        lambda: out.body["list"].append(2),
+        lambda: out.body.clear(),
+        lambda: out.owed[0].data["to"].append("b"),
+    ):
+        with contextlib.suppress(TypeError, AttributeError):  # to refuse the change is as good
+            change()
+
+    assert await live(store) == record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", {"to": ["a"]}),), generation=0)
+
+
+@pytest.mark.asyncio
+async def test_what_was_handed_out_does_not_change_with_later_writes(store: Store) -> None:
+    await done(store, put(record(fields={"type": "a"}, generation=0)))
+    out = await live(store)
+    await done(store, put(record(version=2, fields={"type": "b"}, generation=0)))
+    assert out == record(fields={"type": "a"}, generation=0)
