@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
@@ -26,6 +26,9 @@ from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Release, Status
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far a caller's clock may be ahead of ours before its `created_at` is refused as lying in the future."""
 
 Change = Callable[[Record], dict[str, Any]]
 
@@ -75,6 +78,8 @@ class Entries:
 
     def _birth(self, tenant: str, draft: EntryDraft) -> Birth:
         now, scope = self._placement.now(), draft.scope.text
+        if draft.created_at is not None and draft.created_at > now + CLOCK_SKEW:
+            raise InvalidInput("created_at", "lies in the future")
         routed = route(ENTRIES.name, draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
         record_id = ids.derived_id(tenant, scope, "key", draft.key) if draft.key else self._placement.new_id(tenant, scope)
@@ -169,7 +174,9 @@ class Entries:
             return None
         if known_at is not None:
             record = await self._as_known(record, known_at)
-        return entry_of(record) if record is not None and is_active(record, as_of or known_at or now) else None
+        at = as_of or known_at
+        visible = record is not None and (is_current(record, now) if at is None else is_active(record, at))
+        return entry_of(record) if record is not None and visible else None
 
     async def _read(self, key: Key) -> Record | None:
         """By way of the cache, where there is one."""
@@ -215,7 +222,7 @@ class Entries:
         now = self._placement.now()
         if located is None or located.record is None or is_expired(located.record, now):
             raise NotFound(entry_id)
-        if active and not is_active(located.record, now):
+        if active and not is_current(located.record, now):
             raise NotFound(entry_id)
         return located.record
 
@@ -250,7 +257,7 @@ class Entries:
             located = await self._placement.locate(ENTRIES, Key(tenant, entry_id)) if ids.is_id(entry_id) else None
             home = None if located is None else located.home()
             now = self._placement.now()
-            if home is None or is_expired(home[0], now) or not is_active(home[0], now):
+            if home is None or is_expired(home[0], now) or not is_current(home[0], now):
                 raise NotFound(entry_id)
             record, store = home
             changes = change(record)
@@ -294,3 +301,13 @@ def is_active(record: Record, at: datetime) -> bool:
     """Whether the validity window contains the moment (D20)."""
     start, end = record.fields["valid_from"], record.fields.get("valid_to")
     return start <= at and (end is None or at < end)  # type: ignore[operator]
+
+
+def is_current(record: Record, now: datetime) -> bool:
+    """Whether the window contains now, for reads that name no moment.
+
+    No window begins in the future (writing refuses it), so only the end counts: a reader whose clock is a little behind
+    the writer's sees what was acknowledged.
+    """
+    end = record.fields.get("valid_to")
+    return end is None or now < end  # type: ignore[operator]

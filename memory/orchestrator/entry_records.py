@@ -125,7 +125,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int, now: datet
         expires_at=changes.get("expires_at", record.expires_at),
         fields=fields,
         body=body,
-        texts=texts_of(body.get("title"), body["content"], list(fields["tags"] or ()), fields["source"]),  # type: ignore[arg-type]
+        texts=texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source")),  # type: ignore[arg-type]
         vector=record.vector,
         generation=record.generation,
         tier=record.tier,

@@ -147,7 +147,8 @@ class Erasure:
         )
 
     def _stores(self) -> Sequence[Store]:
-        return self._placement.topology.stores
+        """Every store, the archive first: no store's generation may run ahead of the one that the next erasure reads."""
+        return tuple(dict.fromkeys((self._placement.topology.archive, *self._placement.topology.stores)))
 
     async def _erase_in(self, store: Store, partition: Partition, generation: int) -> int:
         """Raise the generation in one store, then leave tombstones for what is older; how many entries had their home there."""

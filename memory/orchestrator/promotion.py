@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,7 +74,7 @@ class Promotion:
 
     async def _run(self, event: Event, where: Where, condition: Filter | None, *, note_kept: bool = True) -> PromotionReport:
         report, now = PromotionReport(), self._placement.now()
-        async for record in self._records(where, condition):
+        for record in await self._records(where, condition):
             if is_expired(record, now):
                 continue
             decision = decide(self.rules, event, _facts(record), now)
@@ -91,6 +91,25 @@ class Promotion:
             report.moved.append(Moved(key.id, tier, decision.target, decision.rule, decision.because))
         elif note_kept:
             report.kept.append(Kept(key.id, tier, _KEPT_BECAUSE[result]))
+
+    async def _records(self, where: Where, condition: Filter | None) -> list[Record]:
+        """Every record once, read before anything moves; stores are asked in the direction records move."""
+        found: dict[Key, Record] = {}
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
+            while True:
+                with step("promotion.scan"):
+                    page = await store.query(query)
+                for row in page.records:
+                    if isinstance(row, Record):
+                        found.setdefault(row.key, row)
+                if page.cursor is None:
+                    break
+                query = replace(query, cursor=page.cursor)
+        return list(found.values())
+
+
+_KEPT_BECAUSE[result]))
 
     async def _records(self, where: Where, condition: Filter | None) -> AsyncIterator[Record]:
         """Records of every home store, oldest first. Read before anything moves, store by store in the direction records move."""

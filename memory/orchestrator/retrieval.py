@@ -17,7 +17,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.orchestrator.entries import is_active, is_expired
+from memory.orchestrator.entries import is_active, is_current, is_expired
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.placement import Placement
@@ -230,15 +230,15 @@ class Retrieval:
         return {at.key.id: found[at.key.id] for at in located if at.record is not None and not is_expired(at.record, now)}
 
     def _filter(self, asked: Asked, collection: Collection, now: datetime) -> Filter | None:
-        at = asked.as_of or asked.known_at or now
+        at = asked.as_of or asked.known_at
         known: list[Filter | None] = []
         if asked.known_at is not None:
             moment = micros(asked.known_at)
             known = [Le("version", moment)] if collection is ENTRIES else [Le("stored_version", moment), Gt("replaced_version", moment)]
         return all_of(
             Or((IsNull("expires_at"), Ge("expires_at", asked.known_at or now))),
-            Le("valid_from", at),
-            Or((IsNull("valid_to"), Gt("valid_to", at))),
+            Le("valid_from", at) if at is not None else None,
+            Or((IsNull("valid_to"), Gt("valid_to", at or now))),
             Ge("created_at", asked.since) if asked.since else None,
             In("type", asked.types) if asked.types else None,
             *(Has("tags", tag) for tag in asked.tags),
@@ -252,7 +252,7 @@ class Retrieval:
         return (
             record.partition in asked.partitions
             and not is_expired(record, now)
-            and is_active(record, asked.as_of or now)
+            and (is_current(record, now) if asked.as_of is None else is_active(record, asked.as_of))
             and (asked.since is None or record.created_at >= asked.since)
             and (not asked.types or record.fields.get("type") in asked.types)
             and all(tag in tags for tag in asked.tags)  # type: ignore[operator]

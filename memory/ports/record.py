@@ -71,7 +71,7 @@ class Record:
     `version` is a positive integer that only grows: writers take `max(stored + 1, now in microseconds since 1970)`.
     `expires_at` hides the record from readers strictly after that moment (A34); a store only keeps it.
     `texts` maps the collection's text parts to what is found by words; `vector` is packed little-endian float32
-    (see `pack_vector`). `generation` of None in a `Put` means "the partition's current one"; stored records always have a number.
+    (see `pack_vector`). A field of None is the same as no field: stores may hand out either. `generation` of None in a `Put` means "the partition's current one"; stored records always have a number.
     """
 
     key: Key
@@ -109,7 +109,7 @@ class Record:
             and self.created_at == other.created_at
             and self.updated_at == other.updated_at
             and self.expires_at == other.expires_at
-            and dict(self.fields) == dict(other.fields)
+            and _given(self.fields) == _given(other.fields)
             and dict(self.body) == dict(other.body)
             and dict(self.texts) == dict(other.texts)
             and self.vector == other.vector
@@ -157,6 +157,10 @@ class Corrupt:
 
 Stored: TypeAlias = Record | Mark | Tombstone | Corrupt
 """What `Store.get` finds under a key."""
+
+
+def _given(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def pack_vector(values: Sequence[float]) -> bytes:
