@@ -109,24 +109,6 @@ class Promotion:
         return list(found.values())
 
 
-_KEPT_BECAUSE[result]))
-
-    async def _records(self, where: Where, condition: Filter | None) -> AsyncIterator[Record]:
-        """Records of every home store, oldest first. Read before anything moves, store by store in the direction records move."""
-        for store in self._placement.topology.homes:
-            query = Query(ENTRIES, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
-            rows: list[Any] = []
-            while True:
-                with step("promotion.scan"):
-                    page = await store.query(query)
-                rows += page.records
-                if page.cursor is None:
-                    break
-                query = replace(query, cursor=page.cursor)
-            for row in rows:
-                yield row
-
-
 _KEPT_BECAUSE = {
     MoveResult.ALREADY: "it is there or further already",
     MoveResult.GONE: "there is no such entry",
