@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from memory.domain.ids import Randomness
+from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
@@ -22,8 +22,9 @@ from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.clock import Clock, system_clock
-from memory.ports.collections import COLLECTIONS
+from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.embedder import Embedder
+from memory.ports.record import Key
 
 
 class Engine:
@@ -65,3 +66,7 @@ class Engine:
 
     async def close(self) -> None:
         await self.topology.close()
+
+    async def delete(self, tenant: str, entry_id: str) -> bool:
+        """Erase one entry; false where there was none."""
+        return is_id(entry_id) and await self.erasure.delete(ENTRIES, Key(tenant, entry_id))

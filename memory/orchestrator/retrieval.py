@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -24,7 +24,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.ranking import fuse, rank_by_words
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
-from memory.ports.query import Filter, Ge, Gt, Has, Hit, In, IsNull, Le, Near, Or, Order, Query, Search, Words, all_of, within
+from memory.ports.query import Filter, Ge, Gt, Has, Hit, In, IsNull, Le, Near, Or, Order, Query, Search, Tenant, Words, all_of, within
 from memory.ports.record import Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
 
@@ -128,6 +128,24 @@ class Retrieval:
                 stands = await source.get(collection, arriving)
             marked |= {s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is store}
         return [r for r in rows if r.role is not Role.ARRIVING or r.key in marked]
+
+    async def everything(self, tenant: str, scope: Scope | None) -> AsyncIterator[Entry]:
+        """Every live entry of a tenant or scope, store by store in the direction records move, oldest first in each; each once."""
+        now, seen = self._placement.now(), set[str]()
+        where = Tenant(tenant) if scope is None else within(Partition(tenant, scope.text))
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
+            while True:
+                with step("browse.everything"):
+                    page = await store.query(query)
+                self._say_corrupt(store, page.corrupt)
+                for row in await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)]):
+                    if row.key.id not in seen and not is_expired(row, now) and is_current(row, now):
+                        seen.add(row.key.id)
+                        yield entry_of(row)
+                if page.cursor is None:
+                    break
+                query = replace(query, cursor=page.cursor)
 
     # -- search -------------------------------------------------------------------------------------------------------
 

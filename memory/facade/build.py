@@ -1,0 +1,67 @@
+"""From a configuration to an engine: adapters are found by the scheme of a store's URL, embedders by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import metadata
+
+from memory.domain.errors import ConfigError
+from memory.facade.config import MemoryConfig, ServingStore
+from memory.facade.values import scheme_of
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.topology import Topology
+from memory.ports.adapter import Adapter
+from memory.ports.clock import Clock
+from memory.ports.embedder import Embedder
+from memory.ports.store import Store
+
+ADAPTERS = "memory.adapters"
+PLANNED = ("redis", "rediss", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "file")
+
+
+def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
+    """The engine this configuration describes, not opened: nothing is connected to yet."""
+    config.prepare()
+    serving = config.serving()
+    made: dict[str, Store] = {}
+    for store in serving.values():
+        if store.name not in made:
+            made[store.name] = build_store(store)
+    forgetful = config.accept_loss or all(scheme_of(store.url) == "memory" for store in serving.values())
+    topology = Topology(**{tier: made[store.name] for tier, store in serving.items()}, accept_loss=forgetful)
+    return Engine(topology, embedder=embedder or embedder_named(config.embedder), clock=clock, settings=config.engine, rules=config.promotion)
+
+
+def build_store(store: ServingStore) -> Store:
+    """One store, not opened."""
+    return adapter_for(scheme_of(store.url) or "", store.name).build(store.name, store.url, store.options)
+
+
+def embedder_named(name: str) -> Embedder | None:
+    """The embedder of a configured name; None for 'none': then nothing is found by meaning."""
+    if name == "none":
+        return None
+    from memory.adapters.embedders.wordllama import WordLlamaEmbedder
+
+    return WordLlamaEmbedder()
+
+
+def adapter_for(scheme: str, store: str) -> Adapter:
+    """The adapter registered for a URL scheme; third parties register theirs under the entry-point group `memory.adapters`."""
+    for point in _registered():
+        if point.name == scheme:
+            try:
+                adapter: Adapter = point.load()
+            except ImportError as error:
+                missing = error.name or str(error)
+                raise ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{missing}'; pip install 'memory-tiers[{scheme}]'") from error
+            return adapter
+    known = ", ".join(sorted({point.name for point in _registered()})) or "none: is memory-tiers installed?"
+    planned = " (planned, not here yet)" if scheme.partition("+")[0] in PLANNED else ""
+    raise ConfigError(f"Unsupported memory store type: {scheme}{planned}, asked for by store '{store}'; there are adapters for: {known}")
+
+
+@lru_cache(maxsize=1)
+def _registered() -> Sequence[metadata.EntryPoint]:
+    return tuple(metadata.entry_points(group=ADAPTERS))

@@ -1,0 +1,254 @@
+"""`MemoryConfig`: which stores serve which tiers, what moves onward when, and how long things last. Frozen; shows no secrets.
+
+Where the values come from, and which source wins, is the story of `memory.facade.origins`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+
+from memory.domain import door
+from memory.domain.errors import ConfigError, InvalidInput
+from memory.facade.values import Duration, StoreUrl, masked, masked_options, parse_duration, scheme_of, show_duration
+from memory.orchestrator.settings import EngineSettings
+from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.policies.routing import TIERS
+
+MAIN = "main"
+"""The store that serves every tier for which nothing else was said."""
+
+
+class BadSetting(ConfigError):
+    """One setting that cannot be used; `path` is its dotted name."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+
+
+def default_url() -> str:
+    """One SQLite file in the user's data folder."""
+    import platformdirs
+
+    return "sqlite:///" + str(Path(platformdirs.user_data_dir("memory-tiers", appauthor=False)) / "memory.db")
+
+
+def _url(value: str) -> str:
+    if scheme_of(value) is None:
+        raise ValueError("is not a URL with a scheme, such as sqlite:///memory.db")
+    return StoreUrl(value)
+
+
+def _url_or_name(value: str) -> str:
+    if not value:
+        raise ValueError("must name a store or give a URL")
+    return StoreUrl(value) if scheme_of(value) else value
+
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class StoreConfig(BaseModel):
+    """A named store: its URL, whose scheme names the adapter, and the adapter's own options."""
+
+    model_config = _FROZEN
+
+    url: Annotated[str, AfterValidator(_url)]
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def __repr_args__(self) -> Any:
+        return [("url", masked(self.url)), ("options", masked_options(self.options))]
+
+
+class Tiers(BaseModel):
+    """What serves each tier: the name of a store under `stores`, or a URL."""
+
+    model_config = _FROZEN
+
+    short: Annotated[str, AfterValidator(_url_or_name)] = MAIN
+    mid: Annotated[str, AfterValidator(_url_or_name)] = MAIN
+    long: Annotated[str, AfterValidator(_url_or_name)] = MAIN
+
+
+class Durations(BaseModel):
+    """How long things last; see `EngineSettings`."""
+
+    model_config = _FROZEN
+
+    mark_life: Duration = EngineSettings().mark_life
+    tombstone_life: Duration = EngineSettings().tombstone_life
+    cache_max_age: Duration = EngineSettings().cache_max_age
+    lease: Duration = EngineSettings().lease
+
+
+@dataclass(frozen=True)
+class ServingStore:
+    """One distinct store that serves one tier or several."""
+
+    name: str
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"ServingStore(name={self.name!r}, url={masked(self.url)!r}, options={masked_options(self.options)!r})"
+
+
+class MemoryConfig(BaseModel):
+    """Everything that can be set. Anything wrong is a `ConfigError` that names the setting."""
+
+    model_config = _FROZEN
+
+    tenant: str = "default"
+    embedder: Literal["wordllama", "none"] = "wordllama"
+    accept_loss: bool = False
+    tiers: Tiers = Tiers()
+    stores: dict[str, StoreConfig] = Field(default_factory=dict)
+    promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
+    durations: Durations = Durations()
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as exc:
+            raise _explained(exc) from None  # pydantic's own error carries what was given, secrets too
+
+    @classmethod
+    def load(cls, source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None, **settings: Any) -> MemoryConfig:
+        """The configuration from everywhere it may come from: arguments before environment before file before defaults."""
+        from memory.facade.origins import load
+
+        return load(source, settings)
+
+    @field_validator("tenant", mode="after")
+    @classmethod
+    def _tenant(cls, value: str) -> str:
+        return door.identifier("tenant", value)
+
+    @field_validator("stores", mode="after")
+    @classmethod
+    def _store_names(cls, value: dict[str, StoreConfig]) -> dict[str, StoreConfig]:
+        for name in value:
+            if not name.replace("-", "_").isidentifier() or name != name.lower() or "__" in name:
+                raise ValueError(f"{name[:40]!r} is not a store's name; take lower-case letters, digits, - and single _")
+        return value
+
+    @field_validator("promotion", mode="before")
+    @classmethod
+    def _durations_of_rules(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            raise ValueError("should be a list of rules ([[promotion]] in TOML)")
+        return [_read_rule(rule) for rule in value]
+
+    @field_validator("promotion", mode="after")
+    @classmethod
+    def _distinct_rules(cls, value: tuple[PromotionRule, ...]) -> tuple[PromotionRule, ...]:
+        names = [rule.name for rule in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two rules are named '{name}'")
+        return value
+
+    @model_validator(mode="after")
+    def _tiers_are_served(self) -> MemoryConfig:
+        known = [*self.stores, MAIN]
+        for tier in TIERS:
+            served_by = getattr(self.tiers, tier)
+            if scheme_of(served_by) is None and served_by not in known:
+                raise BadSetting(f"tiers.{tier}", f"names no store '{served_by[:40]}' (and is no URL){did_you_mean(served_by, known)}")
+        return self
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Where each value of `leaves()` came from: 'default', 'argument', an environment variable, or a file and line."""
+        return MappingProxyType({path: self._origins.get(path, "default") for path in self.leaves()})
+
+    @property
+    def engine(self) -> EngineSettings:
+        lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
+        return EngineSettings(**lengths)
+
+    def serving(self) -> dict[str, ServingStore]:
+        """The store of each tier. Tiers with the same store, or the same URL, get the very same one."""
+        named = {name: ServingStore(name, store.url, store.options) for name, store in self.stores.items()}
+        if MAIN not in named:
+            named[MAIN] = ServingStore(MAIN, StoreUrl(default_url()))
+        by_url = {store.url: store for store in reversed(named.values()) if not store.options}
+        found: dict[str, ServingStore] = {}
+        for tier in TIERS:
+            served_by = getattr(self.tiers, tier)
+            store = named.get(served_by) or by_url.get(served_by)
+            if store is None:
+                store = ServingStore(_free_name(scheme_of(served_by) or tier, named), served_by)
+                named[store.name] = by_url[served_by] = store
+            found[tier] = store
+        return found
+
+    def prepare(self) -> None:
+        """Create the default data folder, readable by its owner only, where the default file is in use."""
+        if any(store.url == default_url() for store in self.serving().values()):
+            folder = Path(default_url().removeprefix("sqlite:///")).parent
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as exc:
+                raise ConfigError(f"cannot create the data folder {folder}: {exc.strerror}; run `memory init` or set tiers to another store") from exc
+
+    def leaves(self) -> dict[str, Any]:
+        """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
+        shown: dict[str, Any] = {"tenant": self.tenant, "embedder": self.embedder, "accept_loss": self.accept_loss}
+        shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
+        stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.serving().values() if s.name == MAIN}}
+        for name, store in stores.items():
+            shown[f"stores.{name}.url"] = masked(store.url)
+            shown |= {f"stores.{name}.options.{key}": value for key, value in masked_options(store.options).items()}
+        shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
+        return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
+
+
+def did_you_mean(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
+    candidates = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
+    return next(name for name in candidates if name not in taken)
+
+
+def _read_rule(rule: object) -> object:
+    """A rule whose durations may be written '7d'."""
+    if not isinstance(rule, Mapping):
+        return rule
+    return {name: parse_duration(value) if name in ("idle_for", "older_than") else value for name, value in rule.items()}
+
+
+def _explained(exc: ValidationError) -> BadSetting:
+    """The first thing pydantic found wrong, by the setting's name, without the value that was given."""
+    first = exc.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
+    parent, _, name = path.rpartition(".")
+    refused = first.get("ctx", {}).get("error")
+    if isinstance(refused, InvalidInput):
+        return BadSetting(refused.field if "." in refused.field else path, refused.problem)
+    if first["type"] == "extra_forbidden":
+        known = _settings_under(first["loc"][:-1])
+        where = f"in [{parent}]" if parent else "at the top"
+        return BadSetting(path, f"there is no setting '{name}' {where}{did_you_mean(name, known)} (known: {', '.join(known)})")
+    if first["type"] == "missing":
+        return BadSetting(path, "is missing")
+    return BadSetting(path, first["msg"].removeprefix("Value error, "))
+
+
+def _settings_under(location: tuple[int | str, ...]) -> list[str]:
+    sections: dict[str, type[BaseModel]] = {"tiers": Tiers, "stores": StoreConfig, "promotion": PromotionRule, "durations": Durations}
+    model = sections.get(str(location[0]), MemoryConfig) if location else MemoryConfig
+    return list(model.model_fields)

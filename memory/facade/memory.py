@@ -1,0 +1,412 @@
+"""`Memory`: what a user holds. Every argument is checked here, at the door, before any store is touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from memory.domain import door
+from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
+from memory.domain.errors import InvalidInput, NotOpen
+from memory.domain.scope import Scope, ScopeKind
+from memory.facade import reports
+from memory.facade.build import build_engine
+from memory.facade.config import MemoryConfig
+from memory.facade.reports import Copy, Stats, StoreReport
+from memory.facade.view import ScopedMemory
+from memory.orchestrator.derivation import Callback
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.erasure import SYSTEM_TENANT
+from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.relations import Relation
+from memory.orchestrator.retrieval import Asked, Retrieved, SearchResult
+from memory.policies.routing import TIERS, Route, route
+from memory.ports.clock import Clock, system_clock
+from memory.ports.embedder import Embedder
+
+Moment = datetime | str | int | float
+"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970."""
+
+_UNSET: Any = object()
+RETRIEVE_LIMIT = 20  # A30
+SEARCH_LIMIT = 10
+MAX_QUERY_BYTES = 64 * 1024
+
+
+class Memory:
+    """One tenant's memory over the configured stores; with no configuration, over one SQLite file.
+
+        async with Memory() as memory:
+            await memory.write("Ada prefers tea", scope=Scope.user("ada"))
+            hits = await memory.search("what does Ada drink?", scope=Scope.user("ada"))
+
+    `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a `MemoryConfig`; `settings` override single values.
+    A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
+    """
+
+    def __init__(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None,
+        *,
+        tenant: str | None = None,
+        embedder: Embedder | None = None,
+        clock: Clock = system_clock,
+        **settings: Any,
+    ) -> None:
+        if tenant is not None:
+            settings["tenant"] = tenant
+        self.config = MemoryConfig.load(config, **settings)
+        self.tenant = _checked_tenant(self.config.tenant)
+        self._embedder = embedder
+        self._clock = clock
+        self._engine_open: Engine | None = None
+        self._owns_engine = True
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> Self:
+        """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated."""
+        if self._engine_open is None:
+            engine = build_engine(self.config, embedder=self._embedder, clock=self._clock)
+            await engine.open()
+            self._engine_open = engine
+        return self
+
+    async def close(self) -> None:
+        """Let go of the stores. Closing twice is a no-op; it may be opened again and finds what it held."""
+        engine, self._engine_open = self._engine_open, None
+        if engine is not None and self._owns_engine:
+            await engine.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Memory tenant={self.tenant!r} {'open' if self._engine_open else 'closed'}>"
+
+    def for_tenant(self, tenant: str) -> Memory:
+        """The same stores for another tenant. Close the first; this one closes nothing."""
+        twin = Memory.__new__(Memory)
+        twin.__dict__.update(self.__dict__)
+        twin.tenant = _checked_tenant(door.identifier("tenant", tenant))
+        twin._engine_open, twin._owns_engine = self._engine, False
+        return twin
+
+    def scoped(self, scope: Scope | str) -> ScopedMemory:
+        """A view of one scope: the same calls without naming it each time."""
+        return ScopedMemory(self, _scope(scope))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def write(
+        self,
+        content: str = "",
+        *,
+        scope: Scope | str,
+        type: EntryType | str = EntryType.CONTEXT,  # noqa: A002 - the field's own name
+        title: str | None = None,
+        source: str | None = None,
+        tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        created_at: Moment | None = None,
+        expires_at: Moment | None = None,
+        key: str | None = None,
+    ) -> Entry:
+        """Remember one thing, and return it as stored.
+
+        `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
+        `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at` is hidden, not deleted (A36).
+        """
+        draft = door.build(
+            EntryDraft,
+            scope=_scope(scope),
+            content=content,
+            type=type,
+            title=title,
+            source=source,
+            tags=tags,
+            metadata=metadata,
+            created_at=created_at,
+            expires_at=expires_at,
+            key=key,
+        )
+        return await self._engine.entries.write(self.tenant, draft)
+
+    async def write_many(self, drafts: Iterable[EntryDraft | Mapping[str, Any]]) -> list[Entry]:
+        """Remember many things, in order; mappings take the arguments of `write`. All are checked before any is stored.
+
+        They are stored 500 at a time: after a failure the earlier batches are kept. With keys the whole call can be repeated.
+        """
+        return await self._engine.entries.write_many(self.tenant, [_draft(d) for d in drafts])
+
+    async def update(
+        self,
+        entry_id: str,
+        *,
+        content: str = _UNSET,
+        title: str | None = _UNSET,
+        type: EntryType | str = _UNSET,  # noqa: A002 - the field's own name
+        source: str | None = _UNSET,
+        tags: Sequence[str] = _UNSET,
+        metadata: Mapping[str, Any] = _UNSET,
+        expires_at: Moment | None = _UNSET,
+    ) -> Entry:
+        """Change an active entry: tags are replaced, metadata merged, `expires_at=None` clears the expiry; what is not given stays.
+
+        The version before it is kept (see `history`). Raises `NotFound` for what is unknown, expired or retired.
+        """
+        given = {
+            "content": content,
+            "title": title,
+            "type": type,
+            "source": source,
+            "tags": tags,
+            "metadata": metadata,
+            "expires_at": expires_at,
+        }
+        changes = check_patch({name: value for name, value in given.items() if value is not _UNSET})
+        return await self._engine.entries.update(self.tenant, _id(entry_id), changes)
+
+    async def invalidate(self, entry_id: str, when: Moment | None = None) -> bool:
+        """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found."""
+        moment = None if when is None else door.time("when", when)
+        return await self._engine.entries.invalidate(self.tenant, _id(entry_id), moment)
+
+    async def delete(self, entry_id: str) -> bool:
+        """Erase an entry with its kept versions and relations. True when there was one; again is no error (A55)."""
+        return await self._engine.delete(self.tenant, _id(entry_id))
+
+    async def delete_scope(self, scope: Scope | str) -> int:
+        """Erase every entry of exactly this scope, expired ones too; how many there were. Other scopes of the same user stay (A58)."""
+        return await self._engine.erasure.erase_scope(self.tenant, _scope(scope))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None) -> Entry | None:
+        """The entry, or None where none is visible.
+
+        `as_of` asks what was true then, also for entries retired since; `known_at` asks what was stored then, before later edits.
+        """
+        return await self._engine.entries.get(self.tenant, _id(entry_id), as_of=_moment("as_of", as_of), known_at=_moment("known_at", known_at))
+
+    async def retrieve(
+        self,
+        scope: Scope | str,
+        *,
+        tags: Sequence[str] | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        since: Moment | None = None,
+        limit: int | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+    ) -> Retrieved:
+        """The entries of a scope by age: those with all of the tags, any of the types, created at or after `since`; 20 unless told.
+
+        With `include_narrower`, a user's entries come with those of the one session named (A38-A41).
+        The list's `degraded` names tiers that could not be read.
+        """
+        asked = self._asked(scope, tags, types, since, door.whole_limit(limit, default=RETRIEVE_LIMIT), include_narrower, session_id, as_of, known_at)
+        return await self._engine.retrieval.browse(_ordered(asked, order))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        scope: Scope | str | Sequence[Scope | str],
+        limit: int | None = None,
+        tags: Sequence[str] | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        since: Moment | None = None,
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        explain: bool = False,
+    ) -> SearchResult:
+        """The entries that answer best, by words and by meaning, of one scope or several; 10 unless told.
+
+        The query is plain text, never syntax (D62). `explain` is kept for symmetry with the command line: every hit carries its explanation.
+        The result's `degraded` names tiers that could not be searched.
+        """
+        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        asked = self._asked(scope, tags, types, since, door.whole_limit(limit, default=SEARCH_LIMIT), include_narrower, session_id, as_of, known_at)
+        return await self._engine.retrieval.search(asked, text)
+
+    async def history(self, entry_id: str) -> list[Entry]:
+        """Every version of an entry, oldest first, the current one last. Raises `NotFound`."""
+        return await self._engine.entries.history(self.tenant, _id(entry_id))
+
+    async def entries(self, scope: Scope | str | None = None) -> AsyncIterator[Entry]:
+        """Every live entry of the tenant, or of one scope, oldest first: what an export holds."""
+        wanted = None if scope is None else _scope(scope)
+        async for entry in self._engine.retrieval.everything(self.tenant, wanted):
+            yield entry
+
+    # -- derived ------------------------------------------------------------------------------------------------------
+
+    async def promote(
+        self,
+        entry_id: str,
+        to: Scope | str,
+        *,
+        content: str = _UNSET,
+        tags: Sequence[str] = _UNSET,
+        metadata: Mapping[str, Any] = _UNSET,
+        delete_original: bool = False,
+    ) -> Entry:
+        """Copy an entry into a broader scope; again returns the same entry. Raises `InvalidScopePromotion` where that is not allowed."""
+        given = {"content": content, "tags": tags, "metadata": metadata}
+        overrides = check_patch({name: value for name, value in given.items() if value is not _UNSET})
+        return await self._engine.derivation.promote(self.tenant, _id(entry_id), _scope(to), overrides=overrides, delete_original=delete_original)
+
+    async def compact(
+        self,
+        entry_ids: Sequence[str],
+        callback: Callback,
+        *,
+        target_scope: Scope | str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        delete_sources: bool = False,
+    ) -> Entry:
+        """Make one entry of several of one scope: `callback` gets copies of them and returns (or awaits) the text.
+
+        Tags are united unless given, metadata merged with the first seen winning. Raises `CompactionError`; then nothing has changed.
+        """
+        patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
+        return await self._engine.derivation.compact(
+            self.tenant,
+            [_id(i) for i in entry_ids],
+            callback,
+            target_scope=None if target_scope is None else _scope(target_scope),
+            tags=patch.get("tags"),
+            metadata=patch.get("metadata"),
+            delete_sources=delete_sources,
+        )
+
+    async def relate(self, source_id: str, label: str, target_id: str) -> Relation:
+        """Link two active entries: relates_to, refines, contradicts, supersedes or supports. The same link again is a `Conflict`."""
+        return await self._engine.relations.relate(self.tenant, _id(source_id), label, _id(target_id))
+
+    async def relations(
+        self, *, source_id: str | None = None, target_id: str | None = None, label: str | None = None, limit: int | None = None
+    ) -> list[Relation]:
+        """The relations that match, newest first; 200 unless told."""
+        return await self._engine.relations.related(self.tenant, source_id=source_id, target_id=target_id, label=label, limit=limit)
+
+    async def unrelate(self, relation_id: str) -> bool:
+        """Delete a relation: true once, then false."""
+        return await self._engine.relations.unrelate(self.tenant, _id(relation_id))
+
+    # -- tiers --------------------------------------------------------------------------------------------------------
+
+    async def end_session(self, session_id: str) -> PromotionReport:
+        """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed."""
+        return await self._engine.promotion.end_session(self.tenant, Scope.session(session_id))
+
+    async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
+        """Move entries onward to a tier by hand. Moves go onward only."""
+        door.one_of("tier", to, TIERS)
+        return await self._engine.promotion.by_hand(self.tenant, [_id(i) for i in entry_ids], to)
+
+    def route(self, scope: Scope | str) -> Route:
+        """Where a new entry of this scope would be born, and why."""
+        return route("entries", _scope(scope).kind)
+
+    async def where(self, entry_id: str) -> list[Copy]:
+        """Where an entry's copies, marks and tombstones stand."""
+        return await reports.where(self._engine, self.tenant, _id(entry_id))
+
+    async def sweep(self) -> SweepReport:
+        """One round of maintenance: finish what crashes left, forget what has served, apply the sweep rules. For all tenants of the stores."""
+        return await self._engine.maintenance.sweep()
+
+    async def stats(self) -> Stats:
+        """Counts and sizes of this tenant's entries, tier by tier."""
+        return await reports.stats(self._engine, self.tenant, [t.value for t in EntryType])
+
+    async def check(self) -> list[StoreReport]:
+        """How each store is."""
+        return await reports.check(self._engine)
+
+    # -- shared -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _engine(self) -> Engine:
+        if self._engine_open is None:
+            raise NotOpen("this memory")
+        return self._engine_open
+
+    def _asked(
+        self,
+        scope: Scope | str | Sequence[Scope | str],
+        tags: Sequence[str] | None,
+        types: Sequence[EntryType | str] | None,
+        since: Moment | None,
+        limit: int,
+        include_narrower: bool,
+        session_id: str | None,
+        as_of: Moment | None,
+        known_at: Moment | None,
+    ) -> Asked:
+        scopes = [_scope(scope)] if isinstance(scope, Scope | str) else [_scope(s) for s in scope]
+        if not scopes:
+            raise InvalidInput("scope", "name at least one")
+        if include_narrower and session_id is not None and any(s.kind is ScopeKind.USER for s in scopes):
+            scopes.append(Scope.session(session_id))
+        return Asked(
+            tenant=self.tenant,
+            scopes=tuple(dict.fromkeys(scopes)),
+            tags=tuple(door.tags(list(tags))) if tags else (),
+            types=tuple(door.one_of("type", t, EntryType) for t in types or ()),
+            since=_moment("since", since),
+            as_of=_moment("as_of", as_of),
+            known_at=_moment("known_at", known_at),
+            limit=limit,
+        )
+
+
+def _ordered(asked: Asked, order: str) -> Asked:
+    return replace(asked, order=door.one_of("order", order, ("newest", "oldest")))  # type: ignore[arg-type]
+
+
+def _scope(value: object) -> Scope:
+    if isinstance(value, Scope):
+        return value
+    if isinstance(value, str):
+        return Scope.parse(door.text("scope", value))
+    raise InvalidInput("scope", f"must be a Scope or its text, such as 'user:ada', not {type(value).__name__}")
+
+
+def _draft(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
+    if isinstance(given, EntryDraft):
+        return given
+    values = dict(given)
+    if "scope" not in values:
+        raise InvalidInput("scope", "is missing")
+    return door.build(EntryDraft, **(values | {"scope": _scope(values["scope"])}))
+
+
+def _id(value: object) -> str:
+    return door.text("id", value, max_bytes=door.MAX_ID_BYTES)
+
+
+def _moment(field: str, value: Moment | None) -> datetime | None:
+    return None if value is None else door.time(field, value)
+
+
+def _checked_tenant(tenant: str) -> str:
+    if tenant == SYSTEM_TENANT:
+        raise InvalidInput("tenant", f"'{SYSTEM_TENANT}' is the engine's own")
+    return tenant

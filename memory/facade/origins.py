@@ -1,0 +1,231 @@
+"""Where settings come from, and which source wins.
+
+From strongest to weakest:
+
+1. arguments: what code or a command-line option gives, and a URL, a database file or a mapping given as the config itself;
+2. the environment: `MEMORY__TIERS__LONG`, `MEMORY__STORES__MAIN__URL`, `MEMORY__TENANT`: the setting's path, with two underscores between
+   its parts; lists and objects as JSON;
+3. a file: the `.toml` given as the config, else what `MEMORY_CONFIG` names, else `memory.toml` in the working directory, else none;
+4. the defaults.
+
+Tables merge setting by setting; the list of promotion rules is taken whole from the strongest source that has one. A config given as
+URL, database file or mapping takes the place of the file. Relative SQLite paths in a file are relative to that file's folder.
+This module is the one place that reads the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from memory.domain.errors import ConfigError
+from memory.facade.config import BadSetting, MemoryConfig
+from memory.facade.values import scheme_of
+from memory.policies.routing import TIERS
+
+FILE_NAME = "memory.toml"
+POINTER = "MEMORY_CONFIG"
+PREFIX = "MEMORY__"
+
+Tree: TypeAlias = dict[str, Any]
+Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None"
+Origin: TypeAlias = Callable[[str], str]
+Layer: TypeAlias = tuple[Tree, Origin]
+
+
+def load(
+    source: Source = None, settings: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> MemoryConfig:
+    """The configuration of all sources together. `environ` and `folder` stand in for the process's own, in tests."""
+    environ = os.environ if environ is None else environ
+    given = {name: value for name, value in (settings or {}).items() if value is not None}
+    if isinstance(source, MemoryConfig):
+        known = dict(source.origins)
+        layers: list[Layer] = [(_as_tree(source), lambda path: known.get(path, "argument")), (given, _said("argument"))]
+    else:
+        layers = _layers(source, environ, folder or Path.cwd())
+        layers.append((given, _said("argument")))
+    return _assembled(layers)
+
+
+def _layers(source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: Mapping[str, str], folder: Path) -> list[Layer]:
+    """Every source but the keyword settings, weakest first."""
+    if isinstance(source, Mapping):
+        return [_environment(environ), (dict(source), _said("argument"))]
+    if source is not None:
+        url = _url_of(os.fspath(source), folder)
+        if url is None:
+            return [_file(folder / os.fspath(source)), _environment(environ)]
+        return [_environment(environ), (_one_store(url), _said("argument"))]
+    pointed = environ.get(POINTER)
+    if pointed:
+        url = _url_of(pointed, folder)
+        return [_file(folder / pointed) if url is None else (_one_store(url), _said(POINTER)), _environment(environ)]
+    found = folder / FILE_NAME
+    return [_file(found), _environment(environ)] if found.is_file() else [_environment(environ)]
+
+
+def _url_of(text: str, folder: Path) -> str | None:
+    """The URL that a config in one string means: itself, or the SQLite file it names; None where it names a TOML file."""
+    if not text:
+        raise ConfigError("the config is empty: give a URL, a database file or a .toml file")
+    if scheme_of(text):
+        return text
+    if text.endswith(".toml"):
+        return None
+    if "?" in text:
+        raise ConfigError(f"a file name with '?' cannot be a database: {text[:80]!r}")
+    if (folder / text).is_dir():
+        raise ConfigError(f"{text} is a folder: give the path of the database file in it, or a .toml file")
+    return f"sqlite:///{text}"
+
+
+def _one_store(url: str) -> Tree:
+    return {"tiers": dict.fromkeys(TIERS, url)}
+
+
+def _said(origin: str) -> Origin:
+    return lambda _path: origin
+
+
+def _as_tree(config: MemoryConfig) -> Tree:
+    return {name: _plain(getattr(config, name)) for name in config.model_fields_set}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else value
+
+
+def _environment(environ: Mapping[str, str]) -> Layer:
+    tree: Tree = {}
+    names: dict[str, str] = {}
+    for variable in sorted(name for name in environ if name.upper().startswith(PREFIX)):
+        parts = variable[len(PREFIX) :].lower().split("__")
+        if not all(parts):
+            raise ConfigError(f"{variable}: an empty name between the underscores; write for example {PREFIX}TIERS__LONG")
+        names[".".join(parts)] = variable
+        branch = tree
+        for part in parts[:-1]:
+            branch = branch.setdefault(part, {})
+            if not isinstance(branch, dict):
+                raise ConfigError(f"{variable}: '{part}' is already given a value of its own by another variable")
+        branch[parts[-1]] = _read_variable(variable, environ[variable])
+    return tree, lambda path: next((name for known, name in names.items() if _covers(known, path) or _covers(path, known)), "environment")
+
+
+def _read_variable(variable: str, value: str) -> Any:
+    if not value.lstrip().startswith(("[", "{")):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as exc:
+        raise ConfigError(f"{variable}: not valid JSON at character {exc.pos + 1}") from None
+
+
+def _covers(known: str, path: str) -> bool:
+    return path == known or path.startswith(known + ".")
+
+
+def _file(path: Path) -> Layer:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        tree = tomllib.loads(text)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no config file {path}; `memory init` writes one") from None
+    except OSError as exc:
+        raise ConfigError(f"cannot read the config file {path}: {exc.strerror}") from None
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path}: not UTF-8 at byte {exc.start + 1}") from None
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{path}: {exc}") from None
+    _make_absolute(tree, path.resolve().parent)
+    lines = dict(_lines(text))
+    return tree, lambda setting: f"{path}:{lines[setting]}" if setting in lines else str(path)
+
+
+def _make_absolute(tree: Tree, folder: Path) -> None:
+    """Relative SQLite files of a config file lie beside it."""
+    holders = [tree.get("tiers"), *(tree["stores"].values() if isinstance(tree.get("stores"), dict) else ())]
+    for holder in holders:
+        for name, value in holder.items() if isinstance(holder, dict) else ():
+            if isinstance(value, str) and scheme_of(value) == "sqlite":
+                place = value.partition("://")[2].removeprefix("/")
+                if place and not place.startswith(("/", "~", ":memory:")) and not Path(place.partition("?")[0]).is_absolute():
+                    holder[name] = f"sqlite:///{folder / place}"
+
+
+_TABLE = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+
+
+def _lines(text: str) -> Iterator[tuple[str, int]]:
+    """The settings of a TOML text and the lines they stand on, last first, so that a dict of them keeps the first."""
+    found: list[tuple[str, int]] = []
+    table, counts = "", dict[str, int]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _TABLE.match(line):
+            table = _dotted(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, 0) + 1
+                table = f"{table}.{counts[table]}"
+            found.append((table, number))
+        elif key := _KEY.match(line):
+            found.append((f"{table}.{_dotted(key[1])}" if table else _dotted(key[1]), number))
+    return reversed(found)
+
+
+def _dotted(name: str) -> str:
+    return ".".join(part.strip().strip("\"'") for part in name.split("."))
+
+
+def _assembled(layers: list[Layer]) -> MemoryConfig:
+    tree: Tree = {}
+    origins: dict[str, str] = {}
+    for layer, origin in layers:
+        for path in _merge(tree, layer):
+            for covered in [known for known in origins if _covers(path, known)]:
+                del origins[covered]
+            origins[path] = origin(path)
+    try:
+        config = MemoryConfig(**tree)
+    except BadSetting as exc:
+        raise ConfigError(f"{_origin_of(exc.path, origins)}: {exc}") from None
+    config._origins.update({leaf: _nearest(leaf, origins) for leaf in config.leaves()})
+    return config
+
+
+def _merge(into: Tree, layer: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Lay one source over the weaker ones; the dotted names of what it set."""
+    for name, value in layer.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            below = into.get(name)
+            into[name] = dict(below) if isinstance(below, Mapping) else {}
+            yield from _merge(into[name], value, f"{path}.")
+        else:
+            into[name] = value
+            yield path
+            if isinstance(value, list | tuple):
+                yield from (f"{path}.{number}" for number in range(1, len(value) + 1))
+
+
+def _nearest(path: str, origins: Mapping[str, str]) -> str:
+    while path:
+        if path in origins:
+            return origins[path]
+        path = path.rpartition(".")[0]
+    return "default"
+
+
+def _origin_of(path: str, origins: Mapping[str, str]) -> str:
+    """Where a setting that cannot be used was given: as near to it as is known."""
+    exact = _nearest(path, origins)
+    below = [origin for known, origin in origins.items() if _covers(path, known)]
+    return exact if exact != "default" else below[-1] if below else "configuration"

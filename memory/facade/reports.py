@@ -1,0 +1,128 @@
+"""What the facade says about itself: where things are, how much there is, how the stores are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory.domain.errors import StoreError
+from memory.domain.ids import is_id
+from memory.orchestrator.engine import Engine
+from memory.policies.routing import TIERS
+from memory.ports.capabilities import FLAGS, LIMITS
+from memory.ports.collections import ENTRIES
+from memory.ports.query import Eq, Query, Tenant
+from memory.ports.record import Key, Mark, Record, Role, Tombstone
+from memory.ports.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One place where something stands for an entry: a live copy in its role, a mark or a tombstone."""
+
+    tier: str
+    store: str
+    role: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierStats:
+    """How many entries have their home in a tier, and how many bytes they take; `replicas` are copies kept there for searching."""
+
+    tier: str
+    store: str
+    entries: int
+    bytes: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """One tenant's numbers, expired and retired entries included; `owed` counts steps waiting for maintenance, of every tenant."""
+
+    tiers: list[TierStats]
+    by_type: dict[str, int]
+    owed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """How one store is: what `memory doctor` shows."""
+
+    store: str
+    tiers: tuple[str, ...]
+    ok: bool
+    detail: str
+    version: str
+    latency_ms: float
+    durable: bool
+    capabilities: dict[str, Any]
+    embedder: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
+    """Everything that stands under an entry's id, store by store."""
+    found: list[Copy] = []
+    if not is_id(entry_id):
+        return found
+    for store in engine.topology.stores:
+        row = (await store.get(ENTRIES, [Key(tenant, entry_id)]))[0]
+        tiers = engine.topology.tiers_of(store)
+        if isinstance(row, Record):
+            found.append(Copy(row.tier, store.name, row.role.value, row.version))
+        elif isinstance(row, Mark):
+            found.append(Copy(tiers[0], store.name, f"mark to {row.to}", row.version))
+        elif isinstance(row, Tombstone):
+            found.append(Copy(tiers[0], store.name, "tombstone", row.version))
+    return found
+
+
+async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
+    """Counts and sizes of one tenant, tier by tier."""
+    tiers = []
+    for tier in TIERS:
+        store = engine.topology.home(tier)
+        homes = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier)))
+        copies = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier), roles=frozenset({Role.REPLICA})))
+        tiers.append(TierStats(tier, store.name, homes.records, homes.bytes, copies.records))
+    by_type = {}
+    for name in types:
+        total = 0
+        for store in engine.topology.homes:
+            total += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
+        if total:
+            by_type[name] = total
+    return Stats(tiers, by_type, await engine.maintenance.owed())
+
+
+async def check(engine: Engine) -> list[StoreReport]:
+    """Ask every store how it is; one that fails is reported, not raised."""
+    return [await _check_store(engine, store) for store in engine.topology.stores]
+
+
+async def _check_store(engine: Engine, store: Store) -> StoreReport:
+    started = time.perf_counter()
+    embedder = None
+    try:
+        health = await store.check()
+        ok, detail, version, facts = health.ok, health.detail, health.version, dict(health.facts)
+        if ok and store.capabilities.semantic and (noted := await engine.meaning.fingerprint_in(store)) is not None:
+            embedder = str(noted)
+    except StoreError as error:
+        ok, detail, version, facts = False, str(error), "", {}
+    claims = store.capabilities
+    return StoreReport(
+        store=store.name,
+        tiers=engine.topology.tiers_of(store),
+        ok=ok,
+        detail=detail,
+        version=version,
+        latency_ms=round((time.perf_counter() - started) * 1000, 3),
+        durable=claims.durable,
+        capabilities={name: getattr(claims, name) for name in (*FLAGS, *LIMITS)},
+        embedder=embedder,
+        facts=facts,
+    )

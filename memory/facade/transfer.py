@@ -1,0 +1,206 @@
+"""Conversations and exports as files: what an import reads, what an export writes.
+
+A file holds one JSON object a line (JSON Lines) or one JSON array of objects, in UTF-8. An object is a message:
+
+    {"role": "user", "content": "...", "time": "2026-01-31T09:30:00Z", "id": "m1"}
+
+`role` and `content` are required. `time` (or `timestamp`, `created_at`) becomes the entry's creation time; `id` its key, so that importing again
+writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
+and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
+
+Or it is an entry as `export` wrote it, marked by its `format`. It gets a new id, its old one becomes its key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, NoReturn
+
+from memory.domain import door
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
+
+FORMAT = "memory-entry/1"
+"""What marks an exported entry. The number grows when the meaning of a field changes."""
+
+_TIMES = ("time", "timestamp", "created_at")
+_OWN = ("tags", "type", "title", "source", "expires_at")
+_STORES_OWN = ("format", "id", "updated_at", "version", "tier")  # of an exported entry: the new store gives its own
+_PROVENANCE = ("promoted_from_id", "compacted_from_ids", "contributors", "valid_to")
+
+
+class BadLine(InvalidInput):
+    """One object of a file that cannot be imported, and where it stands."""
+
+    def __init__(self, name: str, line: int, problem: str) -> None:
+        super().__init__(f"{name} line {line}", problem)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One object of a file, checked. `again` says that the same one stood further up in the file."""
+
+    line: int
+    draft: EntryDraft
+    again: bool = False
+
+
+def read(stream: IO[bytes], name: str, scope: Scope | None) -> Iterator[Message | BadLine]:
+    """The messages of a file, in order, each checked as a write would check it; what is wrong comes as a `BadLine` in its place.
+
+    `scope` is where messages belong, and overrides the scope of exported entries; without one, messages are bad lines.
+    A file that cannot be read on raises its `BadLine`.
+    """
+    seen: dict[tuple[str, str | None], tuple[int, EntryDraft]] = {}
+    for position, (line, found) in enumerate(_objects(stream, name), start=1):
+        if isinstance(found, BadLine):
+            yield found
+            continue
+        try:
+            draft = _draft(found, f"{name}:{position}", scope)
+            first_line, first = seen.setdefault((draft.scope.text, draft.key), (line, draft))
+            if first != draft:
+                raise InvalidInput("id", f"{draft.key!r} already stands on line {first_line} with other content")
+        except InvalidInput as exc:
+            yield BadLine(name, line, str(exc))
+        else:
+            yield Message(line, draft, again=first is not draft)
+
+
+def exported(entry: Entry) -> dict[str, Any]:
+    """An entry as an export writes it: JSON, fields without a value left out, the tenant left to the importer."""
+    fields = entry.model_dump(mode="json", exclude={"tenant", "scope"}, exclude_none=True)
+    return {"format": FORMAT, "scope": entry.scope.text, **fields}
+
+
+def _objects(stream: IO[bytes], name: str) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """Every object of the file with its line number."""
+    started = False
+    for number, raw in enumerate(stream, start=1):
+        line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        if not line.strip():
+            continue
+        if not started and line.lstrip().startswith(b"["):
+            yield from _array(line + stream.read(), name, number)
+            return
+        started = True
+        yield number, _object(line, name, number)
+
+
+def _object(line: bytes, name: str, number: int) -> dict[str, Any] | BadLine:
+    try:
+        found = json.loads(line.decode())
+    except UnicodeDecodeError as exc:
+        return BadLine(name, number, f"not UTF-8 at byte {exc.start + 1}")
+    except json.JSONDecodeError as exc:
+        return BadLine(name, number, f"not JSON ({exc.msg} at column {exc.colno}); each line is one object, or the file is one array")
+    except (RecursionError, ValueError):
+        return BadLine(name, number, "not JSON that can be read: nested too deeply or a number too long")
+    return found if isinstance(found, dict) else BadLine(name, number, _not_an_object(found))
+
+
+def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """The items of a JSON array, one by one, so that each knows its line."""
+    text = _decoded(data, name, first_line)
+    decoder, at, line, counted_to = json.JSONDecoder(), text.index("[") + 1, first_line, 0
+    at = _skip_space(text, at)
+    while not text.startswith("]", at):
+        try:
+            found, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as exc:
+            raise BadLine(name, first_line + exc.lineno - 1, f"not JSON ({exc.msg} at column {exc.colno}); nothing after it can be read") from None
+        except (RecursionError, ValueError):
+            raise BadLine(name, first_line + text.count("\n", 0, at), "nested too deeply or a number too long") from None
+        line += text.count("\n", counted_to, at)
+        counted_to = at
+        yield line, found if isinstance(found, dict) else BadLine(name, line, _not_an_object(found))
+        at = _skip_space(text, end)
+        if text.startswith(",", at):
+            at = _skip_space(text, at + 1)
+        elif not text.startswith("]", at):
+            raise BadLine(name, first_line + text.count("\n", 0, at), "the array breaks off here: expected ',' or ']'")
+    if rest := text[at + 1 :].strip():
+        raise BadLine(name, first_line + text.count("\n", 0, text.index(rest, at + 1)), "something follows the array's end")
+
+
+def _decoded(data: bytes, name: str, first_line: int) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        raise BadLine(name, first_line + data.count(b"\n", 0, exc.start), "not UTF-8") from None
+
+
+def _skip_space(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _not_an_object(found: object) -> str:
+    return f"holds {type(found).__name__} where an object such as {{'role': 'user', 'content': '...'}} is expected"
+
+
+def _draft(found: Mapping[str, Any], place: str, scope: Scope | None) -> EntryDraft:
+    if "format" in found and "role" not in found:
+        return _entry_draft(found, scope)
+    if scope is None:
+        raise InvalidInput("scope", "a message belongs to a session or another scope; say which")
+    fields = dict(found)
+    role, content = fields.pop("role", None), fields.pop("content", None)
+    if not isinstance(role, str) or not role:
+        raise InvalidInput("role", "is missing" if role is None else "must be text, such as 'user' or 'assistant'")
+    if not isinstance(content, str):
+        raise InvalidInput("content", "is missing" if content is None else f"must be text, not {type(content).__name__}")
+    values = {name: fields.pop(name) for name in _OWN if name in fields}
+    key, created_at = _key(fields.pop("id", None)) or place, _time(fields)
+    metadata = _metadata(fields.pop("metadata", None), {"role": role, **fields})
+    return door.build(EntryDraft, scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **values)
+
+
+def _key(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | None):
+        raise InvalidInput("id", f"must be text or a whole number, not {type(value).__name__}")
+    return None if value is None or value == "" else str(value)
+
+
+def _time(fields: dict[str, Any]) -> Any:
+    given = [name for name in _TIMES if name in fields]
+    if len(given) > 1:
+        raise InvalidInput(given[0], f"and {given[1]} are two names for the same thing; keep one")
+    return None if not given or (value := fields.pop(given[0])) is None else door.time(given[0], value)
+
+
+def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:
+    """The message's metadata, together with what the file said beside it."""
+    metadata = door.json_object("metadata", {} if own is None else own)
+    for name, value in kept.items():
+        if metadata.setdefault(name, value) != value:
+            raise InvalidInput(name, "stands in the message and in its metadata with different values; keep one")
+    return metadata
+
+
+def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> EntryDraft:
+    if found["format"] != FORMAT:
+        raise InvalidInput("format", f"{str(found['format'])[:40]!r} is not known; this version reads {FORMAT!r}")
+    fields = {name: value for name, value in found.items() if name not in _STORES_OWN}
+    for name in _PROVENANCE:
+        if fields.pop(name, None) is not None:
+            _refuse_provenance(name)
+    if fields.pop("valid_from", None) not in (None, found.get("created_at")):
+        _refuse_provenance("valid_from")
+    if scope is not None:
+        fields["scope"] = scope
+    elif isinstance(fields.get("scope"), str):
+        fields["scope"] = Scope.parse(fields["scope"])
+    key = _key(found.get("id"))
+    if key is None:
+        raise InvalidInput("id", "is missing from the exported entry")
+    return door.build(EntryDraft, **fields, key=key)
+
+
+def _refuse_provenance(name: str) -> NoReturn:
+    raise InvalidInput(name, "cannot be imported yet: it refers to other entries or to an earlier time, and would be lost")
