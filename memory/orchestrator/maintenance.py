@@ -1,4 +1,4 @@
-"""Sweeps: finish what crashes left, remove copies that never arrived, forget marks and tombstones that have served, apply sweep rules.
+"""Sweeps: finish what crashes left, end moves that were broken off, forget marks and tombstones that have served, apply sweep rules.
 
 Everything here may run twice at once; a lease only saves the work of doing so.
 """
@@ -18,10 +18,10 @@ from memory.orchestrator.owed import Debt, Holder, OwedWork
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.steps import step
-from memory.orchestrator.tiering import Tiering
+from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.ports.collections import COLLECTIONS, LEASES, Collection
 from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
-from memory.ports.record import FieldValue, Key, Mark, Record, Role, Tombstone
+from memory.ports.record import FieldValue, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Purge, Put
 
@@ -64,14 +64,14 @@ class Maintenance:
         for store in self._placement.topology.homes:
             try:
                 await self._finish_owed(store, report)
-                await self._remove_stray_copies(store, report)
+                await self._settle_arriving(store, report)
                 await self._purge(store, GRAVES, report)
             except StoreError as error:
                 log.warning("maintenance leaves out '%s': %s", store.name, error)
                 report.waiting += (str(error),)
         await self._clear_cache(report)
         if not report.waiting:
-            report.moved = len((await self._promotion.by_sweep()).moved)
+            report.moved += len((await self._promotion.by_sweep()).moved)
         await self._give_back(lease)
         return report
 
@@ -111,26 +111,33 @@ class Maintenance:
                 return
             query = replace(query, cursor=page.cursor)
 
-    # -- copies that never arrived ------------------------------------------------------------------------------------
+    # -- moves that were broken off -----------------------------------------------------------------------------------
 
-    async def _remove_stray_copies(self, store: Store, report: SweepReport) -> None:
-        """An arriving copy goes when no earlier store holds its record or a mark to it. While its source lives it may yet be released."""
+    async def _settle_arriving(self, store: Store, report: SweepReport) -> None:
+        """An arriving copy whose source holds neither the record nor a mark goes; one whose source still lives is moved to the end.
+
+        It may not be rolled back while its source lives: a frozen mover may yet release the source.
+        """
         for collection in SCOPED:
             query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
-            copies = [row async for row in self._rows("sweep.arriving", store, query)]
-            for copy in copies:
-                if not await self._has_source(collection, copy, store):
+            for copy in [row async for row in self._rows("sweep.arriving", store, query)]:
+                source = await self._source(collection, copy, store)
+                if isinstance(source, Record):
+                    report.moved += await self._tiering.move(collection, copy.key, copy.tier) is MoveResult.MOVED
+                elif source is None or isinstance(source, Tombstone):
                     report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
 
-    async def _has_source(self, collection: Collection, copy: Record, store: Store) -> bool:
+    async def _source(self, collection: Collection, copy: Record, store: Store) -> Stored | None:
+        """What stands for the copy in the stores before this one."""
         for source in self._placement.topology.homes:
             if source is store:
-                return False
+                return None
             with step("sweep.source"):
                 stands = (await source.get(collection, [copy.key]))[0]
-            if stands is not None and not isinstance(stands, Tombstone):
-                return True
-        return False
+            elsewhere = isinstance(stands, Mark) and self._placement.topology.home(stands.to) is not store
+            if stands is not None and not elsewhere:
+                return stands
+        return None
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
