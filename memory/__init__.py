@@ -1,0 +1,104 @@
+"""Tiered hybrid memory for AI agents, on the stores a team already runs. These names are the public ones; each is loaded when first asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from memory.domain.entry import Entry as Entry
+    from memory.domain.entry import EntryDraft as EntryDraft
+    from memory.domain.entry import EntryType as EntryType
+    from memory.domain.errors import CompactionError as CompactionError
+    from memory.domain.errors import ConfigError as ConfigError
+    from memory.domain.errors import Conflict as Conflict
+    from memory.domain.errors import CorruptRecord as CorruptRecord
+    from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
+    from memory.domain.errors import InvalidInput as InvalidInput
+    from memory.domain.errors import InvalidScopePromotion as InvalidScopePromotion
+    from memory.domain.errors import MemoryTiersError as MemoryTiersError
+    from memory.domain.errors import NotFound as NotFound
+    from memory.domain.errors import NotOpen as NotOpen
+    from memory.domain.errors import StoreError as StoreError
+    from memory.domain.errors import StoreFull as StoreFull
+    from memory.domain.errors import StoreTimeout as StoreTimeout
+    from memory.domain.errors import StoreUnavailable as StoreUnavailable
+    from memory.domain.errors import Unsupported as Unsupported
+    from memory.domain.scope import Scope as Scope
+    from memory.domain.scope import ScopeKind as ScopeKind
+    from memory.facade.blocking import BlockingMemory as BlockingMemory
+    from memory.facade.config import MemoryConfig as MemoryConfig
+    from memory.facade.memory import Memory as Memory
+    from memory.orchestrator.retrieval import FoundEntry as FoundEntry
+    from memory.orchestrator.retrieval import SearchResult as SearchResult
+
+_HOMES = {
+    "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
+    "memory.domain.errors": (
+        "CompactionError",
+        "ConfigError",
+        "Conflict",
+        "CorruptRecord",
+        "EmbedderMismatch",
+        "InvalidInput",
+        "InvalidScopePromotion",
+        "MemoryTiersError",
+        "NotFound",
+        "NotOpen",
+        "StoreError",
+        "StoreFull",
+        "StoreTimeout",
+        "StoreUnavailable",
+        "Unsupported",
+    ),
+    "memory.domain.scope": ("Scope", "ScopeKind"),
+    "memory.facade.memory": ("Memory",),
+    "memory.facade.blocking": ("BlockingMemory",),
+    "memory.facade.config": ("MemoryConfig",),
+    "memory.orchestrator.retrieval": ("FoundEntry", "SearchResult"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BlockingMemory",
+    "CompactionError",
+    "ConfigError",
+    "Conflict",
+    "CorruptRecord",
+    "EmbedderMismatch",
+    "Entry",
+    "EntryDraft",
+    "EntryType",
+    "FoundEntry",
+    "InvalidInput",
+    "InvalidScopePromotion",
+    "Memory",
+    "MemoryConfig",
+    "MemoryTiersError",
+    "NotFound",
+    "NotOpen",
+    "Scope",
+    "ScopeKind",
+    "SearchResult",
+    "StoreError",
+    "StoreFull",
+    "StoreTimeout",
+    "StoreUnavailable",
+    "Unsupported",
+    "__version__",
+]
+
+if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any name
+
+    def __getattr__(name):
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'memory' has no attribute {name!r}")
+        value = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -125,7 +125,8 @@ class BaseStore(ABC):
         self._check_filter(query.collection, query.filter)
         for order in query.order:
             self._must_offer("order")
-            self._field_type(query.collection, order.field)
+            if self._field_type(query.collection, order.field) in (FieldType.TAGS, FieldType.BYTES):
+                raise InvalidInput(order.field, "tags and bytes have no order")
         if query.limit is not None and query.limit < 1:
             raise InvalidInput("limit", "must be at least 1")
         if query.kinds != {Kind.RECORD} and not isinstance(query.where, Everywhere):
@@ -245,6 +246,8 @@ class BaseStore(ABC):
         if isinstance(write, Put | Append):
             if isinstance(write, Append) or not isinstance(write.when, Always):
                 self._must_offer("conditional")
+            if isinstance(write, Append) and ((numbered := write.collection.field(write.field)) is None or numbered.type is not FieldType.INTEGER):
+                return f"field '{write.field}' is no integer field of collection '{write.collection.name}', so it takes no number"
             return self._record_refusal(write.collection, write.record)
         if isinstance(write, Delete | Release | Annotate | Purge):
             self._must_offer("conditional")

@@ -13,7 +13,8 @@ from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Always, Append, Delete, Newer, Outcome, Put, Release, When, Write
 
-T0 = datetime(2024, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
+T0 = datetime(2124, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
+"""A moment so far ahead that a store which forgets what is past its time forgets nothing of these tests by accident."""
 HERE = Partition("acme", "user:ann")
 ELSEWHERE = Partition("acme", "user:bob")
 FOREIGN = Partition("umbrella", "user:ann")

@@ -12,7 +12,7 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, append, delete, done, found, id_of, live, one, put, record, release
 from memory.ports.record import Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status
+from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
 
 
 @pytest.mark.asyncio
@@ -154,7 +154,12 @@ async def test_together_judges_later_writes_by_earlier_ones(store: Store) -> Non
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(store: Store) -> None:
-    writes = [put(record(1), Absent()), put(record(1, version=2), Newer()), delete(2, version=5), append(record(3), ENTRY_VERSIONS, "stored_version")]
+    writes: list[Write] = [
+        put(record(1), Absent()),
+        put(record(1, version=2), Newer()),
+        delete(2, version=5),
+        append(record(3), ENTRY_VERSIONS, "stored_version"),
+    ]
     await done(store, *writes)
     before = [await found(store, 1), await found(store, 2), await found(store, 3, collection=ENTRY_VERSIONS)]
 

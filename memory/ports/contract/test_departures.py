@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, found, hit_ids, key_of, listed, live, marked, one, put, record, release
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    buried,
+    delete,
+    done,
+    found,
+    hit_ids,
+    key_of,
+    listed,
+    live,
+    marked,
+    one,
+    put,
+    record,
+    release,
+)
 from memory.ports.query import Kind
 from memory.ports.record import Mark, Owed, Role, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -16,11 +34,11 @@ from memory.ports.writes import Annotate, AtVersion, Delete, Outcome, Purge, Sta
 
 LATER = T0 + timedelta(days=1)
 STEPS = (Owed("deliver", {"to": "long", "deep": [1, {"x": None}]}), Owed("erase", {}), Owed("deliver", {"to": "archive"}))
-SECRET = "the cormorant nests at dawn"
+SAID = "the cormorant nests at dawn"
 
 
-def _annotate(n: int = 1, at: int = 1, **changes: object) -> Annotate:
-    return Annotate(ENTRIES, key_of(n), at, **changes)  # type: ignore[arg-type]
+def _annotate(n: int = 1, at: int = 1, **changes: Any) -> Annotate:
+    return Annotate(ENTRIES, key_of(n), at, **changes)
 
 
 async def _refused_without_change(store: Store, write: Write) -> Outcome:
@@ -47,9 +65,9 @@ async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) 
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store) -> None:
-    whole = record(fields={"source": SECRET, "tags": (SECRET,)}, body={"s": SECRET}, texts={"content": SECRET, "title": SECRET}, owed=(Owed(SECRET),))
+    whole = record(fields={"source": SAID, "tags": (SAID,)}, body={"s": SAID}, texts={"content": SAID, "title": SAID}, owed=(Owed(SAID),))
     await done(store, put(whole))
-    assert SECRET in repr(await found(store)), "the text must be readable before, or this test proves nothing"
+    assert SAID in repr(await found(store)), "the text must be readable before, or this test proves nothing"
 
     await done(store, delete())
 
@@ -61,7 +79,7 @@ async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store)
 @pytest.mark.asyncio
 @pytest.mark.parametrize("write", [delete(), release()], ids=["deleted", "released"])
 async def test_what_left_is_no_longer_found_by_words(store: Store, write: Write) -> None:
-    await done(store, put(record(texts={"content": SECRET})))
+    await done(store, put(record(texts={"content": SAID})))
     assert await hit_ids(store, "cormorant") == {key_of(1).id}
 
     await done(store, write)
@@ -82,7 +100,7 @@ async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(store: Store) -> None:
-    await done(store, put(record(version=5, texts={"content": SECRET}, body={"s": SECRET})))
+    await done(store, put(record(version=5, texts={"content": SAID}, body={"s": SAID})))
 
     outcome = (await done(store, release(version=5, to="long", owed=STEPS, discard_at=LATER)))[0]
 
@@ -181,7 +199,7 @@ async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("changes", [{"role": Role.HOME}, {"tier": "x"}, {"accessed_at": T0}, {"role_is": Role.HOME, "discard_at": T0}], ids=str)
-async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombstones(store: Store, changes: dict[str, object]) -> None:
+async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombstones(store: Store, changes: dict[str, Any]) -> None:
     await done(store, put(record()), release())
     await _refused_without_change(store, _annotate(**changes))
     await done(store, delete(version=2))

@@ -23,7 +23,9 @@ async def test_generations_start_at_nought_and_reading_one_does_not_raise_it(sto
 
 @pytest.mark.asyncio
 async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(store: Store) -> None:
-    raised = await done(store, RaiseGeneration(HERE), RaiseGeneration(HERE), RaiseGeneration(HERE, 7), RaiseGeneration(HERE, 3), RaiseGeneration(HERE))
+    raised = await done(
+        store, RaiseGeneration(HERE), RaiseGeneration(HERE), RaiseGeneration(HERE, 7), RaiseGeneration(HERE, 3), RaiseGeneration(HERE)
+    )
     assert [o.number for o in raised] == [1, 2, 7, 7, 8]
     assert await _current(store) == 8
 

@@ -15,7 +15,7 @@ from memory.ports.writes import Absent, RaiseGeneration
 HOSTILE = [
     "acme", "ACME", "acmé", "acme\u0301", "acme ", " acme", "acme\t", "acm", "acme:", "acme:user", "acme/user", "a*", "*", "?", "[a-z]*",
     "%", "_", "acm_", "'", "''", '"', "' OR '1'='1", "; DROP TABLE entries; --", "$ne", '{"$gt": ""}', "{acme}", "a\\", "\\", "\n", "0",
-    "None", "null", "true", "(acme)", "-acme", "acme|acme", "東京", "ß", "ss", "ı", "i", "I", "İ", "Å", "Å", "x" * 200, "x" * 199,
+    "None", "null", "true", "(acme)", "-acme", "acme|acme", "東京", "ß", "ss", "ı", "i", "I", "İ", "\u212b", "\u00c5", "x" * 200, "x" * 199,
 ]  # fmt: skip
 TENANTS = [Partition(tenant, "user:ann") for tenant in HOSTILE]
 SCOPES = [Partition("acme", scope) for scope in HOSTILE]
@@ -25,7 +25,9 @@ FAMILIES = {"tenants": TENANTS, "scopes": SCOPES, "splits": SPLITS}
 
 
 def _filled(partitions: list[Partition]) -> list[Record]:
-    return [record(n, p, body={"of": [p.tenant, p.scope]}, texts={"content": "shared word"}, vector=pack_vector([1.0])) for n, p in enumerate(partitions)]
+    return [
+        record(n, p, body={"of": [p.tenant, p.scope]}, texts={"content": "shared word"}, vector=pack_vector([1.0])) for n, p in enumerate(partitions)
+    ]
 
 
 @pytest.mark.asyncio
@@ -85,7 +87,9 @@ async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> Non
 @pytest.mark.asyncio
 async def test_the_same_id_under_another_tenant_is_another_record(store: Store) -> None:
     shared = record().key.id
-    mine, theirs = (Record(Key(tenant, shared), "user:ann", 1, record().created_at, record().updated_at, body={"of": tenant}) for tenant in ("acme", "Acme"))
+    mine, theirs = (
+        Record(Key(tenant, shared), "user:ann", 1, record().created_at, record().updated_at, body={"of": tenant}) for tenant in ("acme", "Acme")
+    )
     await done(store, put(mine), put(theirs))
 
     got = await store.get(ENTRIES, [mine.key, theirs.key, Key("acmE", shared)])

@@ -16,7 +16,7 @@ from memory.ports.query import Eq, Everywhere, Kind, Order, Query, Tenant, decod
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
 
-TEXTS: list[str | None] = [None, "", "A", "B", "a", "ab", "é", "\uffff", "\U0001f600"]  # as code points sort
+SORTED: list[str | None] = [None, "", "A", "B", "a", "ab", "é", "\uffff", "\U0001f600"]  # as code points sort
 
 
 async def _pages(store: Store, limit: int, **parts: Any) -> list[str]:
@@ -38,7 +38,7 @@ def _expected(records: Sequence[Record], *order: Order) -> list[str]:
     for by in reversed(order):
 
         def key(r: Record, field: str = by.field) -> tuple[bool, Any]:
-            value = r.fields.get(field) if field in ("type", "confidence", "valid_from") else getattr(r, field)
+            value = r.key.id if field == "id" else r.fields.get(field) if field in ("type", "confidence", "valid_from") else getattr(r, field)
             return value is not None, value
 
         rows.sort(key=key, reverse=by.descending)
@@ -49,7 +49,11 @@ def _mixed() -> list[Record]:
     """Records full of ties and gaps, their ids in no relation to their values."""
     rows = []
     for n in range(36):
-        fields = {"type": TEXTS[n * 7 % 9], "confidence": [None, -1.5, 0.0, 2, 10.0][n % 5], "valid_from": [None, T0, T0 + timedelta(microseconds=1)][n % 3]}
+        fields = {
+            "type": SORTED[n * 7 % 9],
+            "confidence": [None, -1.5, 0.0, 2, 10.0][n % 5],
+            "valid_from": [None, T0, T0 + timedelta(microseconds=1)][n % 3],
+        }
         kept = {k: v for k, v in fields.items() if v is not None}
         rows.append(record(n, version=1 + n % 4, fields=kept, updated_at=T0 + timedelta(seconds=n % 6), expires_at=None if n % 2 else T0))
     return rows

@@ -1,0 +1,82 @@
+# Everything here needs python3 (3.11 or newer, with venv and pip), git and make. What it installs, it installs into .venv/ in this folder.
+#
+#   make demo       install, then run the main job on a bundled conversation: no server, no key
+#   make test       install, then run every test this machine can run; it says last which backends ran and which did not, and why
+#   make check      what needs no server: lint, types, import directions, generated documents, tests
+#   make bench      measure, with the raw engine beside
+#   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
+#   make prove      the long proofs: 20,000 seeds, every mutant
+#   make lint       style, types, import directions, generated documents
+#   make format     rewrite what lint would complain of
+#   make docs       write the generated documents again
+#   make lock       pin the newest versions the project allows (needs uv)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.installed-run
+DEV := $(VENV)/.installed-dev
+WORKERS ?= 2
+UV ?= uv
+LOCKED := pyproject.toml tools/install.py
+CODE := memory memory_tiers tests tools bench
+
+# A backend named in MEMORY_REQUIRE=sqlite,in_memory fails the tests where it did not run. COVERAGE=1 also measures which branches ran.
+PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) --quiet $(PYTEST_FLAGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint format docs simulate prove bench lock install install-dev clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(RUN): requirements/run.lock $(LOCKED)
+	@$(PYTHON) tools/install.py run
+
+$(DEV): requirements/dev.lock $(LOCKED)
+	@$(PYTHON) tools/install.py dev
+
+install: $(RUN)
+install-dev: $(DEV)
+
+demo: $(RUN)
+	@$(BIN)/memory demo
+
+test: $(DEV)
+	@$(PYTEST)
+
+check: lint
+	@$(PYTEST) -m "not server"
+
+lint: $(DEV)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.behaviours --check
+
+format: $(DEV)
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+docs: $(DEV)
+	$(BIN)/python -m tools.behaviours
+
+simulate: $(DEV)
+	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
+
+prove: $(DEV)
+	$(BIN)/python -m tests.simulation --seeds 20000
+	$(BIN)/python -m pytest --quiet tests/simulation
+
+bench: $(DEV)
+	$(BIN)/python -m bench $(BENCH_FLAGS)
+
+# No address of a package registry is written into the locks: pip asks the one this machine is set up with.
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+lock:
+	$(COMPILE) --upgrade pyproject.toml --group build -o requirements/run.lock
+	$(COMPILE) --upgrade pyproject.toml --group build --extra dev -c requirements/run.lock -o requirements/dev.lock
+
+clean:
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,131 @@
+"""Filters, order and keyset pages, by the letter of `memory.ports.query`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+from memory.adapters.in_memory.state import Standing
+from memory.domain.errors import InvalidInput
+from memory.ports.query import (
+    SYSTEM_FIELDS,
+    And,
+    Eq,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Order,
+    Position,
+    Query,
+    decode_cursor,
+    encode_cursor,
+)
+from memory.ports.record import FieldValue, Record
+
+_COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+    Eq: operator.eq,
+    Lt: operator.lt,
+    Le: operator.le,
+    Gt: operator.gt,
+    Ge: operator.ge,
+}
+
+
+def value_of(standing: Standing, field: str) -> FieldValue:
+    """The value of a declared or system field, None where it is missing."""
+    if field == "id":
+        return standing.key.id
+    if field == "owing":
+        return bool(standing.owed)
+    if field in SYSTEM_FIELDS:
+        value: FieldValue = getattr(standing, field, None)
+        return value
+    return standing.fields.get(field) if isinstance(standing, Record) else None
+
+
+def lets_through(part: Filter | None, standing: Standing) -> bool:
+    """Whether the filter holds: two-valued, a comparison with a missing value is false."""
+    match part:
+        case None:
+            return True
+        case And(parts):
+            return all(lets_through(p, standing) for p in parts)
+        case Or(parts):
+            return any(lets_through(p, standing) for p in parts)
+        case Not(inner):
+            return not lets_through(inner, standing)
+        case IsNull(field):
+            return value_of(standing, field) is None
+        case Has(field, tag):
+            tags = value_of(standing, field)
+            return isinstance(tags, tuple) and tag in tags
+        case In(field, values):
+            value = value_of(standing, field)
+            return value is not None and value in values
+        case Eq(field, wanted) | Lt(field, wanted) | Le(field, wanted) | Gt(field, wanted) | Ge(field, wanted):
+            return _compare(part, field, value_of(standing, field), wanted)
+        case _:
+            assert_never(part)
+
+
+def _compare(part: Filter, field: str, value: FieldValue, wanted: FieldValue) -> bool:
+    if value is None or wanted is None:
+        return False
+    try:
+        return _COMPARISONS[type(part)](value, wanted)
+    except TypeError as exc:
+        raise InvalidInput(field, f"cannot be compared with {type(wanted).__name__}") from exc
+
+
+def page_of(matching: list[Standing], query: Query) -> tuple[list[Standing], str | None]:
+    """The asked page of what matches, in order, and the cursor behind it."""
+    if query.cursor is not None:
+        position = decode_cursor(query.cursor, query.order)
+        matching = [s for s in matching if _after(s, position, query.order)]
+    _sort(matching, query.order)
+    limit = query.limit
+    if limit is None or len(matching) <= limit:
+        return matching, None
+    # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
+    while limit < len(matching) and _position(matching[limit], query.order) == _position(matching[limit - 1], query.order):
+        limit += 1
+    if limit == len(matching):
+        return matching, None
+    last = _position(matching[limit - 1], query.order)
+    return matching[:limit], encode_cursor(last.values, last.id)
+
+
+def _position(standing: Standing, order: Sequence[Order]) -> Position:
+    return Position(tuple(value_of(standing, o.field) for o in order), standing.key.id)
+
+
+def _sortable(value: FieldValue) -> tuple[bool, Any]:
+    return (value is not None, value)
+
+
+def _sort(standings: list[Standing], order: Sequence[Order]) -> None:
+    standings.sort(key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending)
+    for by in reversed(order):
+        standings.sort(key=lambda s, field=by.field: _sortable(value_of(s, field)), reverse=by.descending)  # type: ignore[misc]
+
+
+def _after(standing: Standing, position: Position, order: Sequence[Order]) -> bool:
+    """Whether this sorts strictly after the position."""
+    for by, value in zip(order, position.values, strict=True):
+        here, there = _sortable(value_of(standing, by.field)), _sortable(value)
+        if here != there:
+            try:
+                return (here < there) if by.descending else (here > there)
+            except TypeError as exc:
+                raise InvalidInput("cursor", "this cursor was made for a query with another order") from exc
+    if order and order[-1].descending:
+        return standing.key.id < position.id
+    return standing.key.id > position.id

@@ -1,0 +1,122 @@
+"""Frozen copies: what is handed in is copied once, what is handed out cannot be changed by anyone, so nothing needs copying again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from memory.ports.record import FieldValue, JsonValue, Owed, Record
+
+
+def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+    raise TypeError("this belongs to a store and cannot be changed; copy it first")
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses changes. Equal to, and written as JSON like, a plain one."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, memo: object) -> dict[str, Any]:
+        return {k: thaw(v) for k, v in self.items()}
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return (dict, ({k: thaw(v) for k, v in self.items()},))
+
+
+class FrozenList(list[Any]):
+    """A list that refuses changes. Equal to, and written as JSON like, a plain one."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __deepcopy__(self, memo: object) -> list[Any]:
+        return [thaw(v) for v in self]
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
+        return (list, ([thaw(v) for v in self],))
+
+
+NOTHING = FrozenDict()
+
+
+def thaw(value: JsonValue) -> Any:
+    """A plain copy that may be changed."""
+    if isinstance(value, dict):
+        return {k: thaw(v) for k, v in value.items()}
+    return [thaw(v) for v in value] if isinstance(value, list) else value
+
+
+def frozen_json(value: JsonValue) -> JsonValue:
+    """A frozen deep copy of a JSON value; what is frozen already is kept as it is."""
+    kind = type(value)
+    if kind is str or kind is int or value is None or kind is FrozenDict or kind is FrozenList:
+        return value
+    if isinstance(value, Mapping):
+        return FrozenDict({k: frozen_json(v) for k, v in value.items()})
+    if isinstance(value, list | tuple):
+        return FrozenList([frozen_json(v) for v in value])
+    return value
+
+
+def frozen_mapping(value: Mapping[str, JsonValue]) -> FrozenDict:
+    if type(value) is FrozenDict:
+        return value
+    return FrozenDict({k: frozen_json(v) for k, v in value.items()}) if value else NOTHING
+
+
+def frozen_owed(owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
+    return tuple([Owed(o.kind, frozen_mapping(o.data)) for o in owed]) if owed else ()
+
+
+def in_utc(at: datetime) -> datetime:
+    return at if at.tzinfo is UTC else at.astimezone(UTC)
+
+
+def maybe_in_utc(at: datetime | None) -> datetime | None:
+    return None if at is None else in_utc(at)
+
+
+def _frozen_field(value: FieldValue) -> FieldValue:
+    return in_utc(value) if isinstance(value, datetime) else value
+
+
+def frozen_record(record: Record, generation: int, extra: Mapping[str, FieldValue] | None = None) -> Record:
+    """The record as the store keeps it: detached from the caller, moments in UTC, with this generation and these extra fields.
+
+    A field of None is no value: kept as a missing one.
+    """
+    fields = {k: _frozen_field(v) for k, v in record.fields.items() if v is not None}
+    if extra:
+        fields.update(extra)
+    return Record(
+        record.key,
+        record.scope,
+        record.version,
+        in_utc(record.created_at),
+        in_utc(record.updated_at),
+        maybe_in_utc(record.expires_at),
+        FrozenDict(fields) if fields else NOTHING,
+        frozen_mapping(record.body),
+        FrozenDict(record.texts) if record.texts else NOTHING,
+        None if record.vector is None else bytes(record.vector),
+        generation,
+        record.role,
+        record.tier,
+        record.came_from,
+        frozen_owed(record.owed),
+        record.previous,
+        record.accesses,
+        maybe_in_utc(record.accessed_at),
+        maybe_in_utc(record.cached_at),
+        record.epoch,
+    )

@@ -1,0 +1,160 @@
+"""What an in-memory store holds, apart from the store: two stores may share it, a simulation may roll it back, a restart may wipe it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from memory.ports.query import Everywhere, Partitions, Tenant, Where
+from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Stored, Tombstone
+
+Standing: TypeAlias = Record | Mark | Tombstone
+"""What stands under a key. All of it is frozen, so sharing it is safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a state held at one moment."""
+
+    slots: dict[str, dict[Key, Standing]]
+    generations: dict[Partition, int]
+    counters: dict[tuple[Partition, str], int]
+    spoiled: dict[tuple[str, Key], str]
+
+
+class State:
+    """Slots by collection and key, live records by partition, generations and counters."""
+
+    def __init__(self) -> None:
+        self.runs = 1
+        """How often it was started; see `restart`."""
+        self._slots: dict[str, dict[Key, Standing]] = {}
+        self._live: dict[str, dict[Partition, dict[Key, Record]]] = {}
+        self._generations: dict[Partition, int] = {}
+        self._counters: dict[tuple[Partition, str], int] = {}
+        self._spoiled: dict[tuple[str, Key], str] = {}
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def standing(self, collection: str, key: Key) -> Standing | None:
+        slots = self._slots.get(collection)
+        return slots.get(key) if slots else None
+
+    def readable(self, collection: str, key: Key) -> Stored | None:
+        """What stands under the key as a reader sees it: a spoiled record is corrupt."""
+        if self._spoiled and (problem := self._spoiled.get((collection, key))) is not None:
+            return Corrupt(key, problem)
+        return self.standing(collection, key)
+
+    def spoiled(self, collection: str, key: Key) -> bool:
+        return bool(self._spoiled) and (collection, key) in self._spoiled
+
+    def live(self, collection: str, where: Where) -> Iterator[Record]:
+        """The live records there, in no order."""
+        partitions = self._live.get(collection, {})
+        if isinstance(where, Partitions):
+            for partition in dict.fromkeys(where.partitions):
+                yield from partitions.get(partition, {}).values()
+        else:
+            for partition, records in partitions.items():
+                if isinstance(where, Everywhere) or (isinstance(where, Tenant) and where.tenant == partition.tenant):
+                    yield from records.values()
+
+    def everything(self, collection: str) -> Iterator[Standing]:
+        yield from self._slots.get(collection, {}).values()
+
+    def generation(self, partition: Partition) -> int:
+        return self._generations.get(partition, 0)
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def place(self, collection: str, key: Key, new: Standing | None) -> None:
+        """Let `new` stand under the key, None for nothing."""
+        slots = self._slots.setdefault(collection, {})
+        live = self._live.setdefault(collection, {})
+        old = slots.get(key)
+        if isinstance(old, Record):
+            self._assign(live[old.partition], key, None)
+        if isinstance(new, Record):
+            self._assign(live.setdefault(new.partition, {}), key, new)
+        self._assign(slots, key, new)
+        if self._spoiled:
+            self._assign(self._spoiled, (collection, key), None)
+
+    def raise_generation(self, partition: Partition, to: int | None) -> int:
+        current = self.generation(partition)
+        raised = current + 1 if to is None else max(current, to)
+        if raised != current:
+            self._assign(self._generations, partition, raised)
+        return raised
+
+    def next_number(self, partition: Partition, counter: str) -> int:
+        number = self._counters.get((partition, counter), 0) + 1
+        self._assign(self._counters, (partition, counter), number)
+        return number
+
+    def _assign(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+        if self._undo is not None:
+            self._undo.append((mapping, key, mapping.get(key)))
+        if value is None:
+            mapping.pop(key, None)
+        else:
+            mapping[key] = value
+
+    # -- all or nothing -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Remember every change from here until `commit` or `roll_back`."""
+        self._undo = []
+
+    def commit(self) -> None:
+        self._undo = None
+
+    def roll_back(self) -> None:
+        undo, self._undo = self._undo or [], None
+        for mapping, key, value in reversed(undo):
+            self._assign(mapping, key, value)
+
+    # -- what tests do to a server ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            {name: dict(slots) for name, slots in self._slots.items()}, dict(self._generations), dict(self._counters), dict(self._spoiled)
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Hold exactly what the snapshot held. The snapshot stays usable."""
+        self.wipe()
+        for collection, slots in snapshot.slots.items():
+            for key, standing in slots.items():
+                self.place(collection, key, standing)
+        self._generations.update(snapshot.generations)
+        self._counters.update(snapshot.counters)
+        self._spoiled.update(snapshot.spoiled)
+
+    def wipe(self) -> None:
+        for held in (self._slots, self._live, self._generations, self._counters, self._spoiled):
+            held.clear()
+
+    def restart(self, keep: bool) -> None:
+        """Begin a new run, with what was held or without. Readers can tell by the epoch."""
+        self.runs += 1
+        if not keep:
+            self.wipe()
+
+    def spoil(self, collection: str, key: Key, problem: str = "checksum mismatch") -> None:
+        """Make the live record under the key unreadable."""
+        if not isinstance(self.standing(collection, key), Record):
+            raise LookupError(f"no live record {key} in '{collection}' to spoil")
+        self._spoiled[(collection, key)] = problem
+
+    def forget(self, now: datetime) -> None:
+        """Do what a store with the capability `ttl` does: drop what is past its time and owes nothing."""
+        for collection, slots in self._slots.items():
+            for key, standing in list(slots.items()):
+                until = standing.expires_at if isinstance(standing, Record) else standing.discard_at
+                if until is not None and until < now and not standing.owed:
+                    self.place(collection, key, None)

@@ -1,0 +1,151 @@
+"""The store in memory: the executable specification of `memory.ports`.
+
+Pure coroutines that never suspend, so every call happens in one step and a seeded simulation is deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from memory.adapters.in_memory.asking import lets_through, page_of
+from memory.adapters.in_memory.frozen import maybe_in_utc
+from memory.adapters.in_memory.ranking import best, by_meaning, by_words
+from memory.adapters.in_memory.state import Standing, State
+from memory.adapters.in_memory.writing import carry_out
+from memory.ports.base import BaseStore, record_bytes
+from memory.ports.capabilities import Capabilities
+from memory.ports.clock import Clock, system_clock
+from memory.ports.collections import Collection
+from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
+from memory.ports.record import Key, Mark, Record, Stored, Tombstone
+from memory.ports.store import Health
+from memory.ports.writes import Outcome, Status, Write
+
+_KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
+
+
+class InMemoryStore(BaseStore):
+    """Keeps records in the process's memory. Closing keeps them, opening again finds them; they end with the `state`.
+
+    `capabilities` narrows or widens what it says of itself, for tests. `state` is shared between stores that are clients of one
+    "server". Where `ttl` is claimed, `clock` says when something is past its time; it is not read otherwise.
+    """
+
+    claims: ClassVar[Capabilities] = Capabilities(
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+    )
+
+    def __init__(
+        self,
+        name: str = "memory",
+        *,
+        capabilities: Capabilities | None = None,
+        state: State | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        super().__init__(name)
+        if capabilities is not None:
+            self._capabilities = capabilities
+        self.state = State() if state is None else state
+        self._clock = clock
+
+    @property
+    def epoch(self) -> str:
+        return "" if self.capabilities.durable else str(self.state.runs)
+
+    def restart(self, keep: bool) -> None:
+        """The "server" restarts, with what it held or without; every store on this state goes on and sees a new epoch."""
+        self.state.restart(keep)
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def _open(self, collections: Sequence[Collection]) -> None:
+        """Nothing to make ready: a collection is there when its first record is."""
+
+    async def _close(self) -> None:
+        """Nothing to let go of."""
+
+    async def _check(self) -> Health:
+        return Health(ok=True, detail="in memory", epoch=self.epoch)
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        self._forget()
+        return [self.state.readable(collection.name, key) for key in keys]
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        self._forget()
+        if not together:
+            return [carry_out(self.state, write) for write in writes]
+        self.state.begin()
+        outcomes = [carry_out(self.state, write) for write in writes]
+        if all(o.applied for o in outcomes):
+            self.state.commit()
+            return outcomes
+        self.state.roll_back()
+        return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
+
+    async def _query(self, query: Query) -> Page:
+        matching, corrupt = self._matching(query)
+        found, cursor = page_of(matching, query)
+        return Page(tuple(found), cursor, tuple(corrupt))
+
+    async def _count(self, query: Query) -> Count:
+        matching, _ = self._matching(query)
+        return Count(len(matching), sum(record_bytes(s) for s in matching if isinstance(s, Record)))
+
+    async def _search(self, search: Search) -> list[Hit]:
+        self._forget()
+        name = search.collection.name
+        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.spoiled(name, r.key)]
+        if isinstance(search.by, Near):
+            return best(by_meaning(search.by.vector, [r for r in records if lets_through(search.filter, r)]), search.limit)
+        # Words are weighed over all records asked, before the filter: what it hides still tells how rare a word is.
+        hits = by_words(search.by.text, search.collection, records)
+        return best([hit for hit in hits if lets_through(search.filter, hit.record)], search.limit)
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None) -> int:
+        matching, corrupt = self._matching(query)
+        keys = [s.key for s in matching if isinstance(s, Record)] + corrupt
+        for key in keys:
+            stored = self.state.standing(query.collection.name, key)
+            over = max(stored.version + 1, version) if stored else version
+            self.state.place(query.collection.name, key, Tombstone(key, over, discard_at=maybe_in_utc(discard_at)))
+        return len(keys)
+
+    def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
+        """What the query asks for, in no order, and the keys of the corrupt records among what it looked at."""
+        self._forget()
+        matching: list[Standing] = []
+        corrupt: list[Key] = []
+        asked: list[Standing] = []
+        if Kind.RECORD in query.kinds:
+            asked.extend(self.state.live(query.collection.name, query.where))
+        if isinstance(query.where, Everywhere) and query.kinds != {Kind.RECORD}:
+            asked.extend(s for s in self.state.everything(query.collection.name) if not isinstance(s, Record) and _KINDS[type(s)] in query.kinds)
+        for standing in asked:
+            if self.state.spoiled(query.collection.name, standing.key):
+                corrupt.append(standing.key)
+            elif isinstance(standing, Record) and standing.role not in query.roles:
+                continue
+            elif lets_through(query.filter, standing):
+                matching.append(standing)
+        return matching, corrupt
+
+    def _forget(self) -> None:
+        if self.capabilities.ttl:
+            self.state.forget(self._clock())
+
+    def _translate(self, error: Exception) -> Exception | None:
+        """There is no driver whose errors could need translating."""
+        return None

@@ -1,0 +1,82 @@
+"""What the adapter can do at best, and its options: readable without SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from memory.domain.errors import ConfigError
+from memory.ports.capabilities import Capabilities
+from memory.ports.record import JsonValue
+
+# No limits of its own: SQLite takes rows of up to 1,000,000,000 bytes.
+CLAIMS = Capabilities(
+    durable=True,
+    shared=True,
+    conditional=True,
+    atomic=True,
+    filter=True,
+    order=True,
+    tenant_wide=True,
+    lexical=True,
+    semantic=True,
+    tenant_statistics=True,
+)
+
+_SYNCHRONOUS = ("NORMAL", "FULL", "EXTRA")
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteConfig:
+    """Where the file is and how it is used.
+
+    `path` of None keeps everything in memory until the store is closed. `synchronous` is SQLite's: under NORMAL the death of a process
+    loses nothing and the death of the machine may cost the last commits; FULL waits for the disk at every commit. `busy_timeout` is how
+    many seconds a call waits for other processes' writes before it fails as `StoreUnavailable`. `cache_bytes` bounds what searches keep
+    in memory.
+    """
+
+    path: Path | None
+    synchronous: str = "NORMAL"
+    busy_timeout: float = 10.0
+    cache_bytes: int = 256 * 2**20
+
+
+def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig:
+    """The config of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:`, with options in the query part or apart."""
+    scheme, separator, rest = url.partition("://")
+    if scheme != "sqlite" or not separator:
+        raise ConfigError(f"store '{name}': the URL of a SQLite store begins with 'sqlite:///', not '{scheme}'")
+    place, _, query = rest.partition("?")
+    if not place.startswith("/") or len(place) < 2:
+        raise ConfigError(f"store '{name}': write 'sqlite:///' and the path of the file, or 'sqlite:///:memory:'")
+    given: dict[str, JsonValue] = {**dict(parse_qsl(query, keep_blank_values=True)), **options}
+    path = None if place == "/:memory:" else Path(place[1:]).expanduser()
+    config = SqliteConfig(
+        path,
+        _synchronous(name, given.pop("synchronous", "NORMAL")),
+        _number(name, "busy_timeout", given.pop("busy_timeout", 10.0)),
+        int(_number(name, "cache_bytes", given.pop("cache_bytes", 256 * 2**20))),
+    )
+    if given:
+        raise ConfigError(f"store '{name}': a SQLite store has no option {', '.join(map(repr, sorted(given)))}")
+    return config
+
+
+def _synchronous(name: str, value: JsonValue) -> str:
+    upper = str(value).upper()
+    if upper not in _SYNCHRONOUS:
+        raise ConfigError(f"store '{name}': synchronous is one of {', '.join(_SYNCHRONOUS)}, not {value!r}")
+    return upper
+
+
+def _number(name: str, option: str, value: JsonValue) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number < 2**62:
+        raise ConfigError(f"store '{name}': {option} is a number of at least 0, not {value!r}")
+    return number

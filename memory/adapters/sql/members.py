@@ -1,0 +1,210 @@
+"""What searches keep in memory of a partition: who is in it, how long each record is, and the vectors.
+
+Kept per collection and partition, and valid for one revision: every search compares it inside its own read transaction, so what other
+processes wrote is seen. A newer revision brings the rows changed since; rows that left are found by asking who is there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.adapters.sql.session import Session
+from memory.adapters.sql.shelf import Shelf
+from memory.ports.record import Role
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+ROLE_CODES = {role.value: i for i, role in enumerate(Role)}
+
+
+class Matrix:
+    """Vectors of one length, each of norm 1, and the numbers of their rows. Grows in steps, so that adding one is cheap."""
+
+    def __init__(self, dimensions: int) -> None:
+        self.count = 0
+        self._numbers: Ints = np.empty(16, np.int64)
+        self._vectors: Floats = np.empty((16, dimensions), np.float32)
+        self._places: dict[int, int] = {}
+
+    @property
+    def numbers(self) -> Ints:
+        return self._numbers[: self.count]
+
+    @property
+    def vectors(self) -> Floats:
+        return self._vectors[: self.count]
+
+    @property
+    def size(self) -> int:
+        return self._vectors.nbytes + self._numbers.nbytes * 12
+
+    def put(self, numbers: Sequence[int], packed: Sequence[bytes]) -> None:
+        added = np.frombuffer(b"".join(packed), dtype="<f4").reshape(len(packed), -1)
+        lengths = np.sqrt(np.einsum("ij,ij->i", added, added, dtype=np.float64))
+        unit = (added / lengths[:, None]).astype(np.float32)
+        self._reserve(self.count + len(numbers))
+        for number, vector in zip(numbers, unit, strict=True):
+            place = self._places.get(number)
+            if place is None:
+                place = self._places[number] = self.count
+                self.count += 1
+            self._numbers[place] = number
+            self._vectors[place] = vector
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Forget these: the last one takes the place of each."""
+        for number in numbers:
+            place = self._places.pop(number, None)
+            if place is None:
+                continue
+            self.count -= 1
+            if place != self.count:
+                moved = int(self._numbers[self.count])
+                self._numbers[place] = moved
+                self._vectors[place] = self._vectors[self.count]
+                self._places[moved] = place
+
+    def holds(self, number: int) -> bool:
+        return number in self._places
+
+    def _reserve(self, count: int) -> None:
+        if count > len(self._numbers):
+            room = max(count, 2 * len(self._numbers))
+            self._numbers = np.concatenate([self._numbers[: self.count], np.empty(room - self.count, np.int64)])
+            vectors = np.empty((room, self._vectors.shape[1]), np.float32)
+            vectors[: self.count] = self._vectors[: self.count]
+            self._vectors = vectors
+
+
+class Members:
+    """Who is in one partition, by ascending row number."""
+
+    def __init__(self) -> None:
+        self.revision = -1
+        self.removals = 0
+        self.numbers: Ints = np.empty(0, np.int64)
+        self.words: Ints = np.empty(0, np.int64)
+        self.roles: npt.NDArray[np.int8] = np.empty(0, np.int8)
+        self.matrices: dict[int, Matrix] | None = None
+        self.vectors_revision = -1
+        self._gone: set[int] = set()
+
+    @property
+    def size(self) -> int:
+        return self.numbers.nbytes * 3 + sum(m.size for m in (self.matrices or {}).values()) + 1024
+
+    def having(self, roles: frozenset[Role]) -> npt.NDArray[np.bool_]:
+        """Which of them are in these roles."""
+        codes = [ROLE_CODES[role.value] for role in roles]
+        return self.roles == codes[0] if len(codes) == 1 else np.isin(self.roles, codes)
+
+    def places(self, numbers: Ints) -> Ints:
+        """Where these rows are among the members, -1 for those that are not."""
+        if not len(self.numbers):
+            return np.full(len(numbers), -1, np.int64)
+        places = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        return np.where(self.numbers[places] == numbers, places, -1)
+
+    def merge(self, rows: Sequence[Any], present: Ints | None) -> None:
+        """Take in rows of (number, role, words), and where `present` is given forget everyone not among them."""
+        if present is not None:
+            keep = np.isin(self.numbers, present)
+            self._gone.update(self.numbers[~keep].tolist())
+            self.numbers, self.words, self.roles = self.numbers[keep], self.words[keep], self.roles[keep]
+        if not rows:
+            return
+        numbers = np.array([r[0] for r in rows], np.int64)
+        keep = ~np.isin(self.numbers, numbers)
+        numbers = np.concatenate([self.numbers[keep], numbers])
+        words = np.concatenate([self.words[keep], np.array([r[2] for r in rows], np.int64)])
+        roles = np.concatenate([self.roles[keep], np.array([ROLE_CODES.get(r[1], -1) for r in rows], np.int8)])
+        order = np.argsort(numbers, kind="stable")
+        self.numbers, self.words, self.roles = numbers[order], words[order], roles[order]
+
+    def merge_vectors(self, rows: Sequence[Any]) -> None:
+        """Take in rows of (number, vector), where None and what is no vector means none."""
+        matrices = self.matrices = self.matrices if self.matrices is not None else {}
+        grouped: dict[int, tuple[list[int], list[bytes]]] = {}
+        gone = list(self._gone)
+        self._gone.clear()
+        for number, vector in rows:
+            size = len(vector) if isinstance(vector, bytes) else 0
+            gone += [number] if any(d != size and m.holds(number) for d, m in matrices.items()) else ()
+            if size and size % 4 == 0:
+                numbers, packed = grouped.setdefault(size, ([], []))
+                numbers.append(number)
+                packed.append(vector)
+        for matrix in matrices.values():
+            matrix.drop(gone)
+        for size, (numbers, packed) in grouped.items():
+            matrices.setdefault(size, Matrix(size // 4)).put(numbers, packed)
+
+
+class MemberCache:
+    """Members of the partitions searched last, bounded in bytes. Belongs to the reader's thread."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[tuple[str, int], Members] = OrderedDict()
+        self._sizes: dict[tuple[str, int], int] = {}
+        self.bytes = 0
+
+    def members(self, session: Session, shelf: Shelf, partitions: Sequence[int], vectors: bool = False) -> list[tuple[int, Members]]:
+        """Those of these partitions that ever held anything of the collection, and their members as of the transaction's moment."""
+        found: list[tuple[int, Members]] = []
+        for partition in partitions:
+            row = session.row(_REVISION, (partition, shelf.name))
+            if row is not None:
+                found.append((partition, self._current(session, shelf, partition, row[0], row[1], vectors)))
+        return found
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._sizes.clear()
+        self.bytes = 0
+
+    def _current(self, session: Session, shelf: Shelf, partition: int, revision: int, removals: int, vectors: bool) -> Members:
+        key = (shelf.name, partition)
+        members = self._kept.pop(key, None)
+        if members is None or revision < members.revision:
+            members = Members()
+        try:
+            self._refresh(session, shelf, partition, members, revision, removals, vectors)
+        except BaseException:
+            self._drop(key)
+            raise
+        self._kept[key] = members
+        self._account(key, members)
+        return members
+
+    def _refresh(self, session: Session, shelf: Shelf, partition: int, members: Members, revision: int, removals: int, vectors: bool) -> None:
+        if members.revision != revision:
+            present = None
+            if members.removals != removals and members.revision >= 0:
+                present = np.array([n for (n,) in session.rows(shelf.members_present, (partition,))], np.int64)
+            members.merge(session.rows(shelf.members_since, (partition, members.revision)), present)
+            members.revision, members.removals = revision, removals
+        if vectors and members.vectors_revision != revision:
+            if members.matrices is None:
+                members.vectors_revision = -1
+            members.merge_vectors(session.rows(shelf.vectors_since, (partition, members.vectors_revision)))
+            members.vectors_revision = revision
+
+    def _account(self, key: tuple[str, int], members: Members) -> None:
+        self.bytes += members.size - self._sizes.get(key, 0)
+        self._sizes[key] = members.size
+        while self.bytes > self._limit and len(self._kept) > 1:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        self._kept.pop(key, None)
+        self.bytes -= self._sizes.pop(key, 0)
+
+
+_REVISION = "SELECT revision, removals FROM memory_revisions WHERE partition_no = ? AND collection = ?"

@@ -1,0 +1,76 @@
+"""Making the schema ready at open: one look when it is current; Alembic and a lock when it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.schema import declaration, tables_of
+from memory.adapters.sql.session import Session
+from memory.domain.errors import ConfigError
+from memory.ports.collections import Collection
+
+HEAD = "0001"
+"""The newest migration in `migrations/versions`."""
+VERSION_TABLE = "memory_schema_version"
+
+_REVISION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
+_DECLARED = "SELECT name, declaration FROM memory_collections"
+
+
+def make_ready(session: Session, store: str, collections: Sequence[Collection], create_words: Callable[[sa.Connection, Collection], None]) -> None:
+    """Bring the schema to this version and make the tables these collections need. Many processes may do so at once."""
+    for collection in collections:
+        tables_of(collection)  # refuses a name that no table can have
+    if _revision(session) == HEAD and not _missing(session, store, collections):
+        return
+    session.run("BEGIN IMMEDIATE")
+    try:
+        found = _revision(session)
+        if found != HEAD:
+            _migrate(session, store, found)
+        for collection in _missing(session, store, collections):
+            tables_of(collection).table.create(session.connection)
+            create_words(session.connection, collection)
+            session.run("INSERT INTO memory_collections (name, declaration) VALUES (?, ?)", (collection.name, declaration(collection)))
+        session.run("COMMIT")
+    except BaseException:
+        session.run("ROLLBACK")
+        raise
+
+
+def _revision(session: Session) -> str | None:
+    if not session.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (VERSION_TABLE,)):
+        return None
+    row = session.row(_REVISION)
+    return str(row[0]) if row else None
+
+
+def _missing(session: Session, store: str, collections: Sequence[Collection]) -> list[Collection]:
+    """The collections that have no table yet. One whose table was made for another declaration is refused."""
+    declared = dict(session.rows(_DECLARED))
+    for collection in collections:
+        if declared.get(collection.name, declaration(collection)) != declaration(collection):
+            raise ConfigError(
+                f"store '{store}': the table '{collection.name}' was made for another declaration of that collection; "
+                "migrate it, or start a new file and import an export into it"
+            )
+    return [c for c in collections if c.name not in declared]
+
+
+def _migrate(session: Session, store: str, found: str | None) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", "memory.adapters.sql:migrations")
+    config.attributes["connection"] = session.connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise ConfigError(
+            f"store '{store}': the schema is at version {found}, which this version of memory-tiers does not know (it knows {HEAD}); "
+            "upgrade memory-tiers"
+        )
+    command.upgrade(config, "head")

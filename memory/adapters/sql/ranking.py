@@ -1,0 +1,95 @@
+"""The best of the candidates, by words and by meaning: numbers of rows with their scores, before any row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.adapters.sql.members import Ints, Members
+from memory.adapters.sql.session import Session
+from memory.adapters.sql.shelf import Shelf
+from memory.ports.record import Record, Role
+from memory.ports.text import K1, B, query_words, rarity
+
+Scores: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rows and their scores, the best first. Scores within `slack` of each other may change places once computed exactly."""
+
+    numbers: Ints
+    scores: Scores
+    slack: float = 0.0
+
+
+def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
+    """Every record of these roles that holds a word of the text, scored by BM25F with the statistics of exactly these partitions and roles."""
+    stems = query_words(text)
+    if not stems or shelf.words is None:
+        return _NONE
+    weights = np.array([part.weight for part in shelf.collection.texts])
+    there = [m.having(roles) for m in members]
+    documents = sum(int(mask.sum()) for mask in there)
+    total = sum(int(m.words[mask].sum()) for m, mask in zip(members, there, strict=True))
+    average = total / documents if documents else 0.0
+    norms = [K1 * (1 - B + B * m.words / average) if average else np.full(len(m.words), K1) for m in members]
+    scores = [np.zeros(len(m.numbers)) for m in members]
+    matched = [np.zeros(len(m.numbers), np.bool_) for m in members]
+    for stem in stems:
+        counted: list[tuple[int, Ints, Scores]] = []
+        containing = 0
+        for i, (partition, member) in enumerate(zip(partitions, members, strict=True)):
+            occurrences = shelf.words.occurrences(session, partition, stem)
+            if occurrences is None:
+                continue
+            places = member.places(occurrences[0])
+            known = places >= 0
+            frequencies: Scores = np.bincount(places[known], weights=weights[occurrences[1][known]], minlength=len(member.numbers)).astype(np.float64)
+            at: Ints = np.flatnonzero((frequencies > 0) & there[i]).astype(np.int64)
+            containing += len(at)
+            counted.append((i, at, frequencies[at]))
+        rare = rarity(documents, containing)
+        for i, at, frequency in counted:
+            scores[i][at] += rare * frequency * (K1 + 1) / (frequency + norms[i][at])
+            matched[i][at] = True
+    numbers = np.concatenate([m.numbers[hit] for m, hit in zip(members, matched, strict=True)]) if members else _NONE.numbers
+    return _sorted(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
+
+
+def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
+    """Every record of these roles with a vector of the same length, by cosine in single precision."""
+    asked = np.frombuffer(vector, dtype="<f4").astype(np.float64)
+    unit = (asked / np.sqrt((asked * asked).sum())).astype(np.float32)
+    numbers: list[Ints] = []
+    scores: list[npt.NDArray[np.float32]] = []
+    for member in members:
+        matrix = (member.matrices or {}).get(len(vector))
+        if matrix is None or not matrix.count:
+            continue
+        places = member.places(matrix.numbers)
+        mask = (places >= 0) & member.having(roles)[places]
+        cosines = matrix.vectors @ unit
+        numbers.append(matrix.numbers[mask])
+        scores.append(cosines[mask])
+    if not numbers:
+        return _NONE
+    return _sorted(np.concatenate(numbers), np.concatenate(scores).astype(np.float64), slack=1e-5)
+
+
+def exact_cosine(asked: bytes, record: Record) -> float:
+    """The cosine in double precision: equal vectors get equal scores to the last bit."""
+    a, b = np.frombuffer(asked, dtype="<f4").astype("f8"), np.frombuffer(record.vector or b"", dtype="<f4").astype("f8")
+    return float((b * a).sum() / (np.sqrt((b * b).sum()) * np.sqrt((a * a).sum())))
+
+
+def _sorted(numbers: Ints, scores: Scores, slack: float = 0.0) -> Candidates:
+    order = np.argsort(-scores, kind="stable")
+    return Candidates(numbers[order], scores[order], slack)
+
+
+_NONE = Candidates(np.empty(0, np.int64), np.empty(0, np.float64))

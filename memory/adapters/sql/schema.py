@@ -1,0 +1,183 @@
+"""The tables: those of the adapter itself, and one for each collection, made from its declaration.
+
+`number` is a surrogate key: the full-text index and the search cache need a small integer that outlives VACUUM. (tenant, id) is the key
+that callers know. Moments are microseconds since 1970, exact in a 64-bit integer.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from memory.domain.errors import ConfigError
+from memory.ports.collections import Collection, FieldType
+
+Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows itself only under the type INTEGER
+
+COLUMN_TYPES: dict[FieldType, sa.types.TypeEngine[Any]] = {
+    FieldType.TEXT: sa.Text(),
+    FieldType.INTEGER: sa.BigInteger(),
+    FieldType.REAL: sa.Double(),
+    FieldType.BOOLEAN: sa.Boolean(create_constraint=False),
+    FieldType.TIME: sa.BigInteger(),
+    FieldType.TAGS: sa.Text(),
+    FieldType.BYTES: sa.LargeBinary(),
+}
+
+SYSTEM_PREFIX = "memory_"
+
+# What every collection's table begins with. The order is that of a row, and rows.py counts on it: add at the end only.
+SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
+    ("tenant", sa.Text(), False),
+    ("id", sa.Text(), False),
+    ("fingerprint", sa.BigInteger(), False),  # of tenant and id: a second way to the row, should an index be damaged
+    ("record_kind", sa.Text(), False),  # record, mark, tombstone, corrupt
+    ("partition_no", Long, True),  # live records only: nothing else is found by scope
+    ("scope", sa.Text(), True),
+    ("version", sa.BigInteger(), False),
+    ("generation", sa.BigInteger(), True),
+    ("revision", sa.BigInteger(), False),  # of the partition, when this row last changed what searches see
+    ("role", sa.Text(), True),
+    ("tier", sa.Text(), True),
+    ("created_at", sa.BigInteger(), True),
+    ("updated_at", sa.BigInteger(), True),
+    ("expires_at", sa.BigInteger(), True),
+    ("accesses", sa.BigInteger(), False),
+    ("accessed_at", sa.BigInteger(), True),
+    ("words", sa.BigInteger(), False),  # how many there are in all text parts
+    ("bytes", sa.BigInteger(), False),
+    ("came_from", sa.Text(), True),
+    ("previous", sa.BigInteger(), True),
+    ("moved_to", sa.Text(), True),
+    ("cached_at", sa.BigInteger(), True),
+    ("epoch", sa.Text(), True),
+    ("discard_at", sa.BigInteger(), True),
+    ("owed", sa.Text(), True),  # JSON, NULL where nothing is owed
+    ("note", sa.Text(), True),  # JSON
+)
+RESERVED = frozenset({"number", "body", "vector", "checksum", *(name for name, _, _ in SYSTEM_COLUMNS)})
+
+
+def field_column(name: str) -> str:
+    """The column of a declared field: its name, unless the adapter has a column of that name."""
+    return f"field_{name}" if name in RESERVED else name
+
+
+def text_column(part: str) -> str:
+    return f"text_{part}"
+
+
+def words_table(collection: Collection) -> str:
+    """The full-text index of a collection."""
+    return f"{collection.name}_words"
+
+
+def system_tables(metadata: sa.MetaData) -> None:
+    """The adapter's own tables."""
+    sa.Table(
+        "memory_partitions",
+        metadata,
+        sa.Column("number", Long, primary_key=True),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
+    )
+    sa.Table(  # `revision` grows with every change that searches of the collection there can see; `removals` when a record left
+        "memory_revisions",
+        metadata,
+        sa.Column("partition_no", Long, primary_key=True),
+        sa.Column("collection", sa.Text(), primary_key=True),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("removals", sa.BigInteger(), nullable=False),
+    )
+    sa.Table(
+        "memory_counters",
+        metadata,
+        sa.Column("partition_no", Long, primary_key=True),
+        sa.Column("name", sa.Text(), primary_key=True),
+        sa.Column("value", sa.BigInteger(), nullable=False),
+    )
+    sa.Table(  # rows that could not be read, as they were found
+        "memory_quarantine",
+        metadata,
+        sa.Column("collection", sa.Text(), primary_key=True),
+        sa.Column("tenant", sa.Text(), primary_key=True),
+        sa.Column("id", sa.Text(), primary_key=True),
+        sa.Column("partition_no", Long, nullable=True),
+        sa.Column("problem", sa.Text(), nullable=False),
+        sa.Column("found_at", sa.BigInteger(), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+    )
+    sa.Table(  # what each collection's table was made for
+        "memory_collections",
+        metadata,
+        sa.Column("name", sa.Text(), primary_key=True),
+        sa.Column("declaration", sa.Text(), nullable=False),
+    )
+
+
+def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
+    """The table of a collection with its indexes."""
+    name = collection.name
+    columns: list[sa.Column[Any]] = [sa.Column("number", Long, primary_key=True)]
+    columns += [sa.Column(c, kind, nullable=nullable) for c, kind, nullable in SYSTEM_COLUMNS]
+    columns += [sa.Column(field_column(f.name), COLUMN_TYPES[f.type], nullable=True) for f in collection.fields]
+    columns += [sa.Column(text_column(p.name), sa.Text(), nullable=True) for p in collection.texts]
+    columns.append(sa.Column("body", sa.Text(), nullable=True))
+    if collection.vector:
+        columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
+    columns.append(sa.Column("checksum", sa.BigInteger(), nullable=False))
+    table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"))
+
+    def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None) -> None:
+        sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only)
+
+    index("fingerprint", "fingerprint")
+    index("members", "partition_no", "revision", "role", "words")
+    index("created_at", "partition_no", "created_at", "id")
+    index("updated_at", "partition_no", "updated_at", "id")
+    index("expires_at", "expires_at", only=table.c.expires_at.is_not(None))
+    index("discard_at", "discard_at", only=table.c.discard_at.is_not(None))
+    index("owing", "tenant", "id", only=table.c.owed.is_not(None))
+    for field in collection.fields:
+        if field.indexed:
+            column = field_column(field.name)
+            # Tags are asked for one at a time: the index is read through, but only for the partition, and it is much smaller than the table.
+            over = ("tenant", "partition_no", column) if field.type is FieldType.TAGS else ("tenant", column, "partition_no")
+            index(f"field_{field.name}", *over, only=table.c[column].is_not(None))
+    return table
+
+
+def declaration(collection: Collection) -> str:
+    """What of a collection decides the form of its table."""
+    return json.dumps(
+        {
+            "fields": [[f.name, f.type.value, f.indexed] for f in collection.fields],
+            "texts": [p.name for p in collection.texts],
+            "vector": collection.vector,
+        },
+        separators=(",", ":"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """One collection's table and the adapter's own."""
+
+    table: sa.Table
+    metadata: sa.MetaData
+
+
+@lru_cache(maxsize=256)
+def tables_of(collection: Collection) -> Tables:
+    """The tables a collection needs, declared once a process."""
+    if not collection.name.isidentifier() or collection.name.startswith((SYSTEM_PREFIX, "sqlite_")):
+        raise ConfigError(f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{SYSTEM_PREFIX}'")
+    metadata = sa.MetaData()
+    system_tables(metadata)
+    return Tables(collection_table(metadata, collection), metadata)

@@ -1,0 +1,152 @@
+"""One collection's rows: the prepared statements that find, store and set aside a row by its key or number."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.rows import CORRUPT, KIND, PARTITION, RECORD, VERSION, Row, fingerprint, layout_of
+from memory.adapters.sql.schema import Tables, tables_of
+from memory.adapters.sql.session import Session
+from memory.adapters.sql.sqlite.fulltext import word_index_of
+from memory.domain.time import micros
+from memory.ports.clock import system_clock
+from memory.ports.collections import Collection
+from memory.ports.query import Everywhere, Tenant, Where
+from memory.ports.record import Corrupt, Key, Stored
+
+LOST = "an index of the file does not lead to it"
+
+_ASIDE = """INSERT INTO memory_quarantine (collection, tenant, id, partition_no, problem, found_at, content) VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_ASIDE_NO_MORE = "DELETE FROM memory_quarantine WHERE collection = ? AND tenant = ? AND id = ?"
+_PROBLEM = "SELECT problem FROM memory_quarantine WHERE collection = ? AND tenant = ? AND id = ?"
+_ANY_ASIDE = "SELECT 1 FROM memory_quarantine WHERE collection = ? LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row as it stands, and its number."""
+
+    number: int
+    row: Row
+
+    @property
+    def kind(self) -> str:
+        return str(self.row[KIND])
+
+    @property
+    def version(self) -> int:
+        version = self.row[VERSION]
+        return version if isinstance(version, int) else 0
+
+    @property
+    def partition(self) -> int | None:
+        partition = self.row[PARTITION]
+        return partition if isinstance(partition, int) else None
+
+
+class Shelf:
+    """The statements of one collection."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.name = collection.name
+        self.layout = layout_of(collection)
+        self.tables: Tables = tables_of(collection)
+        self.table: sa.Table = self.tables.table
+        self.words = word_index_of(collection)
+        columns = ", ".join(f'"{c}"' for c in self.layout.columns)
+        name = f'"{self.name}"'
+        self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
+        self._find_otherwise = f"SELECT number, {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
+        self._at = f"SELECT number, {columns} FROM {name} WHERE number = ?"  # noqa: S608
+        self._insert = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(self.layout.columns))})"  # noqa: S608
+        self._update = f"UPDATE {name} SET " + ", ".join(f'"{c}" = ?' for c in self.layout.columns) + " WHERE number = ?"  # noqa: S608
+        self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
+        self.members_since = f"SELECT number, role, words FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self.members_present = f"SELECT number FROM {name} WHERE partition_no = ?"  # noqa: S608
+        self.vectors_since = f"SELECT number, vector FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self._several = f"SELECT number, {columns} FROM {name} WHERE number IN "  # noqa: S608
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def find(self, session: Session, key: Key) -> Found | None:
+        """The row under the key. Where the index finds none a second one is asked: a damaged index must not hide a record."""
+        found = session.row(self._find, (key.tenant, key.id))
+        if found is None:
+            found = session.row(self._find_otherwise, (fingerprint(key.tenant, key.id),))
+            if found is None:
+                return None
+        return Found(found[0], found[1:])
+
+    def at(self, session: Session, numbers: Sequence[int]) -> list[Found]:
+        """The rows of these numbers, in no order."""
+        if not numbers:
+            return []
+        wide = 1 << (len(numbers) - 1).bit_length()  # few different statements, so that each is prepared once
+        padded = [*numbers, *[numbers[0]] * (wide - len(numbers))]
+        return [Found(r[0], r[1:]) for r in session.rows(f"{self._several}({', '.join('?' * wide)})", padded)]
+
+    def stored(self, session: Session, found: Found, key: Key) -> Stored:
+        """What the row found under the key says; `Corrupt` where it cannot be read or is another key's."""
+        if found.kind == CORRUPT:
+            row = session.row(_PROBLEM, (self.name, key.tenant, key.id))
+            return Corrupt(key, str(row[0]) if row else "set aside earlier")
+        stored = self.layout.read(found.row)
+        if isinstance(stored, Corrupt):
+            return Corrupt(key, stored.problem)
+        return stored if stored.key == key else Corrupt(key, LOST)
+
+    # -- storing ------------------------------------------------------------------------------------------------------
+
+    def insert(self, session: Session, row: Row) -> int:
+        return session.run(self._insert, row)
+
+    def update(self, session: Session, number: int, row: Row) -> None:
+        session.run(self._update, (*row, number))
+
+    def remove(self, session: Session, number: int) -> None:
+        session.run(self._remove, (number,))
+
+    # -- setting aside ------------------------------------------------------------------------------------------------
+
+    def set_aside(self, session: Session, found: Found, key: Key, partition: int | None, problem: str) -> None:
+        """Keep a copy of an unreadable row for people to look at."""
+        session.run(_ASIDE_NO_MORE, (self.name, key.tenant, key.id))
+        content = json.dumps(dict(zip(self.layout.columns, map(_plain, found.row), strict=True)))
+        found_at = micros(system_clock())
+        session.run(_ASIDE, (self.name, key.tenant, key.id, partition, problem, found_at, content))
+
+    def forget_aside(self, session: Session, key: Key) -> None:
+        session.run(_ASIDE_NO_MORE, (self.name, key.tenant, key.id))
+
+    def aside(self, session: Session, where: Where, partitions: Sequence[int]) -> list[Key]:
+        """The keys of the rows set aside there."""
+        if session.row(_ANY_ASIDE, (self.name,)) is None:
+            return []
+        quarantine = self.tables.metadata.tables["memory_quarantine"]
+        query = sa.select(quarantine.c.tenant, quarantine.c.id).where(quarantine.c.collection == self.name).order_by("tenant", "id")
+        if isinstance(where, Tenant):
+            query = query.where(quarantine.c.tenant == where.tenant)
+        elif not isinstance(where, Everywhere):
+            query = query.where(quarantine.c.partition_no.in_(partitions))
+        return [Key(tenant, record_id) for tenant, record_id in session.select(query)]
+
+
+def _plain(value: Any) -> Any:
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def is_record(found: Found) -> bool:
+    return found.kind == RECORD
+
+
+@lru_cache(maxsize=256)
+def shelf_of(collection: Collection) -> Shelf:
+    return Shelf(collection)

@@ -1,0 +1,1 @@
+"""What only SQLite needs: connections and their thread, its errors, its full-text index."""

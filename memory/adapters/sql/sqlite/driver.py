@@ -1,0 +1,208 @@
+"""SQLite through SQLAlchemy: one connection that writes and one that reads, each in its own thread."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from memory.adapters.sql.claims import SqliteConfig
+from memory.adapters.sql.session import Session
+from memory.adapters.sql.sqlite.errors import is_busy, is_undecodable
+from memory.adapters.sql.sqlite.worker import Worker
+from memory.domain.errors import ConfigError, NotOpen
+
+T = TypeVar("T")
+
+
+class SqliteDriver:
+    """Connections to one file. Writers of several processes queue at `BEGIN IMMEDIATE`; readers see the last commit and wait for nobody."""
+
+    def __init__(self, name: str, config: SqliteConfig) -> None:
+        self._name = name
+        self._config = config
+        self._writer: Lane | None = None
+        self._reader: Lane | None = None
+
+    async def open(self, prepare: Callable[[Session], None]) -> None:
+        """Connect, and make the schema ready with `prepare`."""
+        self._check_path()
+        writer = Lane(f"{self._name}-writer", self._config)
+        try:
+            await writer.worker.run(writer.connect)
+            await writer.worker.run(partial(writer.plainly, prepare))
+            if self._config.path is None:
+                reader = writer
+            else:
+                reader = Lane(f"{self._name}-reader", self._config)
+                try:
+                    await reader.worker.run(partial(reader.connect, read_only=True))
+                except BaseException:
+                    await reader.stop()
+                    raise
+        except BaseException:
+            await writer.stop()
+            raise
+        self._writer, self._reader = writer, reader
+
+    async def close(self) -> None:
+        """Finish what was asked, then let go. The last connection to close folds the log into the file."""
+        writer, reader = self._writer, self._reader
+        self._writer = self._reader = None
+        if reader is not None and reader is not writer:
+            await reader.stop()
+        if writer is not None:
+            await writer.stop()
+
+    async def read(self, work: Callable[[Session], T]) -> T:
+        lane = self._reader
+        if lane is None:
+            raise NotOpen(f"store '{self._name}'")
+        return await lane.worker.run(partial(lane.reading, work))
+
+    async def write(self, work: Callable[[Session], T]) -> T:
+        lane = self._writer
+        if lane is None:
+            raise NotOpen(f"store '{self._name}'")
+        return await lane.worker.run(partial(lane.writing, work))
+
+    def _check_path(self) -> None:
+        path = self._config.path
+        if path is None:
+            return
+        if path.is_dir():
+            raise ConfigError(f"store '{self._name}': {path} is a directory; name a file in it")
+        if not path.parent.is_dir():
+            raise ConfigError(f"store '{self._name}': the directory {path.parent} does not exist; create it, or name another place")
+
+
+class Lane:
+    """A worker and the connection it owns."""
+
+    def __init__(self, name: str, config: SqliteConfig) -> None:
+        self.worker = Worker(name)
+        self._name = name
+        self._config = config
+        self._engine: sa.Engine | None = None
+        self._raw: sqlite3.Connection | None = None
+        self._session: Session | None = None
+
+    def connect(self, read_only: bool = False) -> None:
+        self._engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        try:
+            connection = self._engine.connect()
+        except (sqlite3.DatabaseError, sa.exc.DBAPIError) as exc:
+            if getattr(exc, "sqlite_errorcode", getattr(getattr(exc, "orig", None), "sqlite_errorcode", 0)) == sqlite3.SQLITE_NOTADB:
+                raise ConfigError(f"store '{self._name}': {self._config.path} is not a SQLite database") from exc
+            raise
+        self._session = Session(connection)
+        if read_only:
+            self._session.run("PRAGMA query_only = ON")
+
+    def _connect(self) -> sqlite3.Connection:
+        target = ":memory:" if self._config.path is None else str(self._config.path)
+        raw = sqlite3.connect(target, timeout=self._config.busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512)
+        try:
+            self._persistently(lambda: raw.execute("PRAGMA journal_mode = WAL").fetchone())
+            raw.execute(f"PRAGMA synchronous = {self._config.synchronous}")
+            raw.execute("PRAGMA secure_delete = ON")
+            raw.execute("PRAGMA foreign_keys = ON")
+            raw.execute("PRAGMA cache_size = -16384")
+            raw.execute("PRAGMA temp_store = MEMORY")
+        except BaseException:
+            raw.close()
+            raise
+        self._raw = raw
+        return raw
+
+    def _persistently(self, work: Callable[[], T]) -> T:
+        """Do it again while the file is locked, until the deadline: SQLite's own waiting does not cover every lock."""
+        deadline = time.monotonic() + self._config.busy_timeout
+        while True:
+            try:
+                return work()
+            except sqlite3.OperationalError as exc:
+                if not is_busy(exc) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.005)
+
+    # -- in the worker's thread ---------------------------------------------------------------------------------------
+
+    def plainly(self, work: Callable[[Session], T]) -> T:
+        """Run the work without a transaction."""
+        return work(self._open_session())
+
+    def reading(self, work: Callable[[Session], T]) -> T:
+        session = self._open_session()
+        try:
+            return self._read_once(session, work)
+        except Exception as exc:
+            if not is_undecodable(exc) or self._raw is None:
+                raise
+            # A flipped byte in some text. Let it through, so that its row fails its checksum and the neighbours are served.
+            self._raw.text_factory = _lenient
+            try:
+                return self._read_once(session, work)
+            finally:
+                self._raw.text_factory = str
+
+    def _read_once(self, session: Session, work: Callable[[Session], T]) -> T:
+        self._persistently(lambda: session.run("BEGIN"))
+        try:
+            return work(session)
+        finally:
+            self._end(session, "ROLLBACK")
+
+    def writing(self, work: Callable[[Session], T]) -> T:
+        session = self._open_session()
+        try:
+            return self._write_once(session, work)
+        except Exception as exc:
+            if not is_undecodable(exc) or self._raw is None:
+                raise
+            self._raw.text_factory = _lenient
+            try:
+                return self._write_once(session, work)
+            finally:
+                self._raw.text_factory = str
+
+    def _write_once(self, session: Session, work: Callable[[Session], T]) -> T:
+        self._persistently(lambda: session.run("BEGIN IMMEDIATE"))
+        try:
+            result = work(session)
+            session.run("COMMIT")
+        except BaseException:
+            self._end(session, "ROLLBACK")
+            raise
+        return result
+
+    def _end(self, session: Session, how: str) -> None:
+        if self._raw is not None and self._raw.in_transaction:  # SQLite ends it by itself when the disk is full
+            session.run(how)
+
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise NotOpen(f"store '{self._name}'")
+        return self._session
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        await self.worker.stop(self._disconnect)
+
+    def _disconnect(self) -> None:
+        session, engine = self._session, self._engine
+        self._session = self._engine = self._raw = None
+        if session is not None:
+            session.connection.close()
+        if engine is not None:
+            engine.dispose()
+
+
+def _lenient(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")

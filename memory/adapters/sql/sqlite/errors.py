@@ -1,0 +1,60 @@
+"""SQLite's errors as ours, most specific first. What is not known here is not retryable."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
+
+_UNDECODABLE = "Could not decode to UTF-8"
+_DAMAGED = "the file is damaged; restore it from a backup, or export what can still be read"
+
+
+def original(error: BaseException) -> BaseException:
+    """The driver's own error inside SQLAlchemy's."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def code_of(error: BaseException) -> int:
+    """SQLite's primary result code, 0 where there is none."""
+    return int(getattr(original(error), "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def is_busy(error: BaseException) -> bool:
+    return code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_undecodable(error: BaseException) -> bool:
+    """Text that is no UTF-8: a flipped byte. The driver has no code for it."""
+    return isinstance(original(error), sqlite3.OperationalError) and str(original(error)).startswith(_UNDECODABLE)
+
+
+def is_damage(error: BaseException) -> bool:
+    """The file's structure cannot be followed."""
+    return code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_undecodable(error)
+
+
+def translate(store: str, error: BaseException) -> Exception | None:
+    """Our error for the driver's; None for what is not the driver's."""
+    cause = original(error)
+    if not isinstance(cause, sqlite3.Error | SQLAlchemyError):
+        return None
+    code = code_of(cause)
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(store, "the disk is full, or the file has reached its largest size; nothing of the call was kept")
+    if is_busy(cause):
+        return StoreUnavailable(store, "another process kept the file locked for too long; try again")
+    if is_damage(cause):
+        return StoreError(store, f"{_DAMAGED} ({_short(cause)})")
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreUnavailable(store, f"the disk failed to read or write ({_short(cause)})")
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return StoreUnavailable(store, f"the file cannot be opened for writing ({_short(cause)})")
+    return StoreError(store, f"SQLite refused ({type(cause).__name__}: {_short(cause)})")
+
+
+def _short(cause: BaseException) -> str:
+    """The driver's message, but never a value of a record: SQLite quotes column contents in one of its messages."""
+    return "text that is no UTF-8" if is_undecodable(cause) else str(cause)[:200]

@@ -1,0 +1,5 @@
+"""`python -m memory.cli` is `memory`."""
+
+from memory.cli.main import main
+
+main()

@@ -1,0 +1,68 @@
+"""`memory demo`: the main job on a bundled conversation, shown as it happens."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memory.cli.command import Cli, command
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "demo")(demo)
+
+
+async def demo(
+    cli: Cli,
+    keep: Annotated[Path | None, typer.Option("--keep", metavar="PATH", help="Keep the database in this file, to look around afterwards.")] = None,
+) -> int:
+    """See it work: remember a conversation, answer questions about it, end the session.
+
+    Runs on one temporary SQLite file, or on the stores that --config names. Ends with 1 if a question's evidence was not among the first five.
+    """
+    from memory.domain.errors import InvalidInput
+
+    if keep is not None and cli.config is not None:
+        raise InvalidInput("--keep", "and --config exclude each other: the configuration says where things are kept")
+    with tempfile.TemporaryDirectory(prefix="memory-demo-") as folder:
+        source = cli.config or str((keep or Path(folder) / "demo.db").absolute())
+        return await _shown(cli, source, kept=keep)
+
+
+async def _shown(cli: Cli, source: str, *, kept: Path | None) -> int:
+    from memory.cli.demo import show
+    from memory.cli.demo.run import Demo, turns
+    from memory.cli.transfer import progress
+    from memory.facade.config import MemoryConfig
+    from memory.facade.memory import Memory
+
+    started = time.perf_counter()
+    document: dict[str, Any] = {}
+
+    def section(name: str, found: Any) -> None:
+        document[name] = found
+        if not cli.json:
+            show.SECTIONS[name](cli.out, found)
+
+    async with Memory(MemoryConfig.load(source, tenant=cli.tenant)) as memory:
+        main_job = Demo(memory)
+        if not cli.json:
+            show.opening(cli.out, memory.config)
+        with progress(cli, len(turns()), "remembering") as advance:
+            remembered = await main_job.remember(advance)
+        section("remembered", remembered)
+        section("routes", main_job.routes())
+        answers = await main_job.answers()
+        section("answers", answers)
+        section("promotion", await main_job.end_session())
+        again = await main_job.answer(answers[-1]["question"], answers[-1]["expected"])
+        section("asked_again", again)
+        section("tiers", await main_job.tiers())
+    found = all(answer["found_at"] is not None for answer in (*answers, again))
+    document |= {"all_found": found, "seconds": round(time.perf_counter() - started, 2), "kept_in": str(kept) if kept else None}
+    cli.emit(document, lambda out: show.closing(out, document))
+    return 0 if found else 1

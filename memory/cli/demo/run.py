@@ -1,0 +1,114 @@
+"""What the demo does, step by step; each step returns what it found as JSON. How it looks is `memory.cli.demo.show`'s story.
+
+Nothing here knows an answer: the questions' file names the turns that hold the evidence, and each answer says whether search found them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Any
+
+from memory.cli.places import stats_json
+from memory.cli.transfer import write_messages
+from memory.domain.entry import Entry
+from memory.domain.scope import Scope
+from memory.facade.memory import Memory
+from memory.facade.transfer import Message, read
+from memory.orchestrator.promotion import Kept, Moved
+from memory.ports.text import query_words, words
+
+SESSION = Scope.session("andorinha")
+USER = Scope.user("ines")
+TOP = 5
+
+
+def asset(name: str) -> bytes:
+    """A file of the bundled conversation."""
+    return files("memory.cli.demo").joinpath(name).read_bytes()
+
+
+def turns() -> list[Message]:
+    """The bundled conversation, checked as an import checks it."""
+    found = list(read(io.BytesIO(asset("conversation.jsonl")), "conversation.jsonl", SESSION))
+    return [item for item in found if isinstance(item, Message)]
+
+
+class Demo:
+    """The main job, over an open memory."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._turn_of: dict[str, str] = {}  # entry id → the turn's own id
+
+    async def remember(self, committed: Callable[[int], None]) -> dict[str, Any]:
+        """Import the conversation and what was known before it."""
+        result = await write_messages(self._memory, iter(turns()), committed, "conversation.jsonl", batch=10, keep=True)
+        self._turn_of = {entry.id: turn for turn, entry in result.entries.items()}
+        drafts = [json.loads(line) for line in asset("knowledge.jsonl").splitlines()]
+        self._known = await self._memory.write_many(drafts)
+        self._conversation = list(result.entries.values())
+        return {"turns": len(self._turn_of), "imported": result.written, "already_there": result.repeated, "known_before": len(self._known)}
+
+    def routes(self) -> list[dict[str, Any]]:
+        """Where each kind of record went, and why."""
+        kinds: dict[tuple[str, str], list[Entry]] = {}
+        for entry in (*self._conversation, *self._known):
+            kinds.setdefault((entry.scope.text, entry.type.value), []).append(entry)
+        serving = self._memory.config.serving()
+        rows = []
+        for (scope, kind), entries in kinds.items():
+            route = self._memory.route(scope)
+            row = {"scope": scope, "type": kind, "entries": len(entries), "tier": entries[0].tier, "store": serving[route.tier].name}
+            rows.append({**row, "replicas": list(route.replicas), "because": route.because})
+        return rows
+
+    async def answers(self) -> list[dict[str, Any]]:
+        """Every question, asked."""
+        return [await self.answer(**question) for question in json.loads(asset("questions.json"))]
+
+    async def answer(self, question: str, evidence: list[str]) -> dict[str, Any]:
+        """The best hits for one question, and at which place the evidence stands among them."""
+        found = await self._memory.search(question, scope=USER, include_narrower=True, session_id=SESSION.id, limit=TOP, explain=True)
+        hits = []
+        for place, hit in enumerate(found, start=1):
+            turn = self._turn_of.get(hit.entry.id)
+            ways = {way: hit.explanation.get(way) for way in ("by_words", "by_meaning")}
+            text = hit.entry.content
+            hits.append(
+                {"place": place, "turn": turn, "score": hit.score, **ways, "tier": hit.entry.tier, "content": text, "evidence": turn in evidence}
+            )
+        places = [hit["place"] for hit in hits if hit["evidence"]]
+        return {
+            "question": question,
+            "expected": evidence,
+            "shared_words": self._shared_words(question, evidence),
+            "found_at": places[0] if places else None,
+            "hits": hits,
+        }
+
+    def _shared_words(self, question: str, evidence: list[str]) -> list[str]:
+        """The words, as stems, that the question has in common with the evidence: none means it can only be found by meaning."""
+        said = {word for entry in self._conversation if self._turn_of[entry.id] in evidence for word in words(entry.content)}
+        return [word for word in query_words(question) if word in said]
+
+    async def end_session(self) -> dict[str, Any]:
+        """End the session and tell which rule moved which turn, and what stayed."""
+        report = await self._memory.end_session(SESSION.id)
+        said = {entry.id: entry.content for entry in self._conversation}
+
+        def about(item: Moved | Kept) -> dict[str, Any]:
+            return {**asdict(item), "turn": self._turn_of.get(item.entry_id), "content": said.get(item.entry_id)}
+
+        return {
+            "rules": [{"name": rule.name, "says": rule.describe()} for rule in self._memory.config.promotion],
+            "moved": [about(item) for item in report.moved],
+            "kept": [about(item) for item in report.kept],
+        }
+
+    async def tiers(self) -> dict[str, Any]:
+        """The tiers with counts and sizes."""
+        return stats_json(await self._memory.stats())

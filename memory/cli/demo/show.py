@@ -1,0 +1,114 @@
+"""How the demo looks to people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from memory.cli.show import found_by, plain, size, table, tier
+from memory.facade.config import MemoryConfig
+from memory.facade.values import masked
+from memory.policies.routing import TIERS
+
+
+def _heading(out: Console, number: int, title: str) -> None:
+    out.print()
+    out.print(Text(f"{number}  {title}", style="bold"))
+
+
+def opening(out: Console, config: MemoryConfig) -> None:
+    serving = config.serving()
+    places = {store.name: masked(store.url) for store in serving.values()}
+    tiers = ", ".join(f"{name} on {serving[name].name}" for name in TIERS)
+    out.print(plain(f"Tiers: {tiers}. Stores: " + ", ".join(f"{name} = {url}" for name, url in places.items()), "dim"), soft_wrap=True)
+    out.print("Ines restores her grandfather's boat and tells an assistant about it over three weeks.")
+
+
+def _remembered(out: Console, found: Mapping[str, Any]) -> None:
+    _heading(out, 1, "Remember")
+    again = f", {found['already_there']} were there already" if found["already_there"] else ""
+    out.print(f"{found['turns']} turns of the conversation: {found['imported']} imported{again}; and {found['known_before']} things known before.")
+
+
+def _routes(out: Console, rows: list[dict[str, Any]]) -> None:
+    _heading(out, 2, "Where each kind of record went, and why")
+    cells = [[r["scope"], r["type"], r["entries"], tier(r["tier"]), r["store"], ", ".join(r["replicas"]), r["because"]] for r in rows]
+    out.print(table("", ["scope", "type", "entries", "home", "store", "replica in", "because"], cells, right=("entries",)))
+
+
+def _answers(out: Console, answers: list[dict[str, Any]]) -> None:
+    _heading(out, 3, "Five questions")
+    for answer in answers:
+        _answer(out, answer)
+
+
+def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
+    shared = answer["shared_words"]
+    common = f"has {', '.join(shared)} in common with the answer" if shared else "shares no word with the answer: found by meaning alone"
+    out.print()
+    out.print(Text.assemble((answer["question"], "bold cyan"), (f"   {common}", "dim")))
+    hits = [hit for hit in answer["hits"] if hit["place"] <= shown or hit["evidence"]]
+    rows = []
+    for hit in hits:
+        mark = Text("✓", style="bold green") if hit["evidence"] else Text("")
+        body = Group(plain(hit["content"], limit=220), plain(hit["turn"] or "known before", "dim"))
+        rows.append([mark, hit["place"], f"{hit['score']:.4f}", tier(hit["tier"]), found_by(hit), body])
+    out.print(table("", ["", "#", "score", "tier", "found by", "evidence"], rows, right=("#", "score")))
+    if answer["found_at"] is None:
+        out.print(plain(f"✗ the evidence ({', '.join(answer['expected'])}) is not among the first {len(answer['hits'])}", "bold red"))
+
+
+def _promotion(out: Console, found: Mapping[str, Any]) -> None:
+    _heading(out, 4, "The session ends")
+    for rule in found["rules"]:
+        out.print(plain(f"rule {rule['name']}: {rule['says']}"))
+    if found["moved"]:
+        rows = [[m["turn"], tier(m["from_tier"]), tier(m["to_tier"]), m["rule"], m["because"], plain(m["content"], limit=70)] for m in found["moved"]]
+        out.print(table(f"{len(rows)} moved onward", ["turn", "from", "to", "by rule", "because", "says"], rows))
+    else:
+        out.print("Nothing moved: an earlier run on this database did it.")
+    reasons: dict[tuple[str, str], int] = {}
+    for kept in found["kept"]:
+        reasons[kept["tier"], kept["because"]] = reasons.get((kept["tier"], kept["because"]), 0) + 1
+    for (name, because), count in reasons.items():
+        out.print(Text.assemble(f"{count} stay in ", tier(name), f": {because}"))
+
+
+def _again(out: Console, answer: Mapping[str, Any]) -> None:
+    _heading(out, 5, "Asked again, after the move")
+    _answer(out, answer, shown=1)
+
+
+def _tiers(out: Console, found: Mapping[str, Any]) -> None:
+    _heading(out, 6, "The tiers now")
+    rows = [[tier(part["tier"]), part["store"], part["entries"], size(part["bytes"]), part["replicas"]] for part in found["tiers"]]
+    out.print(table("", ["tier", "store", "entries", "size", "replicas"], rows, right=("entries", "size", "replicas")))
+    if len({part["store"] for part in found["tiers"]}) == 1:
+        out.print("One store serves all three tiers here: a replica is the row itself, and a move one conditional write.", style="dim")
+    if found["owed"]:
+        out.print(f"{found['owed']} steps are owed; a sweep will do them.")
+
+
+SECTIONS: dict[str, Callable[[Console, Any], None]] = {
+    "remembered": _remembered,
+    "routes": _routes,
+    "answers": _answers,
+    "promotion": _promotion,
+    "asked_again": _again,
+    "tiers": _tiers,
+}
+
+
+def closing(out: Console, document: Mapping[str, Any]) -> None:
+    hits = [answer["found_at"] for answer in document["answers"]]
+    found = sum(place is not None for place in hits)
+    out.print()
+    out.print(f"{found} of {len(hits)} answers found among the first five, in {document['seconds']:.1f} s.")
+    if document["kept_in"]:
+        out.print(
+            plain(f"Kept in {document['kept_in']}. Look around: memory --config {document['kept_in']} search 'blue paint' --scope session:andorinha"),
+            soft_wrap=True,
+        )

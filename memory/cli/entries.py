@@ -1,0 +1,164 @@
+"""Commands on entries: write, search, show, promote, forget."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memory.cli.command import Cli, command
+from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, OptionalScope, ScopeOption, TagsOption, given, json_object, moment
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "write")(write)
+    command(app, "search")(search)
+    command(app, "show")(show_entry)
+    command(app, "promote")(promote)
+    command(app, "forget")(forget)
+
+
+async def write(
+    cli: Cli,
+    content: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads standard input.")],
+    scope: ScopeOption,
+    kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="user, feedback, project, reference, learning or context.")] = None,
+    title: Annotated[str | None, typer.Option(help="A title, found before the text.")] = None,
+    source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
+    tag: TagsOption = None,
+    metadata: MetadataOption = None,
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Hide it after this moment.")] = None,
+    key: Annotated[str | None, typer.Option(help="Writing again under the same key writes nothing twice.")] = None,
+) -> None:
+    """Remember something."""
+    from memory.cli import show
+
+    text = sys.stdin.read() if content == "-" else content
+    options = given(type=kind, title=title, source=source, tags=tag, metadata=json_object("metadata", metadata), key=key)
+    async with cli.memory() as memory:
+        entry = await memory.write(text, scope=scope, expires_at=moment("expires", expires), **options)
+    cli.emit(show.entry_json(entry), lambda out: out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}")))
+
+
+async def search(
+    cli: Cli,
+    query: Annotated[str, typer.Argument(help="What to look for, by words and by meaning.")],
+    scope: ScopeOption,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 10,
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more.")] = None,
+    tag: TagsOption = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was created since then.")] = None,
+    as_of: AsOfOption = None,
+    known_at: KnownAtOption = None,
+    session: Annotated[str | None, typer.Option(metavar="ID", help="Search this session's entries too.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how each result was found.")] = False,
+) -> int:
+    """Find what was remembered. Ends with 1 where nothing was found."""
+    from memory.cli import show
+
+    scopes = [scope, f"session:{session}"] if session is not None else scope
+    times = {"since": moment("since", since), "as_of": moment("as_of", as_of), "known_at": moment("known_at", known_at)}
+    async with cli.memory() as memory:
+        found = await memory.search(query, scope=scopes, limit=limit, types=kind, tags=tag, explain=explain, **times)
+    results = [{"score": hit.score, "entry": show.entry_json(hit.entry), **({"explanation": hit.explanation} if explain else {})} for hit in found]
+    for note in found.degraded:
+        cli.say(f"incomplete: {note}")
+    if found:
+        cli.emit({"results": results, "degraded": list(found.degraded)}, lambda out: out.print(show.hits(found, explain=explain)))
+    else:
+        cli.emit({"results": [], "degraded": list(found.degraded)}, lambda _out: cli.say(f"nothing found in {scope}"))
+    return 0 if found else 1
+
+
+async def show_entry(
+    cli: Cli,
+    entry_id: Annotated[str, typer.Argument(metavar="ID")],
+    as_of: AsOfOption = None,
+    known_at: KnownAtOption = None,
+    history: Annotated[bool, typer.Option("--history", help="Every version that was kept, oldest first.")] = False,
+) -> None:
+    """Show an entry, where its copies are, and with --history what it said before."""
+    from memory.cli import show
+    from memory.domain.errors import NotFound
+
+    async with cli.memory() as memory:
+        entry = await memory.get(entry_id, as_of=moment("as_of", as_of), known_at=moment("known_at", known_at))
+        if entry is None:
+            raise NotFound(entry_id)
+        copies = await memory.where(entry_id)
+        versions = await memory.history(entry_id) if history else []
+    places = [{"tier": copy.tier, "store": copy.store, "role": str(copy.role), "version": copy.version} for copy in copies]
+    data = {**show.entry_json(entry), "copies": places, **({"history": [show.entry_json(v) for v in versions]} if history else {})}
+
+    def people(out: Console) -> None:
+        out.print(show.entry_block(entry))
+        out.print(show.table("Copies", ["tier", "store", "role", "version"], [list(place.values()) for place in places], right=("version",)))
+        if history:
+            rows = [[show.moment(v.updated_at), show.plain(v.content, limit=200), v.version] for v in versions]
+            out.print(show.table("Versions", ["since", "content", "version"], rows, right=("version",)))
+
+    cli.emit(data, people)
+
+
+async def promote(
+    cli: Cli,
+    entry_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    to: Annotated[str | None, typer.Option("--to", metavar="SCOPE", help="Copy to this broader scope.")] = None,
+    tier: Annotated[str | None, typer.Option("--tier", metavar="TIER", help="Move onward to this tier: mid or long.")] = None,
+    delete_original: Annotated[bool, typer.Option("--delete-original", help="With --to: delete the entry once its copy is stored.")] = False,
+) -> int:
+    """Copy entries to a broader scope (--to), or move them onward to a longer-lived tier (--tier)."""
+    from memory.cli import show
+    from memory.domain.errors import InvalidInput
+    from memory.domain.scope import Scope
+
+    if (to is None) == (tier is None):
+        raise InvalidInput("promote", "takes either --to SCOPE or --tier TIER")
+    if tier is not None and delete_original:
+        raise InvalidInput("--delete-original", "belongs to --to: a move leaves no original")
+    async with cli.memory() as memory:
+        if to is not None:
+            target = Scope.parse(to)
+            copies = [await memory.promote(entry_id, target, delete_original=delete_original) for entry_id in entry_ids]
+            rows = [[copy.promoted_from_id or "", copy.id, copy.scope.text, show.tier(copy.tier)] for copy in copies]
+            data = {"promoted": [show.entry_json(copy) for copy in copies]}
+            cli.emit(data, lambda out: out.print(show.table("Promoted", ["from", "to", "scope", "tier"], rows)))
+            return 0
+        report = await memory.move(entry_ids, to=str(tier))
+    cli.emit(show.report_json(report), lambda out: show.promotion(out, report))
+    return 0 if report.moved or not report.kept else 1
+
+
+async def forget(
+    cli: Cli,
+    entry_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
+    scope: OptionalScope = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before forgetting a scope.")] = False,
+) -> int:
+    """Delete entries by id, or everything of a scope. There is no way back. Ends with 1 where there was nothing."""
+    from memory.domain.errors import InvalidInput
+    from memory.domain.scope import Scope
+
+    if bool(entry_ids) == (scope is not None):
+        raise InvalidInput("forget", "takes either ids or --scope SCOPE")
+    whole = Scope.parse(scope) if scope is not None else None
+    if whole is not None and not yes:
+        if cli.json or not sys.stdin.isatty():
+            raise InvalidInput("--yes", f"is needed to forget everything of {whole} without being asked")
+        typer.confirm(f"Forget everything of {whole}?", abort=True, err=True)
+    async with cli.memory() as memory:
+        if whole is not None:
+            count = await memory.delete_scope(whole)
+            cli.emit({"scope": whole.text, "deleted": count}, lambda out: out.print(f"{count} entries of {whole} forgotten", markup=False))
+            return 0 if count else 1
+        gone = {entry_id: await memory.delete(entry_id) for entry_id in entry_ids or ()}
+    lines = [f"{entry_id}  {'forgotten' if deleted else 'not found'}" for entry_id, deleted in gone.items()]
+    cli.emit(
+        {"deleted": [i for i, d in gone.items() if d], "not_found": [i for i, d in gone.items() if not d]},
+        lambda out: out.print("\n".join(lines), markup=False),
+    )
+    return 0 if all(gone.values()) else 1

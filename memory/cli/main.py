@@ -1,0 +1,62 @@
+"""The command line, `memory`: doors to the facade and nothing of its own.
+
+Results go to standard output, as tables for people or with `--json` as one JSON document for programs; progress and messages go to standard error.
+Exit codes: see `memory.cli.exits`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from memory.cli import entries, places, setup, transfer
+from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, TracebackOption
+from memory.cli.demo import command as demo
+from memory.cli.exits import EPILOG
+
+app = typer.Typer(
+    name="memory",
+    help="One memory for AI agents, on the stores a team already runs. New here? Try [bold]memory demo[/bold].",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+for part in (demo, setup, entries, places, transfer):
+    part.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"memory-tiers {version('memory-tiers')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    config: ConfigOption = None,
+    tenant: TenantOption = None,
+    json: JsonOption = False,
+    traceback: TracebackOption = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)] = False,
+) -> None:
+    """The options that may also stand after the command."""
+    ctx.obj = Cli(config, tenant, json, traceback)
+
+
+def main() -> None:
+    """The entry point of `memory`."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a narrow terminal encoding costs a character, never the command
+    app()
+
+
+if __name__ == "__main__":
+    main()

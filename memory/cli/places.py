@@ -1,0 +1,86 @@
+"""Commands on the stores: stats and doctor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from memory.cli.command import Cli, command
+
+if TYPE_CHECKING:
+    from memory.facade.reports import Stats
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "stats")(stats)
+    command(app, "doctor")(doctor)
+
+
+async def stats(cli: Cli) -> None:
+    """How much each tier holds."""
+    async with cli.memory() as memory:
+        counted = await memory.stats()
+        tenant = memory.tenant
+    cli.emit({"tenant": tenant, **stats_json(counted)}, lambda out: show_stats(out, counted))
+
+
+def stats_json(counted: Stats) -> dict[str, Any]:
+    """The tiers with counts and sizes, for programs."""
+    tiers = [
+        {"tier": part.tier, "store": part.store, "entries": part.entries, "bytes": part.bytes, "replicas": part.replicas} for part in counted.tiers
+    ]
+    return {"tiers": tiers, "by_type": dict(counted.by_type), "owed": counted.owed}
+
+
+def show_stats(out: Any, counted: Stats) -> None:
+    """The tiers with counts and sizes, for people."""
+    from memory.cli import show
+
+    rows = [[show.tier(part.tier), part.store, part.entries, show.size(part.bytes), part.replicas] for part in counted.tiers]
+    out.print(show.table("Tiers", ["tier", "store", "entries", "size", "replicas"], rows, right=("entries", "size", "replicas")))
+    if counted.by_type:
+        out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
+    if counted.owed:
+        out.print(f"{counted.owed} steps are owed; a sweep will do them", markup=False)
+
+
+async def doctor(cli: Cli) -> int:
+    """Check the configuration and every store. Ends with 1 when a check failed."""
+    config = cli.settings()
+    file = sorted({origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin})
+    async with cli.memory() as memory:
+        reports = await memory.check()
+    stores = [
+        {
+            "store": report.store,
+            "tiers": list(report.tiers),
+            "ok": report.ok,
+            "version": report.version,
+            "detail": report.detail,
+            "durable": report.durable,
+            "capabilities": report.capabilities,
+            "latency_ms": report.latency_ms,
+            "embedder": report.embedder,
+            "facts": report.facts,
+        }
+        for report in reports
+    ]
+    well = all(report.ok for report in reports)
+    data = {"ok": well, "tenant": config.tenant, "config_files": file, "stores": stores}
+    cli.emit(data, lambda out: _show_health(out, data))
+    return 0 if well else 1
+
+
+def _show_health(out: Any, data: dict[str, Any]) -> None:
+    from memory.cli import show
+
+    out.print(f"tenant {data['tenant']}; configuration from {', '.join(data['config_files']) or 'defaults, environment and arguments'}", markup=False)
+    rows = []
+    for store in data["stores"]:
+        state = show.plain("ok", "green") if store["ok"] else show.plain("failed", "bold red")
+        can = ", ".join(name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True)
+        facts = ", ".join(f"{name} {value}" for name, value in store["facts"].items())
+        about = show.plain("\n".join(filter(None, (store["detail"], f"can: {can}" if can else "", facts, store["embedder"]))))
+        rows.append([store["store"], ", ".join(store["tiers"]), state, store["version"], f"{store['latency_ms']:.1f} ms", about])
+    out.print(show.table("Stores", ["store", "tiers", "state", "version", "answers in", "about"], rows, right=("answers in",)))

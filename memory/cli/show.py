@@ -1,0 +1,123 @@
+"""How things look to people: Rich tables and blocks. What was stored is shown as text, never as markup or control codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from memory.domain.entry import Entry
+
+if TYPE_CHECKING:
+    from memory.orchestrator.promotion import PromotionReport
+    from memory.orchestrator.retrieval import FoundEntry
+
+TIER_STYLE = {"short": "yellow", "mid": "cyan", "long": "green"}
+
+
+def plain(text: object, style: str = "", limit: int | None = None) -> Text:
+    """Stored text, harmless: control characters become spaces, and what is cut ends in an ellipsis."""
+    cleaned = "".join(char if char.isprintable() or char == "\n" else " " for char in str(text))
+    if limit is not None and len(cleaned) > limit:
+        cleaned = cleaned[: limit - 1].rstrip() + "…"
+    return Text(cleaned, style=style)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
+    """A table of plain cells; the columns of numbers are aligned right."""
+    made = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text | Group) else plain(cell) for cell in row))
+    return made
+
+
+def tier(name: str) -> Text:
+    return Text(name, style=TIER_STYLE.get(name, ""))
+
+
+def moment(when: datetime | None) -> str:
+    return "" if when is None else f"{when:%Y-%m-%d %H:%M}"
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that people read."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """An entry for programs: every field, the scope in its canonical form."""
+    return {**entry.model_dump(mode="json"), "scope": entry.scope.text}
+
+
+def entry_block(entry: Entry) -> Group:
+    """An entry in full."""
+    lines: list[Text] = []
+    if entry.title:
+        lines.append(plain(entry.title, "bold"))
+    lines.append(plain(entry.content))
+    facts: dict[str, object] = {
+        "id": entry.id,
+        "scope": entry.scope.text,
+        "type": entry.type,
+        "tier": entry.tier,
+        "tags": ", ".join(entry.tags),
+        "source": entry.source,
+        "metadata": ", ".join(f"{name}={value}" for name, value in entry.metadata.items()),
+        "created": entry.created_at,
+        "updated": entry.updated_at if entry.updated_at != entry.created_at else None,
+        "expires": entry.expires_at,
+        "promoted from": entry.promoted_from_id,
+        "compacted from": ", ".join(entry.compacted_from_ids or ()),
+    }
+    lines += [Text.assemble((f"  {name:<15}", "dim"), plain(value)) for name, value in facts.items() if value]
+    return Group(*lines)
+
+
+def hits(found: Sequence[FoundEntry], *, explain: bool, limit: int | None = 400) -> Table:
+    """Search results, best first."""
+    columns = ["#", "score", "tier", "entry", *(["found by"] if explain else [])]
+    rows = []
+    for place, hit in enumerate(found, start=1):
+        entry = hit.entry
+        about = plain(f"{entry.id} · {entry.scope.text} · {moment(entry.created_at)}", "dim")
+        title = [plain(entry.title, "bold")] if entry.title else []
+        body = Group(*title, plain(entry.content, limit=limit), about)
+        rows.append([str(place), f"{hit.score:.4f}", tier(entry.tier), body, *([found_by(hit.explanation)] if explain else [])])
+    return table("", columns, rows, right=("#", "score"))
+
+
+def found_by(explanation: Mapping[str, Any]) -> Text:
+    """Which way a hit was found, with its rank and score there."""
+    parts = []
+    for name, way in (("by_words", "words"), ("by_meaning", "meaning")):
+        if (part := explanation.get(name)) is not None:
+            parts.append(f"{way} #{part['rank']} ({part['score']:.2f})")
+    where = f"\nin {explanation['store']}" if explanation.get("store") else ""
+    return plain(" + ".join(parts) + where)
+
+
+def report_json(report: PromotionReport) -> dict[str, Any]:
+    """What was moved and what stayed, for programs."""
+    return {"moved": [asdict(item) for item in report.moved], "kept": [asdict(item) for item in report.kept]}
+
+
+def promotion(out: Console, report: PromotionReport) -> None:
+    """What was moved and what stayed, and why."""
+    if report.moved:
+        rows = [[item.entry_id, tier(item.from_tier), tier(item.to_tier), item.rule, item.because] for item in report.moved]
+        out.print(table("Moved onward", ["entry", "from", "to", "rule", "because"], rows))
+    if report.kept:
+        out.print(table("Kept where it is", ["entry", "tier", "because"], [[i.entry_id, tier(i.tier), i.because] for i in report.kept]))

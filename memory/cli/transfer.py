@@ -1,0 +1,221 @@
+"""Commands that carry conversations in and entries out: import and export."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from memory.cli.command import Cli, command, is_utf8
+from memory.cli.options import OptionalScope
+
+if TYPE_CHECKING:
+    from memory.domain.entry import Entry
+    from memory.domain.scope import Scope
+    from memory.facade.memory import Memory
+    from memory.facade.transfer import Message
+
+BATCH = 100
+SHOWN = 5  # bad lines that are spelled out
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "import")(import_file)
+    command(app, "export")(export)
+
+
+@dataclass
+class Imported:
+    """What became of an import: entries written now, messages that were there already, lines left out."""
+
+    written: int = 0
+    repeated: int = 0
+    skipped: list[int] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    """The entries by the key of their message; filled where asked for."""
+
+
+async def import_file(
+    cli: Cli,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")],
+    scope: OptionalScope = None,
+    session: Annotated[str | None, typer.Option(metavar="ID", help="The session the messages belong to; by default the file's name.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out, naming them, instead of importing nothing.")] = False,
+    acks: Annotated[bool, typer.Option("--acks", help="After each committed batch, say how many messages are safe (standard error).")] = False,
+) -> int:
+    """Import a conversation: objects {role, content, time?, id?}, or the lines of an export.
+
+    Every line is checked before the first is written. A message's id, or else the file's name and its position, is its key: importing the same
+    file again writes nothing twice. Other fields of a message (tags and metadata among them) are kept.
+    """
+    target = _target(file, scope, session)
+    with _opened(file) as (stream, name):
+        total, bad = _checked(cli, stream, name, target, skip_bad=skip_bad)
+        async with cli.memory() as memory:
+            with progress(cli, total) as advance:
+
+                def committed(done: int) -> None:
+                    advance(done)
+                    if acks:
+                        sys.stderr.write(json.dumps({"committed": done}) + "\n")
+                        sys.stderr.flush()
+
+                result = await write_messages(memory, _messages(stream, name, target, bad), committed, name)
+    result.skipped = bad
+    cli.emit(
+        {"file": name, "messages": total, "imported": result.written, "already_there": result.repeated, "skipped_lines": bad},
+        lambda out: out.print(_summary(name, result), markup=False, soft_wrap=True),
+    )
+    return 0 if total else 1
+
+
+async def write_messages(
+    memory: Memory, messages: Iterator[Message], committed: Callable[[int], None], name: str, *, batch: int = BATCH, keep: bool = False
+) -> Imported:
+    """Write checked messages batch by batch. `committed` hears how many are safe after each; with `keep` their entries are kept, by key."""
+    from itertools import islice
+
+    from memory.domain.time import micros
+    from memory.ports.clock import system_clock
+
+    result, done = Imported(), 0
+    started = micros(system_clock())  # versions are moments: what is older was here before
+    while part := list(islice(messages, batch)):
+        fresh = [message for message in part if not message.again]
+        entries = await _write(memory, fresh, name)
+        new = sum(entry.version >= started for entry in entries)
+        result.written += new
+        result.repeated += len(part) - new
+        if keep:
+            result.entries |= {str(message.draft.key): entry for message, entry in zip(fresh, entries, strict=True)}
+        done += len(part)
+        committed(done)
+    return result
+
+
+async def _write(memory: Memory, messages: list[Message], name: str) -> list[Entry]:
+    from memory.domain.errors import Conflict, InvalidInput
+    from memory.facade.transfer import BadLine
+
+    try:
+        return await memory.write_many([message.draft for message in messages])
+    except (Conflict, InvalidInput):
+        written = []
+        for message in messages:  # one by one, to name the line
+            try:
+                written += await memory.write_many([message.draft])
+            except InvalidInput as exc:
+                raise BadLine(name, message.line, str(exc)) from exc
+            except Conflict as exc:
+                advice = "it was stored with another text before; give it another id, or import into another --session"
+                raise Conflict(f"{name} line {message.line}: {exc}; {advice}") from exc
+        return written
+
+
+def _target(file: str, scope: str | None, session: str | None) -> Scope | None:
+    """Where messages go. None for standard input without either option: then only an export's lines know where they belong."""
+    from memory.domain.errors import InvalidInput
+    from memory.domain.scope import Scope
+
+    if scope is not None and session is not None:
+        raise InvalidInput("--session", "and --scope exclude each other")
+    if scope is not None:
+        return Scope.parse(scope)
+    if session is not None:
+        return Scope.session(session)
+    return None if file == "-" else Scope.session(Path(file).stem)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[tuple[IO[bytes], str]]:
+    """The file, to be read twice, and what to call it."""
+    if file != "-":
+        with Path(file).open("rb") as stream:
+            yield stream, Path(file).name
+        return
+    import shutil
+    import tempfile
+
+    with tempfile.SpooledTemporaryFile(max_size=32 * 2**20) as spool:
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+        spool.seek(0)
+        yield spool, "stdin"
+
+
+def _checked(cli: Cli, stream: IO[bytes], name: str, target: Scope | None, *, skip_bad: bool) -> tuple[int, list[int]]:
+    """Read the whole file without writing: how many messages it holds, and the lines left out. Bad lines are refused unless to be skipped."""
+    from memory.facade.transfer import BadLine, read
+
+    total, bad = 0, list[BadLine]()
+    for item in read(stream, name, target):
+        if isinstance(item, BadLine):
+            bad.append(item)
+        else:
+            total += 1
+    for item in bad[:SHOWN] if skip_bad or len(bad) > 1 else ():
+        sys.stderr.write(f"{'left out' if skip_bad else 'bad'}: {item}\n")
+    if bad and not skip_bad:
+        first, more = bad[0], len(bad) - 1
+        others = f"; {more} more bad line{'s' * (more > 1)}" if more else ""
+        raise BadLine(name, first.line, f"{first.problem}{others}; nothing was imported: correct the file, or leave bad lines out with --skip-bad")
+    stream.seek(0)
+    return total, [item.line for item in bad]
+
+
+def _messages(stream: IO[bytes], name: str, target: Scope | None, left_out: Container[int]) -> Iterator[Message]:
+    """The good messages, read again. A line that was good when the file was checked and no longer is stops the import."""
+    from memory.facade.transfer import BadLine, read
+
+    for item in read(stream, name, target):
+        if not isinstance(item, BadLine):
+            yield item
+        elif item.line not in left_out:
+            raise item
+
+
+def _summary(name: str, result: Imported) -> str:
+    parts = [f"{name}: {result.written} imported"]
+    if result.repeated:
+        parts.append(f"{result.repeated} were there already, not imported twice")
+    if result.skipped:
+        parts.append(f"{len(result.skipped)} bad lines left out ({', '.join(map(str, result.skipped[:20]))}{', …' * (len(result.skipped) > 20)})")
+    return "; ".join(parts)
+
+
+@contextmanager
+def progress(cli: Cli, total: int, what: str = "importing") -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error where that is a terminal; what it yields is told how many are done."""
+    if cli.json or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=cli.err) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+async def export(
+    cli: Cli,
+    scope: OptionalScope = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")] = None,
+) -> int:
+    """Write every live entry, oldest first, as JSON Lines; `memory import` reads them back. Ends with 1 where there is none."""
+    from memory.facade.transfer import exported
+
+    count = 0
+    async with cli.memory() as memory:
+        with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
+            async for entry in memory.entries(scope):
+                stream.write(json.dumps(exported(entry), ensure_ascii=output is None and not is_utf8(sys.stdout)) + "\n")
+                count += 1
+    if output is not None:
+        cli.emit({"file": str(output), "exported": count}, lambda out: out.print(f"{output}: {count} exported", markup=False, soft_wrap=True))
+    return 0 if count else 1

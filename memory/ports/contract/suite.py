@@ -1,0 +1,29 @@
+"""Every test of the contract, for a suite that imports it instead of naming the package.
+
+# test_contract.py
+from memory.ports.contract.suite import *
+
+# conftest.py, beside it
+from memory.ports.contract.fixtures import harness, store
+from memory.ports.contract.plugin import add_harnesses
+
+def pytest_configure(config):
+    add_harnesses(config, MyHarness)
+"""
+
+# ruff: noqa: F403
+from memory.ports.contract.test_appends import *
+from memory.ports.contract.test_batches import *
+from memory.ports.contract.test_conditions import *
+from memory.ports.contract.test_departures import *
+from memory.ports.contract.test_erasing import *
+from memory.ports.contract.test_filters import *
+from memory.ports.contract.test_flags import *
+from memory.ports.contract.test_generations import *
+from memory.ports.contract.test_isolation import *
+from memory.ports.contract.test_life import *
+from memory.ports.contract.test_limits import *
+from memory.ports.contract.test_meaning import *
+from memory.ports.contract.test_paging import *
+from memory.ports.contract.test_round_trips import *
+from memory.ports.contract.test_words import *

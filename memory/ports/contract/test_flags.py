@@ -1,0 +1,354 @@
+"""Each flag: that it works where claimed, and what happens where it is not."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memory.domain.errors import Unsupported
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs, refused, works
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    append,
+    asked,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+    searched,
+)
+from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Words, within
+from memory.ports.record import Record, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
+
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+async def _refused(call: object, flag: str, store: Store) -> None:
+    """The call must be refused, and the refusal must name the flag and the store."""
+    with pytest.raises(Unsupported) as caught:
+        await call  # type: ignore[misc]
+    assert caught.value.missing == (flag,)
+    assert caught.value.store == store.name
+
+
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_an_opened_store_claims_what_its_harness_says(harness: Harness, store: Store) -> None:
+    assert store.capabilities == harness.claims
+
+
+@pytest.mark.asyncio
+async def test_a_store_has_a_name_for_messages(store: Store) -> None:
+    assert store.name
+
+
+# -- durable ----------------------------------------------------------------------------------------------------------
+
+
+@works("durable")
+@pytest.mark.asyncio
+async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
+    await done(store, *[put(record(n, body={"n": n}, texts={"content": "lantern"})) for n in range(20)], RaiseGeneration(ELSEWHERE, 4))
+    before = await store.get(ENTRIES, [key_of(n) for n in range(20)])
+    epoch = store.epoch
+
+    again = await harness.restart(store)
+    try:
+        await again.open(COLLECTIONS)
+        assert await again.get(ENTRIES, [key_of(n) for n in range(20)]) == before
+        assert len(await asked(again)) == 20
+        assert (await one(again, RaiseGeneration(ELSEWHERE, 0))).number == 4
+        assert again.epoch == epoch, "the epoch of a durable store is constant"
+    finally:
+        await again.close()
+
+
+@needs("durable", "conditional")
+@pytest.mark.asyncio
+async def test_marks_tombstones_and_counters_survive_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
+    await done(
+        store, put(record(1)), release(1), delete(2), append(record(3), ENTRY_VERSIONS, "stored_version"), delete(3, collection=ENTRY_VERSIONS)
+    )
+    before = [await found(store, 1), await found(store, 2)]
+
+    again = await harness.restart(store)
+    try:
+        await again.open(COLLECTIONS)
+        assert [await found(again, 1), await found(again, 2)] == before
+        assert (await one(again, append(record(4), ENTRY_VERSIONS, "stored_version"))).number == 2
+        assert not (await one(again, put(record(2), Newer()))).applied
+    finally:
+        await again.close()
+
+
+@refused("durable")
+@pytest.mark.asyncio
+async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restarted(harness: Harness, store: Store) -> None:
+    assert store.capabilities.missing(Capabilities(durable=True)) == ["durable"]
+    epoch = store.epoch
+    assert epoch, "a store that is not durable names its run"
+
+    again = await harness.restart(store)
+    try:
+        await again.open(COLLECTIONS)
+        assert again.epoch
+        assert again.epoch != epoch
+        assert (await again.check()).epoch == again.epoch
+    finally:
+        await again.close()
+
+
+# -- shared -----------------------------------------------------------------------------------------------------------
+
+
+@works("shared")
+@pytest.mark.asyncio
+async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes(harness: Harness, store: Store) -> None:
+    other = await harness.client(store)
+    try:
+        await other.open(COLLECTIONS)
+        await done(store, put(record(1, texts={"content": "lantern"}, vector=pack_vector([1.0]))))
+        assert await found(other, 1) == await live(store, 1)
+        await done(other, put(record(2, texts={"content": "lantern"}, vector=pack_vector([1.0]))), RaiseGeneration(HERE, 2))
+        assert await asked(store) == [id_of(1), id_of(2)] == await asked(other)
+        assert (await one(store, RaiseGeneration(HERE, 0))).number == 2
+        if store.capabilities.lexical:
+            assert await hit_ids(store, "lantern") == {id_of(1), id_of(2)} == await hit_ids(other, "lantern")
+        if store.capabilities.semantic:
+            hits = [await client.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 5)) for client in (store, other)]
+            assert [[hit.record.key.id for hit in found_] for found_ in hits] == [[id_of(1), id_of(2)]] * 2
+        await other.close()
+        assert await asked(store) == [id_of(1), id_of(2)]
+    finally:
+        await other.close()
+
+
+@refused("shared")
+@pytest.mark.asyncio
+async def test_a_store_that_is_not_shared_has_no_second_client(harness: Harness, store: Store) -> None:
+    await _refused(harness.client(store), "shared", store)
+
+
+# -- ttl --------------------------------------------------------------------------------------------------------------
+
+
+@works("ttl")
+@pytest.mark.asyncio
+async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, store: Store) -> None:
+    await done(store, put(record(1, expires_at=LONG_AGO)), put(record(2)), put(record(3, expires_at=datetime.now(UTC) + timedelta(days=1))))
+    if store.capabilities.conditional:
+        await done(store, delete(4, discard_at=LONG_AGO), delete(5))
+    deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
+
+    while [await found(store, 1), await found(store, 4)] != [None, None]:
+        assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
+
+    await live(store, 2)
+    await live(store, 3)
+    assert (await found(store, 5) is not None) is store.capabilities.conditional
+
+
+@refused("ttl")
+@pytest.mark.asyncio
+async def test_a_store_without_ttl_keeps_what_is_past_its_time(store: Store) -> None:
+    assert store.capabilities.missing(Capabilities(ttl=True)) == ["ttl"]
+    await done(store, put(record(1, expires_at=LONG_AGO)))
+    assert (await live(store, 1)).expires_at == LONG_AGO
+    assert await asked(store) == [id_of(1)]
+    if store.capabilities.conditional:
+        await done(store, delete(2, discard_at=LONG_AGO))
+        assert await found(store, 2) is not None
+
+
+# -- conditional ------------------------------------------------------------------------------------------------------
+
+
+@works("conditional")
+@pytest.mark.asyncio
+async def test_conditions_are_decided_by_the_store_in_one_step(store: Store) -> None:
+    outcomes = await asyncio.gather(*(one(store, put(record(version=n + 1), Absent())) for n in range(8)))
+    assert sum(o.applied for o in outcomes) == 1
+    stands = await live(store)
+    assert [o.stored for o in outcomes if not o.applied] == [stands] * 7
+
+
+_CONDITIONAL: dict[str, Write] = {
+    "absent": put(record(), Absent()),
+    "at a version": put(record(), AtVersion(1)),
+    "newer": put(record(), Newer()),
+    "append": append(record(), ENTRY_VERSIONS, "stored_version"),
+    "delete": delete(),
+    "release": release(),
+    "annotate": Annotate(ENTRIES, key_of(1), 1, tier="x"),
+    "purge": Purge(ENTRIES, key_of(1), 1),
+}
+
+
+@refused("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("write", _CONDITIONAL)
+async def test_conditional_writes_are_refused_by_name(store: Store, write: str) -> None:
+    await done(store, put(record()))
+    before = await live(store)
+    await _refused(store.apply([put(record(2)), _CONDITIONAL[write]]), "conditional", store)
+    assert [await found(store, 1), await found(store, 2)] == [before, None]
+
+
+# -- atomic -----------------------------------------------------------------------------------------------------------
+
+
+@works("atomic")
+@pytest.mark.asyncio
+async def test_writes_together_are_kept_whole_or_not_at_all(store: Store) -> None:
+    good = await store.apply([put(record(n)) for n in range(3)], together=True)
+    assert [o.status for o in good] == ["applied"] * 3
+    bad = await store.apply([put(record(3)), put(record(4, fields={"colour": "x"})), put(record(5))], together=True)
+    assert [o.status for o in bad] == ["skipped", "rejected", "skipped"]
+    assert await asked(store) == [id_of(n) for n in range(3)]
+
+
+@needs("atomic")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, together: bool) -> None:
+    for turns in range(24):
+        first = turns * 10
+        call = asyncio.ensure_future(store.apply([put(record(first + n)) for n in range(10)], together=together))
+        for _ in range(turns):
+            await asyncio.sleep(0)  # one turn of the loop, so that each round is cut off a little later
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        kept = sum(isinstance(s, Record) for s in await store.get(ENTRIES, [key_of(first + n) for n in range(10)]))
+        assert kept in (0, 10), f"cut off after {turns} turns, {kept} of 10 writes were kept"
+
+
+@refused("atomic")
+@pytest.mark.asyncio
+async def test_writes_together_are_refused_by_name(store: Store) -> None:
+    await _refused(store.apply([put(record())], together=True), "atomic", store)
+    assert await found(store) is None
+
+
+# -- filter, order, tenant_wide ---------------------------------------------------------------------------------------
+
+
+@works("filter")
+@pytest.mark.asyncio
+async def test_a_filter_chooses_records(store: Store) -> None:
+    await done(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(6)])
+    assert await asked(store, part=Eq("type", "b")) == [id_of(n) for n in (1, 3, 5)]
+
+
+@refused("filter")
+@pytest.mark.asyncio
+async def test_filters_are_refused_by_name(store: Store) -> None:
+    query = Query(ENTRIES, within(HERE), Eq("type", "b"))
+    await done(store, put(record()))
+    await _refused(store.query(query), "filter", store)
+    await _refused(store.count(query), "filter", store)
+    await _refused(store.delete_matching(query, 5), "filter", store)
+    await _refused(store.search(Search(ENTRIES, within(HERE), Words("x"), 5, Eq("type", "b"))), "filter", store)
+    await live(store)
+
+
+@works("order")
+@pytest.mark.asyncio
+async def test_an_order_sorts_records(store: Store) -> None:
+    await done(store, *[put(record(n, fields={"type": t})) for n, t in enumerate("bca")])
+    assert await asked(store, order=(Order("type", True),)) == [id_of(n) for n in (1, 0, 2)]
+
+
+@refused("order")
+@pytest.mark.asyncio
+async def test_orders_are_refused_by_name(store: Store) -> None:
+    await _refused(store.query(Query(ENTRIES, within(HERE), order=(Order("type"),))), "order", store)
+
+
+@works("tenant_wide")
+@pytest.mark.asyncio
+async def test_a_whole_tenant_and_everywhere_can_be_asked(store: Store) -> None:
+    await done(store, put(record(1)), put(record(2, ELSEWHERE)), put(record(3, FOREIGN)))
+    assert set(await asked(store, Tenant("acme"))) == {id_of(1), id_of(2, ELSEWHERE)}
+    assert set(await asked(store, Everywhere())) == {id_of(1), id_of(2, ELSEWHERE), id_of(3, FOREIGN)}
+
+
+@refused("tenant_wide")
+@pytest.mark.asyncio
+async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) -> None:
+    for where in (Tenant("acme"), Everywhere()):
+        await _refused(store.query(Query(ENTRIES, where)), "tenant_wide", store)
+        await _refused(store.count(Query(ENTRIES, where)), "tenant_wide", store)
+        await _refused(store.delete_matching(Query(ENTRIES, where), 5), "tenant_wide", store)
+        await _refused(store.search(Search(ENTRIES, where, Words("x"), 5)), "tenant_wide", store)
+
+
+# -- lexical, semantic, tenant_statistics -----------------------------------------------------------------------------
+
+
+@works("lexical")
+@pytest.mark.asyncio
+async def test_records_are_found_by_words(store: Store) -> None:
+    await done(store, put(record(1, texts={"content": "a lantern"})), put(record(2, texts={"content": "a harbour"})))
+    assert await hit_ids(store, "lanterns") == {id_of(1)}
+
+
+@refused("lexical")
+@pytest.mark.asyncio
+async def test_search_by_words_is_refused_by_name(store: Store) -> None:
+    await _refused(store.search(Search(ENTRIES, within(HERE), Words("x"), 5)), "lexical", store)
+
+
+@works("semantic")
+@pytest.mark.asyncio
+async def test_records_are_found_by_meaning(store: Store) -> None:
+    await done(store, put(record(1, vector=pack_vector([1, 0]))), put(record(2, vector=pack_vector([0, 1]))))
+    hits = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([0.1, 1])), 1))
+    assert [hit.record.key.id for hit in hits] == [id_of(2)]
+
+
+@refused("semantic")
+@pytest.mark.asyncio
+async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
+    await _refused(store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 5)), "semantic", store)
+
+
+@works("tenant_statistics")
+@pytest.mark.asyncio
+async def test_what_others_store_changes_neither_rank_nor_score(store: Store) -> None:
+    mine = ["lantern lantern harbour", "harbour harbour " + "x " * 30, "lantern", "tide", "tide tide lantern harbour"]
+    await done(store, *[put(record(n, texts={"content": text})) for n, text in enumerate(mine)])
+    before = [(hit.record.key, hit.score) for hit in await searched(store, "lantern harbour tide")]
+    assert len(before) == 5
+
+    for at in (FOREIGN, ELSEWHERE):
+        await done(store, *[put(record(n, at, texts={"content": "lantern " * 40 + "tide"})) for n in range(60)])
+
+    assert [(hit.record.key, hit.score) for hit in await searched(store, "lantern harbour tide")] == before
+
+
+@refused("tenant_statistics")
+@pytest.mark.asyncio
+async def test_a_store_of_common_statistics_says_so_and_still_shows_no_one_elses_records(store: Store) -> None:
+    assert store.capabilities.missing(Capabilities(tenant_statistics=True)) == ["tenant_statistics"]
+    await done(store, put(record(1, texts={"content": "lantern"})), put(record(2, FOREIGN, texts={"content": "lantern"})))
+    if store.capabilities.lexical:
+        assert await hit_ids(store, "lantern") == {id_of(1)}
+    assert await asked(store) == [id_of(1)]

@@ -1,0 +1,200 @@
+"""Opening, closing, many callers and many clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import InvalidInput, NotOpen
+from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
+from memory.ports.query import Near, Query, Search, Words, within
+from memory.ports.record import pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, RaiseGeneration
+
+CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
+    "check": lambda s: s.check(),
+    "get": lambda s: s.get(ENTRIES, [key_of(1)]),
+    "apply": lambda s: s.apply([put(record())]),
+    "query": lambda s: s.query(Query(ENTRIES, within(HERE))),
+    "count": lambda s: s.count(Query(ENTRIES, within(HERE))),
+    "search by words": lambda s: s.search(Search(ENTRIES, within(HERE), Words("x"), 1)),
+    "search by meaning": lambda s: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 1)),
+    "delete_matching": lambda s: s.delete_matching(Query(ENTRIES, within(HERE)), 1),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("call", CALLS)
+async def test_nothing_works_before_open_and_after_close(harness: Harness, call: str) -> None:
+    store = await harness.make()
+    try:
+        with pytest.raises(NotOpen):
+            await CALLS[call](store)
+        await store.open(COLLECTIONS)
+        await store.close()
+        with pytest.raises(NotOpen):
+            await CALLS[call](store)
+    finally:
+        await harness.dispose(store)
+
+
+@pytest.mark.asyncio
+async def test_opening_and_closing_twice_is_no_more_than_once(harness: Harness) -> None:
+    store = await harness.make()
+    try:
+        await store.close()
+        await store.open(COLLECTIONS)
+        await store.open(COLLECTIONS)
+        await done(store, put(record()))
+        await store.open(COLLECTIONS)
+        assert await asked(store) == [id_of(1)]
+        await store.close()
+        await store.close()
+    finally:
+        await harness.dispose(store)
+
+
+@pytest.mark.asyncio
+async def test_opening_at_once_from_many_tasks_opens_once(harness: Harness) -> None:
+    store = await harness.make()
+    try:
+        await asyncio.gather(*(store.open(COLLECTIONS) for _ in range(8)))
+        await done(store, put(record()))
+        await asyncio.gather(*(store.close() for _ in range(8)))
+    finally:
+        await harness.dispose(store)
+
+
+@pytest.mark.asyncio
+async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(harness: Harness, store: Store) -> None:
+    await done(store, put(record(1, fields={"type": "kept"}, texts={"content": "lantern"}, body={"k": [1]})), RaiseGeneration(HERE, 3))
+    before = await found(store, 1)
+
+    again = await harness.reopen(store)
+    try:
+        await again.open(COLLECTIONS)
+        if again.capabilities.durable or again is store:
+            assert await found(again, 1) == before
+            assert (await one(again, RaiseGeneration(HERE, 0))).number == 3
+        await done(again, put(record(2)))
+        assert id_of(2) in await asked(again)
+    finally:
+        await again.close()
+
+
+@needs("durable", "lexical")
+@pytest.mark.asyncio
+async def test_words_are_found_again_after_reopening(harness: Harness, store: Store) -> None:
+    await done(store, put(record(texts={"content": "lantern"})))
+    again = await harness.reopen(store)
+    try:
+        await again.open(COLLECTIONS)
+        assert await hit_ids(again, "lantern") == {id_of(1)}
+    finally:
+        await again.close()
+
+
+@pytest.mark.asyncio
+async def test_a_healthy_store_says_so(store: Store) -> None:
+    health = await store.check()
+    assert health.ok
+    assert health.epoch == store.epoch
+
+
+@pytest.mark.asyncio
+async def test_a_collection_the_store_was_not_opened_with_is_refused(store: Store) -> None:
+    strange = Collection("strange", (Field("x", FieldType.TEXT),))
+    for call in (store.get(strange, [key_of(1)]), store.query(Query(strange, within(HERE))), store.apply([put(record(), collection=strange)])):
+        with pytest.raises(InvalidInput, match="strange"):
+            await call
+
+
+@pytest.mark.asyncio
+async def test_what_was_acknowledged_is_seen_by_the_next_call(store: Store) -> None:
+    for version in range(1, 30):
+        await done(store, put(record(version=version, fields={"type": str(version)})))
+        assert (await live(store)).version == version
+        assert await asked(store) == [id_of(1)]
+
+
+# -- many at once -----------------------------------------------------------------------------------------------------
+
+WRITERS = 32
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_of_many_creators_of_one_record_exactly_one_wins(store: Store) -> None:
+    outcomes = await asyncio.gather(*(one(store, put(record(version=n + 1, body={"by": n}), Absent())) for n in range(WRITERS)))
+
+    winners = [n for n, o in enumerate(outcomes) if o.applied]
+    assert len(winners) == 1
+    assert dict((await live(store)).body) == {"by": winners[0]}
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_of_many_writers_at_one_version_exactly_one_wins_each_round(store: Store) -> None:
+    await done(store, put(record(version=1)))
+    for version in (1, 2, 3):
+        outcomes = await asyncio.gather(*(one(store, put(record(version=version + 1, body={"by": n}), AtVersion(version))) for n in range(WRITERS)))
+        winners = [n for n, o in enumerate(outcomes) if o.applied]
+        assert len(winners) == 1, f"round {version}"
+        assert dict((await live(store)).body) == {"by": winners[0]}
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store) -> None:
+    await done(store, put(record(version=1, body={"n": 0})))
+
+    async def increment() -> None:
+        while True:
+            now = await live(store)
+            if (await one(store, put(record(version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)))).applied:
+                return
+
+    await asyncio.gather(*(increment() for _ in range(WRITERS)))
+
+    assert dict((await live(store)).body) == {"n": WRITERS}
+
+
+@pytest.mark.asyncio
+async def test_generations_raised_at_once_are_all_counted(store: Store) -> None:
+    outcomes = await asyncio.gather(*(one(store, RaiseGeneration(HERE)) for _ in range(WRITERS)))
+    assert sorted(o.number or 0 for o in outcomes) == list(range(1, WRITERS + 1))
+
+
+@pytest.mark.asyncio
+async def test_reads_and_writes_at_once_disturb_no_one(store: Store) -> None:
+    async def work(n: int) -> None:
+        await done(store, put(record(n, body={"n": n})))
+        assert dict((await live(store, n)).body) == {"n": n}
+        assert id_of(n) in await asked(store)
+
+    await asyncio.gather(*(work(n) for n in range(40)))
+    assert len(await asked(store)) == 40
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: Harness, store: Store) -> None:
+    other = await harness.client(store)
+    try:
+        await other.open(COLLECTIONS)
+        for version in range(1, 9):
+            when = Absent() if version == 1 else AtVersion(version - 1)
+            outcomes = await asyncio.gather(
+                *(one(client, put(record(version=version, body={"by": n}), when)) for n, client in enumerate([store, other] * 4))
+            )
+            assert sum(o.applied for o in outcomes) == 1, f"version {version}"
+            assert await live(store) == await live(other)
+    finally:
+        await other.close()

@@ -1,0 +1,93 @@
+"""Each limit: that it binds at exactly its number where set, and that there is none where not."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.ports.base import record_bytes
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.judges import refused, works
+from memory.ports.contract.support import done, found, id_of, key_of, live, one, put, record
+from memory.ports.record import Record, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Status
+
+LARGE_RECORD = 3 * 2**20
+LARGE_BATCH = 2_000
+LARGE_VECTOR = 4_096
+
+
+def _of_bytes(size: int, letter: str = "x") -> Record:
+    empty = record(body={"text": ""})
+    return record(body={"text": letter * ((size - record_bytes(empty)) // len(letter.encode()))})
+
+
+@works("max_record_bytes")
+@pytest.mark.asyncio
+async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name(store: Store) -> None:
+    limit = store.capabilities.max_record_bytes
+    assert limit is not None
+    at, over = _of_bytes(limit), _of_bytes(limit + 1)
+    assert (record_bytes(at), record_bytes(over)) == (limit, limit + 1)
+
+    refused_ = await one(store, put(over))
+    assert refused_.status is Status.REJECTED
+    assert str(limit) in refused_.reason
+    assert await found(store) is None
+
+    await done(store, put(at))
+    assert (await live(store)).body == at.body
+
+
+@refused("max_record_bytes")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("letter", ["x", "東"])
+async def test_without_a_limit_large_records_are_kept(store: Store, letter: str) -> None:
+    large = _of_bytes(LARGE_RECORD, letter)
+    await done(store, put(large))
+    assert (await live(store)).body == large.body
+
+
+@works("max_batch")
+@pytest.mark.asyncio
+async def test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refused(store: Store) -> None:
+    limit = store.capabilities.max_batch
+    assert limit is not None
+    with pytest.raises(InvalidInput, match=str(limit)):
+        await store.apply([put(record(n)) for n in range(limit + 1)])
+    assert await store.get(ENTRIES, [key_of(n) for n in range(limit + 1)]) == [None] * (limit + 1)
+
+    outcomes = await store.apply([put(record(n)) for n in range(limit)])
+    assert [o.status for o in outcomes] == ["applied"] * limit
+
+
+@refused("max_batch")
+@pytest.mark.asyncio
+async def test_without_a_limit_large_batches_are_applied(store: Store) -> None:
+    outcomes = await store.apply([put(record(n)) for n in range(LARGE_BATCH)])
+    assert [o.status for o in outcomes] == ["applied"] * LARGE_BATCH
+    assert [r.key.id if isinstance(r, Record) else r for r in await store.get(ENTRIES, [key_of(n) for n in range(LARGE_BATCH)])] == [
+        id_of(n) for n in range(LARGE_BATCH)
+    ]
+
+
+@works("max_vector_dims")
+@pytest.mark.asyncio
+async def test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_name(store: Store) -> None:
+    limit = store.capabilities.max_vector_dims
+    assert limit is not None
+    refused_ = await one(store, put(record(vector=pack_vector([1.0] * (limit + 1)))))
+    assert refused_.status is Status.REJECTED
+    assert str(limit) in refused_.reason
+    assert await found(store) is None
+
+    await done(store, put(record(vector=pack_vector([1.0] * limit))))
+    assert (await live(store)).vector == pack_vector([1.0] * limit)
+
+
+@refused("max_vector_dims")
+@pytest.mark.asyncio
+async def test_without_a_limit_long_vectors_are_kept(store: Store) -> None:
+    await done(store, put(record(vector=pack_vector([0.5] * LARGE_VECTOR))))
+    assert (await live(store)).vector == pack_vector([0.5] * LARGE_VECTOR)

@@ -1,0 +1,138 @@
+"""Search by meaning: nearest by cosine, exactly or nearly."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, id_of, live, put, record
+from memory.ports.query import Eq, Hit, Near, Search, Tenant, Where, within
+from memory.ports.record import Record, Role, pack_vector, unpack_vector
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion
+
+
+async def _near(store: Store, *values: float, limit: int = 10, where: Where | None = None, **rest: Any) -> list[Hit]:
+    return await store.search(Search(ENTRIES, where or within(HERE), Near(pack_vector(values)), limit, **rest))
+
+
+def _ids(hits: list[Hit]) -> list[str]:
+    return [hit.record.key.id for hit in hits]
+
+
+def _at(n: int, *values: float, **parts: Any) -> Record:
+    return record(n, vector=pack_vector(values), **parts)
+
+
+def _cosine(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_the_nearest_by_cosine_come_first_with_cosines_as_scores(store: Store) -> None:
+    await done(store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 0, 5)), put(_at(4, -1, 0)), put(record(5)))
+    hits = await _near(store, 10, 0)
+    assert _ids(hits) == [id_of(n) for n in (1, 2, 3, 4)]
+    assert [hit.score for hit in hits] == pytest.approx([1.0, math.sqrt(0.5), 0.0, -1.0], abs=1e-5)
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_the_length_of_a_vector_does_not_matter(store: Store) -> None:
+    await done(store, put(_at(1, 1e-18, 2e-18)), put(_at(2, 1e17, 0)), put(_at(3, 0.5, 0.4)))
+    assert _ids(await _near(store, 1, 2)) == [id_of(n) for n in (1, 3, 2)]
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> None:
+    chance = random.Random(7)  # noqa: S311  the same points every time
+    points = {id_of(n): unpack_vector(pack_vector([chance.gauss(0, 1) for _ in range(16)])) for n in range(500)}
+    await done(store, *[put(record(n, vector=pack_vector(points[id_of(n)]))) for n in range(500)])
+    right = 0
+    for _ in range(20):
+        asked = [chance.gauss(0, 1) for _ in range(16)]
+        best = sorted(points, key=lambda i: -_cosine(points[i], asked))[:10]
+        hits = await _near(store, *asked)
+        assert [hit.score for hit in hits] == pytest.approx([_cosine(points[i], asked) for i in _ids(hits)], abs=1e-4)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        right += len(set(best) & set(_ids(hits)))
+    assert right / 200 >= harness.recall
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_a_hit_is_the_whole_record(store: Store) -> None:
+    await done(store, put(_at(1, 1, 2, fields={"type": "fact"}, body={"k": [1]}, texts={"title": "t"})))
+    assert [hit.record for hit in await _near(store, 1, 2)] == [await live(store, 1)]
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_ties_come_by_id_and_the_limit_cuts_the_farthest(store: Store) -> None:
+    await done(store, *[put(_at(n, 1, 2, 3)) for n in (5, 3, 9, 1, 7)], put(_at(4, 1, 2, 3.5)))
+    assert _ids(await _near(store, 1, 2, 3)) == [id_of(n) for n in (1, 3, 5, 7, 9, 4)]
+    assert _ids(await _near(store, 1, 2, 3, limit=2)) == [id_of(1), id_of(3)]
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "vector",
+    [b"", b"\x00\x00\x80", pack_vector([0.0, 0.0]), pack_vector([float("nan"), 1.0]), pack_vector([float("inf"), 1.0])],
+    ids=["empty", "torn", "zero", "nan", "infinity"],
+)
+async def test_searching_by_what_is_no_direction_is_refused(store: Store, vector: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        await store.search(Search(ENTRIES, within(HERE), Near(vector), 5))
+
+
+@needs("semantic", "conditional")
+@pytest.mark.asyncio
+async def test_vectors_follow_every_write_at_once(store: Store) -> None:
+    await done(store, put(_at(1, 1, 0)), put(_at(2, 0, 1)))
+    assert _ids(await _near(store, 1, 0, limit=1)) == [id_of(1)]
+    await done(store, put(_at(1, -1, 0, version=2), AtVersion(1)))
+    assert _ids(await _near(store, 1, 0, limit=1)) == [id_of(2)]
+    await done(store, put(record(1, version=3), AtVersion(2)))
+    assert _ids(await _near(store, -1, 0)) == [id_of(2)]
+    await done(store, delete(2))
+    assert await _near(store, 1, 0) == []
+
+
+@needs("semantic", "filter")
+@pytest.mark.asyncio
+async def test_a_filter_chooses_among_vectors_before_the_limit_cuts(store: Store) -> None:
+    await done(store, *[put(_at(n, 1, n / 1000, fields={"type": "near"})) for n in range(60)], put(_at(70, -1, 0.5, fields={"type": "far"})))
+    assert _ids(await _near(store, 1, 0, limit=1, filter=Eq("type", "far"))) == [id_of(70)]
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_only_the_asked_roles_are_found_by_meaning(store: Store) -> None:
+    await done(store, *[put(_at(n, 1, n, role=role)) for n, role in enumerate(Role)])
+    assert _ids(await _near(store, 1, 0)) == [id_of(0)]
+    assert _ids(await _near(store, 1, 0, roles=frozenset({Role.REPLICA}))) == [id_of(1)]
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_several_partitions_are_searched_by_meaning_together(store: Store) -> None:
+    await done(store, put(_at(1, 1, 0)), put(record(2, ELSEWHERE, vector=pack_vector([1, 1]))))
+    assert _ids(await _near(store, 1, 0, where=within(HERE, ELSEWHERE))) == [id_of(1), id_of(2, ELSEWHERE)]
+
+
+@needs("semantic", "tenant_wide")
+@pytest.mark.asyncio
+async def test_a_whole_tenant_is_searched_by_meaning(store: Store) -> None:
+    await done(store, put(_at(1, 1, 0)), put(record(2, ELSEWHERE, vector=pack_vector([1, 1]))))
+    assert _ids(await _near(store, 1, 0, where=Tenant("acme"))) == [id_of(1), id_of(2, ELSEWHERE)]
+    assert await _near(store, 1, 0, where=Tenant("umbrella")) == []

@@ -1,0 +1,227 @@
+"""Search by words: what is one word, what ranks first, and that no text is ever syntax."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import ENTRIES, RELATIONS
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, hit_ids, id_of, live, put, record, searched
+from memory.ports.query import Eq, Search, Tenant, Words, within
+from memory.ports.record import Record, Role
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion
+
+HOSTILE_QUERIES = [
+    "", " ", "'", '"', '""', "O'Brien", "hello -world", "-", "*", "caf*", "title:x", "content : y", "AND", "OR", "NOT", "a AND",
+    "NEAR(a b)", "NEAR/3", "(", ")", "((", "a OR (b", "^x", "{title}: x", "+", "a + b", "%", "_", "\\", "; DROP TABLE entries; --",
+    "x\x00y", "\x00", "🦜", "<->", "a & b | !c", ":*", "@title:(x)", "~", "?", "[a TO z]", "/regex/", "$where", "\ud7ff",
+    "word " * 2000, "x" * 20_000, "\n\t", "東京", "%' OR 1=1 --", "''''", '"a" "b',
+]  # fmt: skip
+
+
+def text(n: int, content: str = "", **parts: Any) -> Record:
+    return record(n, texts={"content": content}, **parts)
+
+
+async def _ranked(store: Store, query: str) -> list[int]:
+    by_id = {id_of(n): n for n in range(100)}
+    return [by_id[hit.record.key.id] for hit in await searched(store, query)]
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_any_content_word_of_the_query_finds_a_record(store: Store) -> None:
+    await done(store, put(text(1, "alpha beta")), put(text(2, "beta gamma")), put(text(3, "delta")))
+    assert await hit_ids(store, "alpha gamma") == {id_of(1), id_of(2)}
+    assert await hit_ids(store, "delta omega") == {id_of(3)}
+    assert await hit_ids(store, "omega") == set()
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_a_hit_is_the_whole_record_with_a_positive_score_best_first(store: Store) -> None:
+    await done(store, *[put(text(n, "word " * n + "filler " * 10)) for n in range(1, 6)])
+    hits = await searched(store, "word")
+    assert [hit.record for hit in hits] == [await live(store, n) for n in (5, 4, 3, 2, 1)]
+    assert all(a.score > b.score > 0 for a, b in itertools.pairwise(hits))
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("query", HOSTILE_QUERIES, ids=lambda q: ascii(q[:20]))
+async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
+    await done(
+        store, put(text(1, "plain text of no interest")), put(record(2, texts={"title": query[:100].replace("\x00", " "), "content": "aardvark"}))
+    )
+    hits = await searched(store, query)
+    assert id_of(1) not in {hit.record.key.id for hit in hits}
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_operators_in_a_query_are_words_or_nothing(store: Store) -> None:
+    await done(store, put(text(1, "hello world")), put(text(2, "hello")), put(text(3, "Patrick O'Brien sails")))
+    assert await hit_ids(store, "hello -world") == {id_of(1), id_of(2)}
+    assert await hit_ids(store, "NOT hello") == {id_of(1), id_of(2)}
+    assert await hit_ids(store, "content:sails") == {id_of(3)}
+    assert await hit_ids(store, "hel*") == set()
+    assert await hit_ids(store, '"world hello"') == {id_of(1), id_of(2)}
+    assert await hit_ids(store, "O'Brien") == {id_of(3)}
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_a_query_without_words_finds_nothing(store: Store) -> None:
+    await done(store, put(text(1, "anything ?!")))
+    for query in ("", "  ", "?!", "--", "*", "\x00"):
+        assert await searched(store, query) == []
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_stems_agree_with_the_adapters_table(store: Store, harness: Harness) -> None:
+    words = sorted({w for group in (*harness.stemming["same"], *harness.stemming["different"]) for w in group})
+    numbers = {word: n for n, word in enumerate(words)}
+    await done(store, *[put(text(n, f"{word} only")) for word, n in numbers.items()])
+    for group in harness.stemming["same"]:
+        for asked in group:
+            assert {id_of(numbers[w]) for w in group} <= await hit_ids(store, asked), f"'{asked}' finds all of {group}"
+    for group in harness.stemming["different"]:
+        for asked in group:
+            assert {id_of(numbers[w]) for w in group} & await hit_ids(store, asked) == {id_of(numbers[asked])}, f"'{asked}' is no other of {group}"
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_case_and_diacritics_do_not_matter(store: Store) -> None:
+    await done(store, put(text(1, "Café notes")), put(text(2, "naïve RÉSUMÉ")), put(text(3, "Straße")), put(text(4, "e\u0301tude")))
+    for query, n in (("cafe", 1), ("CAFÉ", 1), ("cafe\u0301", 1), ("resume", 2), ("NAIVE", 2), ("strasse", 3), ("étude", 4), ("etude", 4)):
+        assert await hit_ids(store, query) == {id_of(n)}, query
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_part_of_a_word_finds_nothing(store: Store) -> None:
+    await done(store, put(text(1, "Café deployment kubernetes 12345")))
+    for query in ("caf", "kuber", "netes", "1234", "deploymen"):
+        assert await hit_ids(store, query) == set(), query
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_stopwords_are_asked_only_when_there_is_nothing_else(store: Store) -> None:
+    await done(store, put(text(1, "the lighthouse")), put(text(2, "the harbour")), put(text(3, "not here")))
+    assert await hit_ids(store, "what is the lighthouse") == {id_of(1)}
+    assert await hit_ids(store, "the") == {id_of(1), id_of(2)}
+    assert await hit_ids(store, "what is the") >= {id_of(1), id_of(2)}
+    assert await hit_ids(store, "not") == {id_of(3)}, "'not' is no stopword"
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_every_text_part_is_found_and_heavier_parts_rank_higher(store: Store) -> None:
+    other = "filler words around it"
+    parts = ["source", "content", "tags", "title"]
+    for n, part in enumerate(parts):
+        await done(store, put(record(n, texts={p: "lantern" if p == part else other for p in parts})))
+    assert await _ranked(store, "lantern") == [3, 2, 1, 0]
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_rare_words_tell_more_than_common_ones(store: Store) -> None:
+    await done(store, *[put(text(n, "common filler")) for n in range(20)], put(text(50, "rare filler")))
+    assert (await _ranked(store, "common rare"))[0] == 50
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_short_texts_rank_above_long_ones_of_the_same_words(store: Store) -> None:
+    await done(store, put(text(1, "lantern " + "filler " * 200)), put(text(2, "lantern filler")), put(text(3, "something else")))
+    assert await _ranked(store, "lantern") == [2, 1]
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_ties_come_by_id_and_the_limit_cuts_the_worst(store: Store) -> None:
+    await done(store, *[put(text(n, "lantern")) for n in (5, 3, 9, 1, 7)], put(text(4, "lantern lantern")))
+    assert await _ranked(store, "lantern") == [4, 1, 3, 5, 7, 9]
+    assert [h.record.key.id for h in await searched(store, "lantern", limit=3)] == [id_of(4), id_of(1), id_of(3)]
+
+
+@needs("lexical", "conditional")
+@pytest.mark.asyncio
+async def test_the_index_follows_every_write_at_once(store: Store) -> None:
+    await done(store, put(text(1, "walrus")))
+    await done(store, put(text(1, "penguin", version=2), AtVersion(1)))
+    assert (await hit_ids(store, "walrus"), await hit_ids(store, "penguin")) == (set(), {id_of(1)})
+    await done(store, put(record(1, version=3), AtVersion(2)))
+    assert await hit_ids(store, "penguin") == set()
+    await done(store, put(text(1, "puffin", version=4), AtVersion(3)), delete(1))
+    assert await hit_ids(store, "puffin") == set()
+    await done(store, put(text(1, "puffin", version=200), AtVersion(100)))
+    assert await hit_ids(store, "puffin") == {id_of(1)}
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_only_the_asked_roles_are_found_by_words(store: Store) -> None:
+    await done(store, *[put(text(n, "lantern", role=role)) for n, role in enumerate(Role)])
+    assert await _ranked(store, "lantern") == [0]
+    replicas = await searched(store, "lantern", roles=frozenset({Role.REPLICA}))
+    assert [h.record.key.id for h in replicas] == [id_of(1)]
+
+
+@needs("lexical", "filter")
+@pytest.mark.asyncio
+async def test_a_filter_chooses_before_the_limit_cuts(store: Store) -> None:
+    await done(
+        store,
+        *[put(text(n, "lantern " * 3, fields={"type": "loud"})) for n in range(60)],
+        put(text(70, "lantern " + "x " * 50, fields={"type": "quiet"})),
+    )
+    hits = await searched(store, "lantern", limit=1, filter=Eq("type", "quiet"))
+    assert [h.record.key.id for h in hits] == [id_of(70)]
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_several_partitions_are_searched_together(store: Store) -> None:
+    await done(store, put(text(1, "lantern")), put(record(2, ELSEWHERE, texts={"content": "lantern"})))
+    assert await hit_ids(store, "lantern", within(HERE, ELSEWHERE)) == {id_of(1), id_of(2, ELSEWHERE)}
+
+
+@needs("lexical", "tenant_wide")
+@pytest.mark.asyncio
+async def test_a_whole_tenant_is_searched_by_words(store: Store) -> None:
+    await done(store, put(text(1, "lantern")), put(record(2, ELSEWHERE, texts={"content": "lantern"})))
+    assert await hit_ids(store, "lantern", Tenant("acme")) == {id_of(1), id_of(2, ELSEWHERE)}
+    assert await hit_ids(store, "lantern", Tenant("umbrella")) == set()
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_cjk_text_is_found_by_its_characters(store: Store) -> None:
+    await done(store, put(text(1, "東京タワー")), put(text(2, "京都")))
+    assert await hit_ids(store, "東") == {id_of(1)}
+    assert await hit_ids(store, "京") == {id_of(1), id_of(2)}
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_a_collection_without_texts_has_nothing_to_find_by_words(store: Store) -> None:
+    await done(store, put(record(), collection=RELATIONS))
+    assert await store.search(Search(RELATIONS, within(HERE), Words("anything"), 5)) == []
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_a_search_limit_below_one_is_refused(store: Store) -> None:
+    with pytest.raises(InvalidInput):
+        await store.search(Search(ENTRIES, within(HERE), Words("x"), 0))

@@ -1,0 +1,100 @@
+"""Our adapters' harnesses, their claims pinned."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.errors import Unsupported
+from memory.ports.capabilities import Capabilities
+from memory.ports.contract.harness import Harness
+from memory.ports.store import Store
+
+
+class InMemory(Harness):
+    """The store in memory as everyone gets it."""
+
+    name = "in_memory"
+    claims = Capabilities(
+        conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True
+    )
+    store_type: ClassVar[type[InMemoryStore]] = InMemoryStore
+
+    async def make(self) -> InMemoryStore:
+        return self.store_type("memory", capabilities=self.claims)
+
+    async def client(self, store: Store) -> Store:
+        if not self.claims.shared:
+            raise Unsupported("shared", store=store.name)
+        assert isinstance(store, InMemoryStore)
+        return self.store_type("memory", capabilities=self.claims, state=store.state)
+
+    async def restart(self, store: Store) -> Store:
+        assert isinstance(store, InMemoryStore)
+        store.restart(keep=self.claims.durable)
+        return self.store_type("memory", capabilities=self.claims, state=store.state)
+
+
+class InMemoryServer(InMemory):
+    """The store in memory in the part of a durable server with many clients: it keeps every claim there is, limits too."""
+
+    name = "in_memory_server"
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        ttl=True,
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+        max_record_bytes=2**20,
+        max_batch=100,
+        max_vector_dims=300,
+    )
+
+
+class InMemoryPlain(InMemory):
+    """The store in memory with everything off: what is not claimed must be refused."""
+
+    name = "in_memory_plain"
+    claims = Capabilities()
+
+
+class Sqlite(Harness):
+    """One SQLite file."""
+
+    name = "sqlite"
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+    )
+
+    def _store(self) -> Store:
+        from memory.adapters.sql import SqlStore
+
+        store: Store = SqlStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
+        return store
+
+    async def make(self) -> Store:
+        return self._store()
+
+    async def client(self, store: Store) -> Store:
+        return self._store()
+
+    async def restart(self, store: Store) -> Store:
+        return self._store()
+
+
+HARNESSES: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Sqlite)

@@ -1,0 +1,504 @@
+"""Stores that lie about what they do, each in one way that a real backend has. The contract must catch every one.
+
+Each is registered with the test that has to fail on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.adapters.in_memory.asking import lets_through
+from memory.adapters.in_memory.writing import carry_out
+from memory.domain.errors import StoreError, StoreUnavailable
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.contract.harness import Harness
+from memory.ports.query import Count, Everywhere, Has, Hit, IsNull, Kind, Near, Not, Page, Partitions, Query, Search, Words, within
+from memory.ports.record import Key, Mark, Partition, Record, Role, Tombstone
+from memory.ports.store import Store
+from memory.ports.text import fold
+from memory.ports.writes import Always, Annotate, Append, Delete, Newer, Outcome, Put, Release, Status, Write
+from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer
+
+LIARS: dict[str, tuple[type[Harness], str]] = {}
+"""The harness of each liar by its name, and the test that must fail."""
+
+
+def _liar(caught_by: str, base: type[InMemory] = InMemory) -> Callable[[type[InMemoryStore]], type[InMemoryStore]]:
+    def register(store_type: type[InMemoryStore]) -> type[InMemoryStore]:
+        name = f"{store_type.__name__}Harness"
+        harness = type(name, (base,), {"name": store_type.__name__, "store_type": store_type, "__module__": __name__})
+        LIARS[store_type.__name__] = (harness, caught_by)
+        globals()[name] = harness
+        return store_type
+
+    return register
+
+
+class Honest(InMemory):
+    """No liar: goes along so that a contract which fails everyone is noticed."""
+
+    name = "Honest"
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+class _PerWrite(InMemoryStore):
+    """Lies about single writes."""
+
+    def lie(self, write: Write) -> Outcome:
+        return carry_out(self.state, write)
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        return await super()._apply(writes, together) if together else [self.lie(write) for write in writes]
+
+
+@_liar("test_a_put_meets_what_stands_there_as_the_table_says")
+class IgnoresConditions(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        return super().lie(replace(write, when=Always()) if isinstance(write, Put) else write)
+
+
+@_liar("test_a_stale_copy_under_newer_does_not_bring_a_deleted_record_back")
+class ResurrectsTheDeleted(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put) and isinstance(write.when, Newer) and isinstance(self.state.standing(write.collection.name, write.key), Tombstone):
+            write = replace(write, when=Always())
+        return super().lie(write)
+
+
+@_liar("test_a_record_of_an_erased_generation_is_rejected_in_every_collection")
+class ForgetsGenerations(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        return super().lie(replace(write, record=replace(write.record, generation=None)) if isinstance(write, Put) else write)
+
+
+@_liar("test_a_number_is_not_given_again_after_its_record_was_deleted")
+class CountsTheLivingForTheNextNumber(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Append):
+            living = self.state.live(write.collection.name, within(write.record.partition))
+            self.state._counters[(write.record.partition, write.counter)] = max((int(r.fields.get(write.field) or 0) for r in living), default=0)  # type: ignore[arg-type]
+        return super().lie(write)
+
+
+@_liar("test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number")
+class WastesNumbers(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        outcome = super().lie(write)
+        if isinstance(write, Append) and not outcome.applied:
+            self.state.next_number(write.record.partition, write.counter)
+        return outcome
+
+
+@_liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
+class ReleasesOnce(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Release) else None
+        return Outcome(Status.CONFLICT, stored.version, stored) if isinstance(stored, Mark) else super().lie(write)
+
+
+@_liar("test_an_annotation_changes_bookkeeping_and_nothing_else")
+class AnnotatesWithANewVersion(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        outcome = super().lie(write)
+        stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        if isinstance(write, Annotate) and isinstance(stored, Record) and outcome.applied:
+            self.state.place(write.collection.name, write.key, replace(stored, version=stored.version + 1))
+        return outcome
+
+
+@_liar("test_moments_keep_their_microseconds")
+class LosesMicroseconds(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put):
+            at = write.record.created_at
+            write = replace(write, record=replace(write.record, created_at=at.replace(microsecond=at.microsecond // 1000 * 1000)))
+        return super().lie(write)
+
+
+@_liar("test_a_full_record_of_every_collection_comes_back_as_it_was")
+class KeepsNumbersAsDoubles(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put) and isinstance(write.record.body.get("numbers"), list):
+            body = {**write.record.body, "numbers": [float(n) for n in write.record.body["numbers"]]}
+            write = replace(write, record=replace(write.record, body=body))
+        return super().lie(write)
+
+
+@_liar("test_changing_what_was_handed_in_changes_nothing_stored")
+class KeepsTheCallersRecord(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        outcome = super().lie(write)
+        if isinstance(write, Put) and outcome.applied:
+            self.state.place(write.collection.name, write.key, replace(write.record, generation=outcome.generation))
+        return outcome
+
+
+@_liar("test_nothing_of_a_deleted_records_content_stays_readable")
+class KeepsTextInTombstones(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Delete) else None
+        if isinstance(write, Delete) and isinstance(stored, Record) and stored.texts:
+            write = replace(write, note={**write.note, "was": dict(stored.texts)})
+        return super().lie(write)
+
+
+# -- batches and many at once -----------------------------------------------------------------------------------------
+
+
+@_liar("test_together_keeps_nothing_when_one_write_conflicts")
+class KeepsHalf(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        outcomes = await super()._apply(writes, False)
+        broken = together and not all(o.applied for o in outcomes)
+        return [Outcome(Status.SKIPPED) if broken and o.applied else o for o in outcomes]
+
+
+@_liar("test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all")
+class KeepsHalfWhenCutOff(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        outcomes = []
+        for write in writes:
+            outcomes += await super()._apply([write], together)
+            await asyncio.sleep(0)
+        return outcomes
+
+
+@_liar("test_a_bad_write_is_rejected_by_name_and_its_neighbours_are_applied")
+class FailsTheWholeBatch(InMemoryStore):
+    def _refusal(self, write: Write) -> str:
+        if reason := super()._refusal(write):
+            raise StoreError(self.name, reason)
+        return ""
+
+
+@_liar("test_of_many_writers_at_one_version_exactly_one_wins_each_round")
+class LooksThenWrites(InMemoryStore):
+    """Decides on what it read before, as one does without a conditional write."""
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        before = {w.key: self.state.standing(w.collection.name, w.key) for w in writes if isinstance(w, Put)}
+        await asyncio.sleep(0)
+        outcomes = []
+        for write in writes:
+            if isinstance(write, Put) and before[write.key] is not None:
+                self.state.place(write.collection.name, write.key, before[write.key])
+            outcomes.append(carry_out(self.state, write))
+        return outcomes
+
+
+# -- where ------------------------------------------------------------------------------------------------------------
+
+
+class _Widens(InMemoryStore):
+    """Looks where it was not asked to."""
+
+    def same(self, asked: Partition, other: Partition) -> bool:
+        raise NotImplementedError
+
+    async def _query(self, query: Query) -> Page:
+        if isinstance(query.where, Partitions):
+            mine = query.where.partitions
+            wide = await super()._query(replace(query, where=Everywhere()))
+            return replace(wide, records=tuple(r for r in wide.records if isinstance(r, Record) and any(self.same(p, r.partition) for p in mine)))
+        return await super()._query(query)
+
+
+@_liar("test_a_partition_sees_its_own_records_and_no_others[DropsTheTenant-tenants]")
+class DropsTheTenant(_Widens):
+    def same(self, asked: Partition, other: Partition) -> bool:
+        return asked.scope == other.scope
+
+
+@_liar("test_a_partition_sees_its_own_records_and_no_others[IgnoresCaseAndAccents-scopes]")
+class IgnoresCaseAndAccents(_Widens):
+    def same(self, asked: Partition, other: Partition) -> bool:
+        return fold(asked.scope).rstrip() == fold(other.scope).rstrip() and fold(asked.tenant) == fold(other.tenant)
+
+
+@_liar("test_a_partition_sees_its_own_records_and_no_others[JoinsKeysWithColons-splits]")
+class JoinsKeysWithColons(_Widens):
+    def same(self, asked: Partition, other: Partition) -> bool:
+        return f"{asked.tenant}:{asked.scope}" == f"{other.tenant}:{other.scope}"
+
+
+@_liar("test_everywhere_sees_every_tenant")
+class SeesOneTenantEverywhere(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        return replace(page, records=tuple(r for r in page.records if r.key.tenant == "acme"))
+
+
+# -- filters, order, pages --------------------------------------------------------------------------------------------
+
+
+@_liar("test_every_operator_holds_for_exactly_what_it_says")
+class ComparesTagsWithoutCase(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        if isinstance(query.filter, Has):
+            all_ = await super()._query(replace(query, filter=Not(IsNull(query.filter.field))))
+            tag = query.filter.tag.lower()
+            kept = [r for r in all_.records if isinstance(r, Record) and tag in [t.lower() for t in r.fields["tags"]]]  # type: ignore[union-attr]
+            return Page(tuple(kept))
+        return await super()._query(query)
+
+
+@_liar("test_every_operator_holds_for_exactly_what_it_says")
+class NegatesLikeSql(InMemoryStore):
+    """Not of a comparison with NULL is NULL, which is not true."""
+
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        if isinstance(query.filter, Not) and hasattr(query.filter.part, "value"):
+            missing = IsNull(query.filter.part.field)
+            return replace(page, records=tuple(r for r in page.records if isinstance(r, Record) and not lets_through(missing, r)))
+        return page
+
+
+@_liar("test_any_filter_finds_what_an_independent_evaluator_finds")
+class TakesEmptyTextForNothing(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        if query.filter is None or isinstance(query.filter, Not):
+            return page
+        return replace(page, records=tuple(r for r in page.records if isinstance(r, Record) and r.fields.get("type") != ""))
+
+
+@_liar("test_pages_through_ties_alone_lose_and_repeat_nothing")
+class LosesTiesBetweenPages(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        if query.order and page.cursor and page.records:
+            last = page.records[-1]
+            at = last.updated_at if isinstance(last, Record) else None
+            everything = await super()._query(replace(query, cursor=None, limit=None))
+            rest = [r for r in everything.records if isinstance(r, Record) and at is not None and r.updated_at != at]
+            return page if rest else replace(page, cursor=None)
+        return page
+
+
+@_liar("test_pages_follow_the_order_and_lose_and_repeat_nothing")
+class SortsMissingValuesLast(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        if query.order and query.order[0].field == "type" and not query.order[0].descending and query.limit is None:
+            return replace(page, records=tuple(sorted(page.records, key=lambda r: isinstance(r, Record) and r.fields.get("type") is None)))
+        return page
+
+
+@_liar("test_a_count_leaves_out_marks_and_tombstones")
+class CountsTheDead(InMemoryStore):
+    async def _count(self, query: Query) -> Count:
+        counted = await super()._count(query)
+        dead = [s for s in self.state.everything(query.collection.name) if not isinstance(s, Record)]
+        return replace(counted, records=counted.records + len(dead))
+
+
+@_liar("test_only_the_asked_roles_are_found")
+class ShowsEveryRole(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        return await super()._query(replace(query, roles=frozenset(Role)))
+
+
+# -- search -----------------------------------------------------------------------------------------------------------
+
+
+@_liar("test_part_of_a_word_finds_nothing")
+class MatchesPrefixes(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        hits = await super()._search(search)
+        if hits or not isinstance(search.by, Words):
+            return hits
+        wanted = fold(search.by.text).split()
+        records = self.state.live(search.collection.name, search.where)
+        return [Hit(r, 1.0) for r in records if any(w.startswith(q) for w in fold(" ".join(r.texts.values())).split() for q in wanted)]
+
+
+@_liar("test_no_text_is_syntax_or_raises")
+class TakesTextForSyntax(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        if isinstance(search.by, Words) and search.by.text.count('"') % 2:
+            raise StoreError(self.name, "unterminated string")
+        return await super()._search(search)
+
+
+@_liar("test_what_left_is_no_longer_found_by_words")
+class FindsTheDeleted(InMemoryStore):
+    """Its index keeps what the table lost."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._index: dict[Key, Record] = {}
+
+    async def _search(self, search: Search) -> list[Hit]:
+        hits = await super()._search(search)
+        for hit in hits:
+            self._index[hit.record.key] = hit.record
+        return hits or [Hit(r, 1.0) for r in self._index.values()]
+
+
+@_liar("test_what_others_store_changes_neither_rank_nor_score")
+class SharesItsStatistics(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        if isinstance(search.by, Near) or not isinstance(search.where, Partitions):
+            return await super()._search(search)
+        mine = search.where.partitions
+        hits = await super()._search(replace(search, where=Everywhere(), limit=10_000))
+        return [hit for hit in hits if hit.record.partition in mine][: search.limit]
+
+
+@_liar("test_a_filter_chooses_before_the_limit_cuts")
+class FiltersAfterTheLimit(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        hits = await super()._search(replace(search, filter=None))
+        return [hit for hit in hits if lets_through(search.filter, hit.record)]
+
+
+@_liar("test_the_nearest_of_many_are_found")
+class FindsAnythingNear(InMemoryStore):
+    """Claims search by meaning and returns approximate nonsense."""
+
+    async def _search(self, search: Search) -> list[Hit]:
+        if isinstance(search.by, Words):
+            return await super()._search(search)
+        hits = await super()._search(replace(search, limit=10_000))
+        return hits[: search.limit] if len(hits) < 100 else hits[:: len(hits) // search.limit][: search.limit]
+
+
+@_liar("test_searching_by_what_is_no_direction_is_refused")
+class AcceptsInfinity(InMemoryStore):
+    async def search(self, search: Search) -> list[Hit]:
+        return await self._search(search) if isinstance(search.by, Near) else await super().search(search)
+
+
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+
+@_liar("test_what_was_acknowledged_survives_the_death_of_a_durable_store", InMemoryServer)
+class LosesAllWhenItDies(InMemoryStore):
+    def restart(self, keep: bool) -> None:
+        super().restart(keep=False)
+
+
+@_liar("test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restarted")
+class HidesItsRestarts(InMemoryStore):
+    @property
+    def epoch(self) -> str:
+        return "1"
+
+
+@_liar("test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes", InMemoryServer)
+class KeepsAReadCache(InMemoryStore):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._pages: dict[str, Page] = {}
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        self._pages.clear()
+        return await super()._apply(writes, together)
+
+    async def _query(self, query: Query) -> Page:
+        return self._pages.setdefault(repr(query), await super()._query(query))
+
+
+@_liar("test_a_store_with_ttl_forgets_what_is_past_its_time", InMemoryServer)
+class NeverForgets(InMemoryStore):
+    def _forget(self) -> None:
+        return
+
+
+@_liar("test_a_store_without_ttl_keeps_what_is_past_its_time")
+class ForgetsUnasked(InMemoryStore):
+    def _forget(self) -> None:
+        self.state.forget(self._clock())
+
+
+@_liar("test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name", InMemoryServer)
+class CutsOffLargeRecords(InMemoryStore):
+    def _record_refusal(self, collection: Collection, record: Record) -> str:
+        reason = super()._record_refusal(collection, record)
+        return "" if "bytes" in reason else reason
+
+
+@_liar("test_filters_are_refused_by_name", InMemoryPlain)
+class IgnoresWhatItCannotDo(InMemoryStore):
+    def _must_offer(self, flag: str) -> None:
+        return
+
+
+@_liar("test_an_opened_store_claims_what_its_harness_says")
+class ClaimsMoreThanPinned(InMemoryStore):
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, max_batch=500)
+
+
+# -- life -------------------------------------------------------------------------------------------------------------
+
+
+@_liar("test_nothing_works_before_open_and_after_close")
+class WorksUnopened(InMemoryStore):
+    def _must_be_open(self) -> None:
+        return
+
+
+@_liar("test_opening_and_closing_twice_is_no_more_than_once")
+class StartsAfreshWhenOpenedTwice(InMemoryStore):
+    async def open(self, collections: Sequence[Collection]) -> None:
+        self.state.wipe()
+        await super().open(collections)
+
+
+@_liar("test_deleting_what_matches_leaves_tombstones_above_both_versions")
+class LeavesNoTombstones(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None) -> int:
+        page = await super()._query(replace(query, limit=None, order=(), cursor=None))
+        for record in page.records:
+            self.state.place(query.collection.name, record.key, None)
+        return len(page.records)
+
+
+@_liar("test_marks_and_tombstones_are_listed_apart_from_records")
+class ListsMarksAmongRecords(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        everything = frozenset(Kind)
+        return await super()._query(replace(query, kinds=everything) if isinstance(query.where, Everywhere) else query)
+
+
+# -- harnesses that would pass by not running -------------------------------------------------------------------------
+
+
+class SkipsItself(InMemory):
+    name = "SkipsItself"
+
+    async def make(self) -> InMemoryStore:
+        pytest.skip("no server here")
+
+
+class HasNoServer(InMemory):
+    name = "HasNoServer"
+
+    async def make(self) -> InMemoryStore:
+        raise StoreUnavailable("absent", "connection refused")
+
+
+class HidesASecondClient(InMemory):
+    """Can do what it does not claim."""
+
+    name = "HidesASecondClient"
+
+    async def client(self, store: Store) -> Store:
+        assert isinstance(store, InMemoryStore)
+        return InMemoryStore("memory", state=store.state)
+
+
+LIARS["HidesASecondClient"] = (HidesASecondClient, "test_a_store_that_is_not_shared_has_no_second_client")

@@ -1,0 +1,66 @@
+"""The contract is worth what it catches: every lying store must fail, on the test made for its lie; the honest one must pass."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.contract.liars import LIARS
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
+
+Caught = dict[str, set[str]]
+
+
+def contract(*harnesses: str) -> subprocess.CompletedProcess[str]:
+    """Run the whole contract in a process of its own."""
+    named = [part for harness in harnesses for part in ("--memory-harness", f"tests.contract.{harness}")]
+    command = [sys.executable, "-m", "pytest", "--pyargs", "memory.ports.contract", *named, "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def caught() -> Caught:
+    """The failed tests of each store, from one run of the whole contract over all of them."""
+    result = contract("liars:Honest", *(f"liars:{harness.__name__}" for harness, _ in LIARS.values()))
+    assert result.returncode == 1, result.stdout[-3000:] + result.stderr
+    failed: Caught = defaultdict(set)
+    names = {"Honest", *LIARS}
+    for match in REPORTED.finditer(result.stdout):
+        name = next(n for n in sorted(names, key=len, reverse=True) if re.match(rf"{n}\b", match["param"]))
+        failed[name] |= {match["test"], f"{match['test']}[{match['param'].split(']')[0]}]"}
+    return failed
+
+
+def test_there_are_many_ways_to_lie() -> None:
+    assert len(LIARS) >= 12
+
+
+@pytest.mark.parametrize("name", LIARS)
+def test_the_contract_catches_the_liar_by_the_test_for_its_lie(caught: Caught, name: str) -> None:
+    _, expected = LIARS[name]
+    assert expected in caught[name]
+
+
+def test_the_contract_fails_no_one_for_anothers_lies(caught: Caught) -> None:
+    assert not caught["Honest"]
+
+
+def test_a_skip_inside_the_contract_is_a_failure_and_never_a_pass() -> None:
+    result = contract("liars:SkipsItself")
+    assert result.returncode == 1
+    assert re.search(r"^\d+ errors? in |^\d+ failed", result.stdout, re.MULTILINE), result.stdout[-2000:]
+    assert not re.search(r"\d+ (passed|skipped)", result.stdout)
+
+
+def test_a_server_that_is_missing_is_an_error_and_never_a_pass() -> None:
+    result = contract("liars:HasNoServer")
+    assert result.returncode == 1
+    assert re.search(r"\d+ error", result.stdout)
+    assert not re.search(r"\d+ (passed|skipped)", result.stdout)

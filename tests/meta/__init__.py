@@ -1,0 +1,1 @@
+"""Tests of the engineering: what is shipped, what is written down, what the checks catch."""

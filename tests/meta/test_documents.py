@@ -1,0 +1,76 @@
+"""What the README and the changelog say is so: names, commands and the version. Its snippets are run in test_wheel.py."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memory
+from tests.support.readme import blocks, commands
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+
+
+def test_the_version_is_one_everywhere_and_the_changelog_has_it() -> None:
+    assert memory.__version__ == PROJECT["version"]
+    assert re.search(
+        rf"(?m)^## {re.escape(memory.__version__)}\b.*\n\n(?:.+\n)*?- \S|^## {re.escape(memory.__version__)}\b", (ROOT / "CHANGELOG.md").read_text()
+    )
+
+
+def test_the_readme_has_the_two_commands_and_snippets_to_run() -> None:
+    assert {"make demo", "make test"} <= set(commands())
+    assert len(blocks("python")) >= 2
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
+def test_every_make_command_of_the_readme_has_a_target(command: str) -> None:
+    assert set(command.split()[1:2]) <= targets()
+
+
+def test_every_line_of_the_makefile_s_help_names_a_target() -> None:
+    described = re.findall(r"(?m)^#   make ([a-z]+) ", (ROOT / "Makefile").read_text())
+    assert len(described) >= 8
+    assert set(described) <= targets()
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("pip ")])
+def test_every_install_command_of_the_readme_names_an_extra_that_exists(command: str) -> None:
+    named = re.findall(r"\[([\w,-]+)\]", command)
+    assert {extra for names in named for extra in names.split(",")} <= set(PROJECT["optional-dependencies"])
+
+
+def test_every_file_the_readme_links_to_exists() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_make_needs_no_tool_a_newcomer_lacks() -> None:
+    planned = subprocess.run(["make", "-n", "-B", "demo", "test", "check"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    programs = {line.split()[0] for line in planned.splitlines() if line.strip()}
+    assert all(p == "python3" or p.startswith(".venv/bin/") for p in programs), programs
+
+
+@pytest.mark.parametrize("lock", ["run.lock", "dev.lock"])
+def test_every_pinned_package_is_held_to_hashes(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text()
+    pins = re.findall(r"(?m)^[a-z0-9][^\n]*==[^\n]*\\\n    --hash=sha256:", text)
+    assert len(pins) == len(re.findall(r"(?m)^\w", text)) > 20
+
+
+@pytest.mark.parametrize("lock", ["run.lock", "dev.lock"])
+def test_every_direct_dependency_is_pinned_in_the_lock(lock: str) -> None:
+    pinned = {n.lower().replace("_", "-") for n in re.findall(r"(?m)^([\w.-]+)==", (ROOT / "requirements" / lock).read_text())}
+    wanted = list(PROJECT["dependencies"]) + (PROJECT["optional-dependencies"]["dev"] if lock == "dev.lock" else [])
+    names = {re.split(r"[\[>=<~! ]", w)[0].lower() for w in wanted} - {PROJECT["name"]}
+    assert names <= pinned

@@ -1,0 +1,99 @@
+"""What importing the library costs and where imports may point."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import memory
+
+ROOT = Path(__file__).resolve().parents[2]
+DRIVERS = ("alembic", "numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "typer", "wordllama")
+
+VIOLATIONS = {
+    "inward": ("memory/domain/wrong.py", "import memory.ports.record"),
+    "records-only": ("memory/adapters/wrong_entries.py", "import memory.domain.entry"),
+    "adapters-apart": ("memory/adapters/in_memory/wrong.py", "import memory.adapters.sql"),
+    "no-adapter-inside": ("memory/orchestrator/wrong.py", "import memory.adapters.in_memory"),
+    "drivers": ("memory/policies/wrong.py", "import sqlalchemy"),
+    "embedding-model": ("memory/ports/wrong.py", "import wordllama"),
+    "numbers": ("memory/policies/wrong_numbers.py", "import numpy"),
+    "terminal": ("memory/ports/wrong_terminal.py", "import rich"),
+    "product-needs-no-tests": ("memory/policies/wrong_tests.py", "import hypothesis"),
+}
+"""For each import contract, a file that breaks it."""
+
+
+def run_python(code: str) -> str:
+    return subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
+
+
+def test_importing_memory_loads_no_driver() -> None:
+    loaded = json.loads(run_python(f"import json, sys, memory; print(json.dumps([m for m in {DRIVERS!r} if m in sys.modules]))"))
+    assert loaded == []
+
+
+def test_every_public_name_can_be_had() -> None:
+    for name in memory.__all__:
+        assert getattr(memory, name) is not None
+
+
+def test_every_public_name_is_listed_once_and_typed_as_it_is_loaded() -> None:
+    homes = memory._HOME_OF
+    assert sorted([*homes, "__version__"]) == sorted(memory.__all__)
+    source = (ROOT / "memory" / "__init__.py").read_text()
+    for name, home in homes.items():
+        assert f"    from {home} import {name} as {name}\n" in source, f"{name} is not among the TYPE_CHECKING imports"
+
+
+def test_every_error_is_public() -> None:
+    errors = import_module("memory.domain.errors")
+    raised = {n for n, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.MemoryTiersError)}
+    assert raised <= set(memory.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = memory.no_such_name  # type: ignore[attr-defined]
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()", "--no-cache", "--no-logo"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def broken_tree(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the import check says of a copy of the sources in which every direction is broken."""
+    folder = tmp_path_factory.mktemp("broken")
+    for package in ("memory", "memory_tiers"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for path, line in VIOLATIONS.values():
+        (folder / path).write_text(line + "\n")
+    result = lint_imports(folder)
+    assert result.returncode != 0
+    return result.stdout
+
+
+def contracts() -> dict[str, str]:
+    """The id and name of each contract."""
+    import tomllib
+
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return {c["id"]: c["name"] for c in config["tool"]["importlinter"]["contracts"]}
+
+
+def test_every_import_contract_has_a_violation_to_prove_it() -> None:
+    assert set(contracts()) == set(VIOLATIONS)
+
+
+@pytest.mark.parametrize("contract", VIOLATIONS)
+def test_a_wrong_import_breaks_its_contract(broken_tree: str, contract: str) -> None:
+    assert f"{contracts()[contract]} BROKEN" in broken_tree

@@ -1,0 +1,135 @@
+"""The wheel as its users get it: what is in it, and that it works with no checkout near."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.readme import blocks, commands
+from tools import wheel as wheels
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheels.build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment in which the wheel is installed."""
+    return wheels.install(wheel, tmp_path_factory.mktemp("env"))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is no checkout, and a home of its own."""
+    for name in [n for n in os.environ if n.startswith("MEMORY")]:
+        monkeypatch.delenv(name)
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    return folder
+
+
+def run(programs: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(programs / command[0]), *command[1:]], cwd=folder, env=wheels.environment(), capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_wheel_holds_every_file_of_the_library_and_nothing_else(wheel: Path) -> None:
+    held = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
+    written = {
+        p.relative_to(ROOT).as_posix()
+        for package in ("memory", "memory_tiers")
+        for p in (ROOT / package).rglob("*")
+        if p.is_file() and "__pycache__" not in p.parts
+    }
+    assert held == written
+    assert "memory/py.typed" in held
+    for part in ("memory/adapters/sql/migrations/", "memory/cli/demo/", "memory/ports/contract/test_"):
+        assert any(n.startswith(part) for n in held), part
+
+
+def test_the_wheel_carries_the_licence_and_the_entry_points(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (points,) = [n for n in archive.namelist() if n.endswith("/entry_points.txt")]
+    text = archive.read(points).decode()
+    assert "[memory.adapters]" in text
+    assert "memory = memory_tiers:main" in text
+    assert any(n.endswith("/licenses/LICENSE") for n in archive.namelist())
+
+
+def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Path) -> None:
+    where = run(programs, elsewhere, "python", "-c", "import memory, memory_tiers; print(memory.__file__); print(memory_tiers.LIBRARY)")
+    first, second = where.stdout.split()
+    assert first == second
+    assert Path(first).is_relative_to(programs.parent)
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_a_snippet_of_the_readme_runs(programs: Path, elsewhere: Path, number: int) -> None:
+    (elsewhere / "snippet.py").write_text(blocks("python")[number])
+    result = run(programs, elsewhere, "python", "-W", "error", "snippet.py")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip(), "it printed nothing: did it find what it wrote?"
+
+
+def test_the_memory_commands_of_the_readme_work_in_order(programs: Path, elsewhere: Path) -> None:
+    run_so_far = 0
+    for command in (shlex.split(c) for c in commands() if c.startswith("memory ")):
+        result = run(programs, elsewhere, *command)
+        assert result.returncode == 0, (command, result.stdout, result.stderr)
+        assert result.stdout.strip()
+        run_so_far += 1
+    assert run_so_far >= 5
+
+
+@pytest.mark.parametrize("command", [("memory", "--help"), ("python", "-m", "memory_tiers", "--help")])
+def test_the_command_helps(programs: Path, elsewhere: Path, command: tuple[str, ...]) -> None:
+    result = run(programs, elsewhere, *command)
+    assert result.returncode == 0, result.stderr
+    assert "search" in result.stdout
+
+
+@pytest.mark.parametrize("shadow", ["memory.py", "memory/__init__.py"])
+def test_a_memory_of_the_user_s_own_is_named_kindly(programs: Path, elsewhere: Path, shadow: str) -> None:
+    file = elsewhere / shadow
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("print('this must not be imported')\n")
+    result = run(programs, elsewhere, "python", "-m", "memory_tiers", "stats")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert str(file) in result.stderr
+    assert "Rename" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_memory_command_is_not_led_astray_by_the_folder_it_is_run_in(programs: Path, elsewhere: Path) -> None:
+    (elsewhere / "memory.py").write_text("raise SystemExit('this must not be imported')\n")
+    (elsewhere / "typer.py").write_text("raise SystemExit('this must not be imported')\n")
+    assert run(programs, elsewhere, "memory", "--help").returncode == 0
+
+
+def test_tests_of_a_project_with_its_own_memory_see_their_own(programs: Path, elsewhere: Path) -> None:
+    (elsewhere / "memory.py").write_text("MINE = True\n")
+    (elsewhere / "test_mine.py").write_text("import memory\ndef test_mine(): assert memory.MINE\n")
+    for how in (("-m", "pytest"), ("-c", "import sys, pytest; sys.path.pop(0); sys.exit(pytest.main())")):
+        result = run(programs, elsewhere, "python", *how)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_contract_runs_from_the_installed_wheel(programs: Path, elsewhere: Path) -> None:
+    harness = "memory.ports.contract.harness:Harness"
+    result = run(programs, elsewhere, "python", "-m", "pytest", "-q", "--pyargs", "memory.ports.contract", "--memory-harness", harness)
+    assert "must set `name` and `claims`" in result.stdout + result.stderr
+    result = run(programs, elsewhere, "python", "-m", "pytest", "-q", "--pyargs", "memory.ports.contract")
+    assert "no harness: name one with --memory-harness" in result.stdout + result.stderr

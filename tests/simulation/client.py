@@ -1,0 +1,319 @@
+"""The real engine as a worker uses it: each operation is carried out, and what its answer proves goes into the history."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import StoreError
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.topology import Topology
+from memory.ports.collections import ENTRIES
+from memory.ports.embedder import Fingerprint
+from memory.ports.record import Key, pack_vector
+from tests.simulation.attempt import Attempts, Effect, Effects, Ended
+from tests.simulation.audit import settle
+from tests.simulation.faults import FaultyStore, Process
+from tests.simulation.history import Act, Event, KnownAt, Seen
+from tests.simulation.loop import START, seeded
+from tests.simulation.workload import PROMOTED, TENANTS, Kind, Layout, Operation
+from tests.simulation.world import World
+
+SETTINGS = EngineSettings(batch=3, page=4)
+"""As delivered, but for small pages and batches, so that runs go through more than one."""
+
+WORD = "memo"
+"""In every text, so that a search for it finds every entry."""
+
+
+def staleness(world: World) -> float:
+    """By how much a read through a cache may be behind: nothing where there is none."""
+    return SETTINGS.cache_max_age.total_seconds() + 2 * world.widest if world.scenario.layout is Layout.CACHE else 0.0
+
+
+class TextEmbedder:
+    """Four numbers that follow from the text."""
+
+    fingerprint = Fingerprint("simulated", 4)
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [pack_vector([byte + 1.0 for byte in blake2b(text.encode(), digest_size=4).digest()]) for text in texts]
+
+
+class EngineClient:
+    """One process's engine. A new process begins with nothing but the stores."""
+
+    def __init__(self, world: World, process: Process, stores: dict[str, FaultyStore]) -> None:
+        self.world, self.process, self.history = world, process, world.history
+        self.attempt = Attempts(world.history, process)
+        topology = Topology(short=stores["short"], mid=stores["mid"], long=stores["long"])
+        random = seeded(world.scenario.seed, 5, *process.name.encode())
+        self.engine = Engine(topology, embedder=TextEmbedder(), clock=process.clock, settings=SETTINGS, random_bits=random.getrandbits)
+
+    async def open(self) -> bool:
+        """False where a store failed: to be tried again."""
+        try:
+            await self.engine.open()
+        except StoreError:
+            return False
+        return True
+
+    async def perform(self, operation: Operation) -> None:
+        """Carry it out. What is about an entry that nobody has been told of yet becomes a look at its scope."""
+        known = operation.kind in _ABOUT_NONE or operation.register in self.world.ids
+        await (_ACTIONS[operation.kind] if known else EngineClient.browse)(self, operation)
+
+    async def settle(self) -> None:
+        await settle(self)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def write(self, o: Operation) -> None:
+        text = self._text(o, o.register, f"m{o.number}")
+        draft = EntryDraft(scope=o.scope, content=text.content)
+        done = await self.attempt("write", lambda: self.engine.entries.write(o.tenant, draft), [Effect(Act.CREATE, text.register, text.value)])
+        if done is not None:
+            self._told(text.register, done[0])
+
+    async def keyed(self, o: Operation) -> None:
+        """Everyone who uses the key asks for the same."""
+        text = self._text(o, o.register, f"m{o.register}")
+        draft = EntryDraft(scope=o.scope, content=text.content, key=o.register)
+        effect = Effect(Act.CREATE, text.register, text.value, keyed=True)
+        done = await self.attempt("keyed write", lambda: self.engine.entries.write(o.tenant, draft), [effect])
+        if done is not None:
+            self._told(text.register, done[0])
+
+    async def batch(self, o: Operation) -> None:
+        texts = [self._text(o, f"{o.register}.{i}", f"m{o.number}.{i}") for i in range(2 + o.pick % 3)]
+        drafts = [EntryDraft(scope=o.scope, content=t.content) for t in texts]
+        effects = [Effect(Act.CREATE, t.register, t.value) for t in texts]
+        done = await self.attempt("write batch", lambda: self.engine.entries.write_many(o.tenant, drafts), effects)
+        if done is not None:
+            for text, entry in zip(texts, done[0], strict=True):
+                self._told(text.register, entry)
+
+    async def update(self, o: Operation) -> None:
+        name, entry_id = self._about(o)
+        text = self._text(o, name.partition(">")[0], f"m{o.number}")
+        changes = {"content": text.content}
+        effect = Effect(Act.UPDATE, name, text.value)
+        await self.attempt("update", lambda: self.engine.entries.update(o.tenant, entry_id, changes), [effect], about=(name, entry_id))
+
+    async def delete(self, o: Operation) -> None:
+        name, entry_id = self._about(o)
+
+        def shown(was_there: bool) -> Effects:
+            return [Effect(Act.DELETE if was_there else Act.REFUSED, name)]
+
+        await self.attempt("delete", lambda: self.engine.erasure.delete(ENTRIES, Key(o.tenant, entry_id)), [Effect(Act.WIPE, name)], shown)
+
+    async def delete_scope(self, o: Operation) -> None:
+        """What was there before is gone after; what came meanwhile may be."""
+        before, start = set(self.history.registers), self.history.moment()
+
+        def wiped(erased: int) -> Effects:
+            there = [r.name for r in self.history.registers.values() if (r.tenant, r.scope) == (o.tenant, o.scope.text)]
+            return [Effect(Act.WIPE, name, maybe=name not in before) for name in there]
+
+        def unknown() -> Effects:
+            self.history.note_hanging_wipe(o.tenant, o.scope.text, start, f"delete scope {self.process.name}#{o.number}")
+            return []
+
+        await self.attempt("delete scope", lambda: self.engine.erasure.erase_scope(o.tenant, o.scope), unknown, wiped)
+
+    async def promote(self, o: Operation) -> None:
+        """To a broader scope; the copy is a register of its own, named after where it came from."""
+        source, entry_id = self._about(o)
+        targets = PROMOTED.get(self.history.registers[source].scope, ())
+        if not targets:
+            return await self.browse(o)
+        target = targets[o.pick % len(targets)]
+        away = o.kind is Kind.PROMOTE_AWAY
+        name = self.history.register(f"{source}>{target.text}", o.tenant, target.text).name
+        effects = [Effect(Act.PROMOTE, name), *([Effect(Act.DROP, source)] if away else [])]
+
+        def shown(entry: Entry) -> Effects:
+            self._told(name, entry)
+            return [effects[0], Effect(Act.READ, name, _value(entry)), *([Effect(Act.DROP, source, maybe=True, promised=True)] if away else [])]
+
+        await self.attempt(
+            "promote",
+            lambda: self.engine.derivation.promote(o.tenant, entry_id, target, delete_original=away),
+            effects,
+            shown,
+            about=(source, entry_id),
+        )
+        return None
+
+    async def compact(self, o: Operation) -> None:
+        """Entries of one scope into one; the sources, as they were read, may be deleted after it."""
+        _, first = self._about(o)
+        others = [i for n, i in self.world.ids.items() if self.history.registers[n].tenant == o.tenant and self._same_scope(n, first)]
+        chosen = list(dict.fromkeys([first, *others[o.pick % (len(others) or 1) :][:2]]))
+        away = o.kind is Kind.COMPACT_AWAY
+        scope = self.history.registers[self.history.names[first]].scope
+        register, value = f"c{o.number}", f"mc{o.number}"
+        read: list[Effect] = []
+
+        def combined(entries: list[Entry]) -> str:
+            self.history.register(register, o.tenant, scope)
+            self.history.marker(register, value)
+            read[:] = [Effect(Act.DROP, self.history.names[e.id], _value(e), promised=True) for e in entries]
+            return f"{register} {value} {WORD}"
+
+        def effects() -> Effects:
+            return [Effect(Act.CREATE, register, value), *(read if away else [])] if read else []
+
+        done = await self.attempt("compact", lambda: self.engine.derivation.compact(o.tenant, chosen, combined, delete_sources=away), effects)
+        if done is not None:
+            self._told(register, done[0])
+
+    async def relate(self, o: Operation) -> None:
+        _, entry_id = self._about(o)
+        others = [i for n, i in self.world.ids.items() if self.history.registers[n].tenant == o.tenant and i != entry_id]
+        if o.pick % 3 == 0 or not others:
+            await self.attempt("related", lambda: self.engine.relations.related(o.tenant, source_id=entry_id))
+        else:
+            other = others[o.pick % len(others)]
+            await self.attempt("relate", lambda: self.engine.relations.relate(o.tenant, entry_id, "supports", other))
+
+    # -- moving -------------------------------------------------------------------------------------------------------
+
+    async def move(self, o: Operation) -> None:
+        _, entry_id = self._about(o)
+        to = ("mid", "long")[o.pick % 2]
+        await self.attempt("move", lambda: self.engine.tiering.move(ENTRIES, Key(o.tenant, entry_id), to))
+
+    async def sweep(self, o: Operation) -> None:
+        await self.attempt("sweep", self.engine.maintenance.sweep)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, o: Operation) -> None:
+        name, entry_id = self._about(o)
+        done = await self.attempt("get", lambda: self.engine.entries.get(o.tenant, entry_id))
+        if done is not None:
+            self.sight(name, done[0], o.tenant, done[1])
+
+    async def foreign(self, o: Operation) -> None:
+        """Another tenant asks for it by its id."""
+        name, entry_id = self._about(o)
+        other = TENANTS[o.tenant == TENANTS[0]]
+        done = await self.attempt("get", lambda: self.engine.entries.get(other, entry_id))
+        if done is not None and done[0] is not None:
+            self.history.broken("foreign", name, f"tenant {other} read {done[0].content}")
+
+    async def browse(self, o: Operation) -> None:
+        asked = Asked(o.tenant, (o.scope,), order=("newest", "oldest")[o.pick % 2], limit=200)
+        await self.answered("browse", asked, lambda: self.engine.retrieval.browse(asked))
+
+    async def search(self, o: Operation) -> None:
+        await self.found("search", Asked(o.tenant, (o.scope,), limit=200))
+
+    async def found(self, by: str, asked: Asked) -> None:
+        done = await self.attempt(by, lambda: self.engine.retrieval.search(asked, WORD))
+        if done is not None:
+            self._shown([hit.entry for hit in done[0]], asked, done[1], complete=not done[0].degraded)
+
+    async def answered(self, by: str, asked: Asked, call: Callable[[], Awaitable[Iterable[Entry]]]) -> None:
+        """An answer over scopes, whole unless it says which store was left out."""
+        done = await self.attempt(by, call)
+        if done is not None:
+            self._shown(done[0], asked, done[1], complete=not getattr(done[0], "degraded", ()))
+
+    async def known_at(self, o: Operation) -> None:
+        """What an entry said at an earlier moment, which is not sharper than the clocks that versions are made of."""
+        name, entry_id = self._about(o)
+        back = (o.pick % 100) / 100 * self.world.loop.time()
+        at = self.world.loop.time() - back
+        moment = START + timedelta(seconds=at)
+        done = await self.attempt("known at", lambda: self.engine.entries.get(o.tenant, entry_id, known_at=moment, as_of=self.process.clock()))
+        if done is not None:
+            value = None if done[0] is None else _value(done[0])
+            self.history.known_at.append(KnownAt(name, value, at, 2 * self.world.widest + 0.1, done[1].start))
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def sight(self, name: str, entry: Entry | None, tenant: str, ended: Ended) -> None:
+        """An answer about one register."""
+        if entry is None or self.history.saw(self.seen(entry), tenant, ended.by):
+            self.history.note(Event(name, Act.READ, None if entry is None else _value(entry), ended.start, ended.end, by=ended.by))
+
+    def seen(self, entry: Entry) -> Seen:
+        """Which register an entry is: known by id, else by its text, or by what it was promoted from."""
+        known = self.history.names.get(entry.id)
+        parent = self.history.names.get(entry.promoted_from_id or "")
+        name = known or (f"{parent}>{entry.scope.text}" if parent else entry.content.split(" ")[0])
+        return Seen(name, _value(entry), entry.id, entry.tenant, entry.scope.text)
+
+    def _shown(self, entries: Iterable[Entry], asked: Asked, ended: Ended, *, complete: bool) -> None:
+        scopes = frozenset(s.text for s in asked.scopes)
+        sights = [self.seen(e) for e in entries]
+        self.history.answered(sights, asked.tenant, scopes, ended.start, ended.end, ended.by, complete=complete)
+        for seen in sights:
+            if self.history.names.get(seen.id) == seen.register:
+                self.world.ids.setdefault(seen.register, seen.id)
+
+    def _text(self, o: Operation, root: str, value: str) -> _Text:
+        if root not in self.history.registers:
+            self.history.register(root, o.tenant, o.scope.text)
+        return _Text(root, self.history.marker(root, value))
+
+    def _told(self, register: str, entry: Entry) -> None:
+        self.world.ids.setdefault(register, entry.id)
+        self.history.names[entry.id] = register
+
+    def _about(self, o: Operation) -> tuple[str, str]:
+        """The register an operation is about: the one it names or, now and then, a copy promoted from it; and its id."""
+        copies = [n for n in self.world.ids if n.startswith(f"{o.register}>")]
+        name = copies[o.pick % len(copies)] if copies and o.pick % 3 == 0 else o.register
+        return name, self.world.ids[name]
+
+    def _same_scope(self, name: str, entry_id: str) -> bool:
+        return self.history.registers[name].scope == self.history.registers[self.history.names[entry_id]].scope
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What is written: the register it is for and its marker."""
+
+    register: str
+    value: str
+
+    @property
+    def content(self) -> str:
+        return f"{self.register} {self.value} {WORD}"
+
+
+def _value(entry: Entry) -> str:
+    return entry.content.split(" ")[1]
+
+
+_ABOUT_NONE = frozenset({Kind.WRITE, Kind.KEYED, Kind.BATCH, Kind.DELETE_SCOPE, Kind.RETRIEVE, Kind.SEARCH, Kind.SWEEP})
+
+_ACTIONS: dict[Kind, Callable[[EngineClient, Operation], Awaitable[None]]] = {
+    Kind.WRITE: EngineClient.write,
+    Kind.KEYED: EngineClient.keyed,
+    Kind.BATCH: EngineClient.batch,
+    Kind.UPDATE: EngineClient.update,
+    Kind.DELETE: EngineClient.delete,
+    Kind.DELETE_SCOPE: EngineClient.delete_scope,
+    Kind.GET: EngineClient.get,
+    Kind.RETRIEVE: EngineClient.browse,
+    Kind.SEARCH: EngineClient.search,
+    Kind.PROMOTE: EngineClient.promote,
+    Kind.PROMOTE_AWAY: EngineClient.promote,
+    Kind.COMPACT: EngineClient.compact,
+    Kind.COMPACT_AWAY: EngineClient.compact,
+    Kind.MOVE: EngineClient.move,
+    Kind.SWEEP: EngineClient.sweep,
+    Kind.KNOWN_AT: EngineClient.known_at,
+    Kind.FOREIGN: EngineClient.foreign,
+    Kind.RELATE: EngineClient.relate,
+}

@@ -1,0 +1,359 @@
+"""A store as a worker far away sees it: every call may be cut off, refused, delayed, repeated or answered too late.
+
+The fault model. Each call of a store is one request and one answer; a fault strikes before the request is applied, after it, or both:
+
+- crash before, crash after: the worker's process dies at that await; nothing of it runs on, and a new process takes its place;
+- error before, error after, timeout: the caller is told so and cannot know which; after a timeout the request may still arrive late;
+- delay, reordering: the request or the answer is late by up to `LATEST` seconds, so calls overtake each other;
+- duplicate: an applied write is delivered once more, up to `LATEST` seconds later, as a retry below the port would;
+- partial batch: a store that is not `atomic` keeps some of a batch, in order, and then fails;
+- down: the store refuses everyone for a while; restarted: a volatile store comes back empty, or as it was at an earlier moment;
+- clock: the worker's clock jumps, never to be wrong by more than `CLOCK_ERROR`;
+- frozen: nothing of the worker runs for `FREEZE` seconds, longer than any lease or timeout, while others go on.
+
+What the engine may take for granted is therefore: no request arrives later than `LATEST` after its call ended, and no two clocks differ by
+more than twice `CLOCK_ERROR`. Lives of marks and tombstones must be longer than both together; a freeze has no bound that they could exceed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from random import Random
+from typing import TypeVar
+
+from memory.domain.errors import StoreTimeout, StoreUnavailable
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.record import Key, Stored
+from memory.ports.store import Health, Store
+from memory.ports.writes import Outcome, Write
+from tests.simulation.loop import SimulatedClock, SimulatedLoop, mixed, seeded
+from tests.simulation.summary import summary
+
+try:
+    from memory.orchestrator.steps import current_step
+except ImportError:  # the engine names its steps here; a store alone has none
+    current_step = ContextVar("current_step", default="other")
+
+T = TypeVar("T")
+
+LATEST = 30.0
+"""Seconds after which no delayed or repeated request arrives any more."""
+
+CLOCK_ERROR = 60.0
+"""Seconds by which a worker's clock may be wrong, either way."""
+
+FREEZE = (200.0, 2_000.0)
+"""Seconds for which a worker may be frozen."""
+
+
+FOCUS = 0.4
+"""How likely the fault that a seed is about strikes at the step it is about."""
+
+
+class Fault(StrEnum):
+    CRASH_BEFORE = "crash before"
+    CRASH_AFTER = "crash after"
+    ERROR_BEFORE = "error before"
+    ERROR_AFTER = "error after"
+    TIMEOUT = "timeout"
+    DELAY = "delay"
+    REORDER = "reorder"
+    DUPLICATE = "duplicate"
+    PARTIAL = "partial batch"
+    DOWN = "down"
+    EMPTIED = "restart empty"
+    ROLLED_BACK = "rolled back"
+    CLOCK = "clock jump"
+    FROZEN = "frozen"
+
+
+WRITES_ONLY = frozenset({Fault.ERROR_AFTER, Fault.DUPLICATE})
+RESTARTS = frozenset({Fault.EMPTIED, Fault.ROLLED_BACK})
+
+
+class WorkerCrashed(BaseException):
+    """The simulated process is gone. Not an `Exception`: no handler of the library may swallow it."""
+
+
+class Coverage:
+    """How often each fault struck at each step, and which could have."""
+
+    def __init__(self) -> None:
+        self.hits: Counter[tuple[str, Fault]] = Counter()
+        self.chances: set[tuple[str, tuple[Fault, ...]]] = set()
+
+    def add(self, other: Coverage) -> None:
+        self.hits.update(other.hits)
+        self.chances |= other.chances
+
+    @property
+    def pairs(self) -> set[tuple[str, Fault]]:
+        """Every step and fault that could have met."""
+        return {(step, fault) for step, possible in self.chances for fault in possible}
+
+
+@dataclass(slots=True)
+class Server:
+    """One store that all workers reach, and what its operator can do to it. `restart` is None where it is durable."""
+
+    store: Store
+    restart: Callable[[bool], None] | None = None
+    down_until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """One injected fault: at which call of which operation. `where` names it across runs of the same seed."""
+
+    where: tuple[int, int]
+    step: str
+    fault: Fault
+
+
+@dataclass(slots=True)
+class FaultPlan:
+    """Which call is struck by what: decided from the seed, the operation and the number of the call in it, so that dropping one changes no other."""
+
+    seed: int
+    rate: float = 0.03
+    focus_step: str = ""
+    focus_fault: Fault | None = None
+    most: int = 12
+    dropped: frozenset[tuple[int, int]] = frozenset()
+    active: bool = True
+    struck: list[Struck] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    def draw(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...]) -> Fault | None:
+        if len(self.struck) >= self.most:
+            return None
+        self.coverage.chances.add((step, possible))
+        bits = mixed(self.seed, *where)
+        chance = (bits & 0xFFFFFFFF) / 2**32
+        chosen: Fault | None = None
+        if step == self.focus_step and self.focus_fault in possible and chance < FOCUS:
+            chosen = self.focus_fault
+        elif chance > 1 - self.rate:
+            chosen = possible[(bits >> 32) % len(possible)]
+        if chosen is None or where in self.dropped:
+            return None
+        self.struck.append(Struck(where, step, chosen))
+        self.coverage.hits[step, chosen] += 1
+        return chosen
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One worker's process: its clock, whether it lives, and which operation it is at."""
+
+    name: str
+    loop: SimulatedLoop
+    clock: SimulatedClock
+    plan: FaultPlan
+    trace: Callable[[str], None] | None = None
+    on_death: Callable[[], object] | None = None
+    dead: bool = False
+    operation: int = 0
+    calls: int = 0
+
+    def begin(self, operation: int) -> None:
+        self.operation, self.calls = operation, 0
+
+    def die(self) -> None:
+        self.dead = True
+        if self.on_death is not None:
+            self.loop.call_soon(self.on_death, context=Context())
+        raise WorkerCrashed(self.name)
+
+
+class FaultyStore:
+    """A `Store` as one process sees it. `servers` are all there are: any volatile one of them may restart during any call."""
+
+    def __init__(self, server: Server, process: Process, servers: Sequence[Server]) -> None:
+        self._server = server
+        self._process = process
+        self._volatile = [s for s in servers if s.restart is not None]
+
+    @property
+    def name(self) -> str:
+        return self._server.store.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._server.store.capabilities
+
+    @property
+    def epoch(self) -> str:
+        return self._server.store.epoch
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        await self._server.store.open(collections)
+
+    async def close(self) -> None:
+        """The process lets go of its connection; the server stays."""
+
+    async def check(self) -> Health:
+        if self._server.down_until > self._process.loop.time():
+            return Health(False, "down")
+        return await self._call("check", lambda: self._server.store.check())
+
+    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        return await self._call("get", lambda: self._server.store.get(collection, keys), shown=keys)
+
+    async def query(self, query: Query) -> Page:
+        return await self._call("query", lambda: self._server.store.query(query), shown=query)
+
+    async def count(self, query: Query) -> Count:
+        return await self._call("count", lambda: self._server.store.count(query))
+
+    async def search(self, search: Search) -> list[Hit]:
+        return await self._call("search", lambda: self._server.store.search(search), shown=search)
+
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None) -> int:
+        return await self._call("delete_matching", lambda: self._server.store.delete_matching(query, version, discard_at), writes=True, shown=query)
+
+    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        def some(random: Random) -> Awaitable[list[Outcome]]:
+            kept = (
+                [w for w in writes[:-1] if random.random() < 0.6] if random.random() < 0.5 else writes[: 1 + int(random.random() * (len(writes) - 1))]
+            )
+            return self._server.store.apply(kept)
+
+        partial = some if len(writes) > 1 and not self.capabilities.atomic else None
+        return await self._call("apply", lambda: self._server.store.apply(writes, together=together), writes=True, partial=partial, shown=writes)
+
+    # -- one call -----------------------------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        method: str,
+        act: Callable[[], Awaitable[T]],
+        *,
+        writes: bool = False,
+        partial: Callable[[Random], Awaitable[T]] | None = None,
+        shown: object = None,
+    ) -> T:
+        process = self._process
+        if process.dead:
+            raise WorkerCrashed(process.name)
+        process.calls += 1
+        step = current_step.get()
+        if not process.plan.active and process.trace is None:
+            return await act()
+        where = (process.operation, process.calls)
+        fault = process.plan.draw(where, step, _POSSIBLE[writes, partial is not None, bool(self._volatile)]) if process.plan.active else None
+        if process.trace is not None:
+            process.trace(f"{step:<18} {self.name}.{method} {summary(shown)}{f'  *** {fault} ***' if fault else ''}")
+        random = None if fault is None else seeded(process.plan.seed, *where, 1)
+        answers_late = random is not None and random.random() < 0.5
+        applied = False
+        try:
+            if fault is not None and random is not None:
+                await self._before(fault, random, act, partial, waits=not answers_late)
+            await asyncio.sleep(0)
+            if process.dead:
+                raise asyncio.CancelledError
+            self._reachable()
+            answer = await act()
+            applied = True
+            if fault is not None and random is not None:
+                await self._afterwards(fault, random, act, waits=answers_late)
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            random = seeded(process.plan.seed, *where, 2)
+            if writes and not applied and random.random() < 0.5:
+                self._later(act, random.random() * LATEST)  # whoever asked is gone, the request is not
+            if not process.dead:
+                raise
+        if process.dead:
+            raise WorkerCrashed(process.name)
+        if process.trace is not None:
+            process.trace(f"{step:<18} {self.name}.{method} -> {summary(answer)}")
+        return answer
+
+    def _reachable(self) -> None:
+        if self._server.down_until > self._process.loop.time():
+            raise StoreUnavailable(self.name, "down")
+
+    async def _before(
+        self,
+        fault: Fault,
+        random: Random,
+        act: Callable[[], Awaitable[object]],
+        partial: Callable[[Random], Awaitable[object]] | None,
+        *,
+        waits: bool,
+    ) -> None:
+        process = self._process
+        if fault is Fault.CRASH_BEFORE:
+            process.die()
+        elif fault is Fault.ERROR_BEFORE:
+            raise StoreUnavailable(self.name, "refused")
+        elif fault is Fault.TIMEOUT:
+            await asyncio.sleep(random.random() * LATEST)
+            self._reachable()
+            if random.random() < 0.7:
+                self._later(act, random.random() ** 2 * LATEST)
+            raise StoreTimeout(self.name, "no answer")
+        elif fault is Fault.PARTIAL and partial is not None:
+            await asyncio.sleep(0)
+            self._reachable()
+            await partial(random)
+            raise StoreUnavailable(self.name, "cut off in the middle of a batch")
+        elif fault is Fault.DOWN:
+            self._server.down_until = process.loop.time() + random.random() ** 3 * LATEST
+        elif fault in RESTARTS:
+            volatile = self._volatile[int(random.random() * len(self._volatile))]
+            if volatile.restart is not None:
+                volatile.restart(fault is Fault.ROLLED_BACK)
+        elif fault is Fault.CLOCK:
+            process.clock.jump((random.random() - 0.5) * 2 * CLOCK_ERROR)
+        if waits or fault is Fault.REORDER:
+            await self._wait(fault, random)
+
+    async def _afterwards(self, fault: Fault, random: Random, act: Callable[[], Awaitable[object]], *, waits: bool) -> None:
+        if fault is Fault.CRASH_AFTER:
+            self._process.die()
+        elif fault is Fault.ERROR_AFTER:
+            raise StoreUnavailable(self.name, "the connection was lost")
+        elif fault is Fault.DUPLICATE:
+            self._later(act, random.random() ** 2 * LATEST)
+        if waits or fault is Fault.REORDER:
+            await self._wait(fault, random)
+
+    async def _wait(self, fault: Fault, random: Random) -> None:
+        """The waits of the faults that are nothing but waits."""
+        if fault is Fault.FROZEN:
+            self._process.loop.freeze(self._process, FREEZE[0] + random.random() * (FREEZE[1] - FREEZE[0]))
+            await asyncio.sleep(0)
+        elif fault is Fault.REORDER:
+            await asyncio.sleep(random.random() * 0.03)
+        elif fault is Fault.DELAY:
+            await asyncio.sleep(random.random() * LATEST)
+
+    def _later(self, act: Callable[[], Awaitable[object]], seconds: float) -> None:
+        """The request is on the network by itself: whoever sent it may be dead or frozen by then, and nobody waits for the answer."""
+        server, process, loop = self._server, self._process, self._process.loop
+
+        async def arrive() -> None:
+            if server.down_until <= loop.time():
+                answer = await act()
+                if process.trace is not None:
+                    process.trace(f"{'(network)':<18} {server.store.name}: a late or repeated request arrives -> {summary(answer)}")
+
+        loop.call_later(seconds, lambda: loop.create_task(arrive()), context=Context())
+
+
+def _possible(writes: bool, batch: bool, volatile: bool) -> tuple[Fault, ...]:
+    return tuple(f for f in Fault if (writes or f not in WRITES_ONLY) and (batch or f is not Fault.PARTIAL) and (volatile or f not in RESTARTS))
+
+
+_POSSIBLE = {(w, b, v): _possible(w, b, v) for w in (False, True) for b in (False, True) for v in (False, True)}

@@ -1,0 +1,182 @@
+"""What happened, as the clients saw it: per register, each effect and each observation with the moments it began and ended.
+
+A register is one entry as its users know it, by the name its writer gave it; values are markers, unique to each write. Whatever the stores did
+in between is not in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from math import inf
+
+ANY = "*"
+"""The value of a write whose content nobody saw: it may be any."""
+
+
+class Act(StrEnum):
+    CREATE = "create"  # nothing -> value; under a key, on anything else: unchanged
+    PROMOTE = "promote"  # nothing or gone -> value; on something live: unchanged
+    UPDATE = "update"  # live -> value
+    DELETE = "delete"  # live -> gone
+    WIPE = "wipe"  # live -> gone; anything else: unchanged
+    DROP = "drop"  # this value -> gone; anything else: unchanged
+    READ = "read"  # saw the value; None: saw nothing
+    REFUSED = "refused"  # was told there is nothing live: a read of nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One operation's effect on, or sight of, one register, taking place at one moment between `start` and `end`.
+
+    `maybe`: the client never learned whether it took effect; it may at any time after `start` (and before `end`), or never.
+    """
+
+    register: str
+    act: Act
+    value: str | None
+    start: float
+    end: float = inf
+    maybe: bool = False
+    keyed: bool = False
+    by: str = ""
+
+    def __str__(self) -> str:
+        until = "..." if self.end == inf else f"{self.end:.3f}"
+        return f"[{self.start:8.3f} {until:>8}] {self.by:<12} {self.act} {self.value or '-'}{' (outcome unknown)' if self.maybe else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant broken: `kind` is one of lost, missing, doubled, resurrected, stale, foreign, leftover, order."""
+
+    kind: str
+    register: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.register}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One entry of an answer: which register it claims to be, what it says, and where it says it lives."""
+
+    register: str
+    value: str
+    id: str
+    tenant: str
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAt:
+    """What somebody was told that a register had said at an earlier moment, give or take `slack` seconds."""
+
+    register: str
+    value: str | None
+    at: float
+    slack: float
+    asked: float
+
+
+@dataclass(slots=True)
+class Register:
+    """One entry as its users know it, and where it was written."""
+
+    name: str
+    tenant: str
+    scope: str
+    ids: set[str] = field(default_factory=set)
+    events: list[Event] = field(default_factory=list)
+
+
+class History:
+    """Records a run. `now` is the run's true time; moments handed out are distinct and grow."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._last = -1.0
+        self.registers: dict[str, Register] = {}
+        self.markers: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        """The registers that ids stand for, as far as anybody was told."""
+        self.known_at: list[KnownAt] = []
+        self.violations: list[Violation] = []
+        self._owed: list[Event] = []
+        self._hanging: list[tuple[str, str, float, str]] = []
+
+    def moment(self) -> float:
+        self._last = max(self._now(), self._last + 1e-6)
+        return self._last
+
+    def register(self, name: str, tenant: str, scope: str) -> Register:
+        return self.registers.setdefault(name, Register(name, tenant, scope))
+
+    def marker(self, register: str, value: str) -> str:
+        """Remember whose text this is, before it is written anywhere."""
+        self.markers[value] = register
+        return value
+
+    def note(self, event: Event) -> None:
+        self.registers[event.register].events.append(event)
+
+    def broken(self, kind: str, register: str, detail: str) -> None:
+        self.violations.append(Violation(kind, register, detail))
+
+    def note_owed(self, event: Event) -> None:
+        """An effect that the engine promised to bring about by and by: certain once nothing is owed any more."""
+        self._owed.append(event)
+
+    def note_hanging_wipe(self, tenant: str, scope: str, start: float, by: str) -> None:
+        """A scope deletion whose outcome nobody learned: until nothing is owed it may take effect, also on what was written after it."""
+        self._hanging.append((tenant, scope, start, by))
+
+    def settled(self) -> None:
+        """Nothing is owed any more: what was promised has happened by now, and what was under way has happened or never will."""
+        now = self.moment()
+        for tenant, scope, start, by in self._hanging:
+            for register in self.registers.values():
+                if (register.tenant, register.scope) == (tenant, scope):
+                    self.note(Event(register.name, Act.WIPE, None, start, now, maybe=True, by=by))
+        self._hanging.clear()
+        for event in self._owed:
+            self.note(replace(event, end=now))
+        self._owed.clear()
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def saw(self, seen: Seen, tenant: str, by: str) -> bool:
+        """Check one entry of an answer for whose it is; whether it may be taken as a sight of its register."""
+        register = self.registers.get(seen.register)
+        if register is None or register.tenant != tenant or seen.tenant != tenant or register.scope != seen.scope:
+            self.broken("foreign", seen.register, f"{by} for tenant {tenant} saw {seen}")
+            return False
+        if (owner := self.markers.get(seen.value)) != seen.register.partition(">")[0]:
+            self.broken("foreign", seen.register, f"{by} saw text there that was written for {owner}: {seen}")
+        register.ids.add(seen.id)
+        self.names[seen.id] = seen.register
+        if len(register.ids) > 1:
+            self.broken("doubled", seen.register, f"{by} saw it under the ids {sorted(register.ids)}")
+        return True
+
+    def answered(
+        self, found: Iterable[Seen], tenant: str, scopes: frozenset[str], start: float, end: float, by: str, *, complete: bool = True
+    ) -> None:
+        """An answer over whole scopes: a sight of every register in them. Where not `complete`, absence says nothing."""
+        sights: dict[str, str] = {}
+        for seen in found:
+            if not self.saw(seen, tenant, by):
+                continue
+            if seen.scope not in scopes:
+                self.broken("foreign", seen.register, f"{by} asked {sorted(scopes)} and saw {seen}")
+            elif seen.register in sights:
+                self.broken("doubled", seen.register, f"{by} saw it twice in one answer")
+            sights[seen.register] = seen.value
+        for register in self.registers.values():
+            if register.tenant != tenant or register.scope not in scopes:
+                continue
+            value = sights.get(register.name)
+            if value is not None or (complete and register.events):
+                self.note(Event(register.name, Act.READ, value, start, end, by=by))

@@ -1,0 +1,138 @@
+"""Many seeds on several processes, one seed exactly, and what they came to."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from tests.simulation.client import EngineClient, staleness
+from tests.simulation.faults import Coverage, Fault
+from tests.simulation.loop import seeded
+from tests.simulation.mutants import applied
+from tests.simulation.shrink import Variant, shrink
+from tests.simulation.steps import favoured, named_steps
+from tests.simulation.workload import Scenario, scenario
+from tests.simulation.world import Result, simulate
+
+CHUNK = 25
+"""Seeds that a process takes at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A seed that broke an invariant."""
+
+    seed: int
+    violations: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Summary:
+    """What many seeds came to."""
+
+    seeds: int = 0
+    seconds: float = 0.0
+    fewest: int = sys.maxsize
+    coverage: Coverage = field(default_factory=Coverage)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: Summary) -> None:
+        self.seeds += other.seeds
+        self.fewest = min(self.fewest, other.fewest)
+        self.coverage.add(other.coverage)
+        self.failures += other.failures
+
+
+def scenario_of(seed: int) -> Scenario:
+    return scenario(seed, named_steps(), tuple(Fault), favoured)
+
+
+@contextmanager
+def _repeatable(seed: int) -> Iterator[None]:
+    """What the library draws from the system is drawn from the seed, for as long as a run lasts."""
+    drawn = seeded(seed, 4)
+    system = random._urandom  # type: ignore[attr-defined]
+    random._urandom = drawn.randbytes  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        random._urandom = system  # type: ignore[attr-defined]
+
+
+def run_variant(plan: Scenario, variant: Variant | None = None, *, traced: bool = False) -> Result:
+    """One run of one scenario. The same arguments give the same run, to the letter."""
+    chosen = variant or Variant()
+    with _repeatable(plan.seed):
+        return simulate(
+            plan,
+            EngineClient,
+            dropped=chosen.dropped,
+            spared=chosen.spared,
+            schedule=chosen.schedule,
+            traced=traced,
+            stale=staleness,
+        )
+
+
+def run_seed(seed: int, *, traced: bool = False) -> Result:
+    return run_variant(scenario_of(seed), traced=traced)
+
+
+def shrink_seed(seed: int) -> tuple[Scenario, Variant]:
+    """The smallest failing part of a failing seed."""
+    plan = scenario_of(seed)
+    return plan, shrink(plan, lambda variant: run_variant(plan, variant))
+
+
+def run_chunk(seeds: Sequence[int], mutant: str | None = None) -> Summary:
+    """These seeds one after the other, in this process."""
+    logging.disable(logging.CRITICAL)
+    summary = Summary()
+    with ExitStack() as stack:
+        if mutant is not None:
+            stack.enter_context(applied(mutant))
+        for seed in seeds:
+            result = run_seed(seed)
+            summary.seeds += 1
+            summary.fewest = min(summary.fewest, result.performed)
+            summary.coverage.add(result.coverage)
+            if result.violations:
+                summary.failures.append(Failure(seed, tuple(str(v) for v in result.violations)))
+                if mutant is not None:
+                    break
+    return summary
+
+
+def run_many(
+    first: int, count: int, *, jobs: int = 1, mutant: str | None = None, stop: int | None = None, progress: Callable[[Summary], None] | None = None
+) -> Summary:
+    """Seeds `first` and the `count - 1` after it. Ends early once `stop` have failed."""
+    chunks = [(list(range(i, min(i + CHUNK, first + count))), mutant) for i in range(first, first + count, CHUNK)]
+    total, began = Summary(), time.monotonic()
+    for part in _results(chunks, jobs):
+        total.add(part)
+        total.seconds = time.monotonic() - began
+        if progress is not None:
+            progress(total)
+        if stop is not None and len(total.failures) >= stop:
+            break
+    total.failures.sort(key=lambda f: f.seed)
+    return total
+
+
+def _results(chunks: list[tuple[list[int], str | None]], jobs: int) -> Iterator[Summary]:
+    if jobs <= 1:
+        yield from (run_chunk(*chunk) for chunk in chunks)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(_run_packed, chunks)
+
+
+def _run_packed(chunk: tuple[list[int], str | None]) -> Summary:
+    return run_chunk(*chunk)

@@ -1,0 +1,212 @@
+"""One run: the servers, the workers on them, and their operations under faults, from a scenario to a verdict.
+
+What is to be proved is reached through `Client`, so that the simulation itself is tested with toy engines that must be caught.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from memory.adapters.in_memory import InMemoryStore, Snapshot, State
+from memory.ports.capabilities import Capabilities
+from tests.simulation.checker import check
+from tests.simulation.faults import CLOCK_ERROR, LATEST, Coverage, Fault, FaultPlan, FaultyStore, Process, Server, Struck, WorkerCrashed
+from tests.simulation.history import History, Violation
+from tests.simulation.loop import OWNER, SimulatedClock, SimulatedLoop, run, seeded
+from tests.simulation.workload import Layout, Operation, Scenario
+
+HOME = Capabilities(
+    durable=True, shared=True, conditional=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True
+)
+VOLATILE = Capabilities(shared=True, conditional=True, filter=True, order=True, tenant_wide=True)
+
+
+class Client(Protocol):
+    """What one process does its operations with."""
+
+    async def open(self) -> bool:
+        """Make ready; false where a store failed, to be tried again."""
+        ...
+
+    async def perform(self, operation: Operation) -> None:
+        """Carry it out and note in the history what became of it. Raises `WorkerCrashed` where the process died."""
+        ...
+
+    async def settle(self) -> None:
+        """After the last fault: sweep until nothing is owed, then read everything once more. Notes violations of the final state."""
+        ...
+
+
+class ClientFactory(Protocol):
+    def __call__(self, world: World, process: Process, stores: dict[str, FaultyStore]) -> Client: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run showed. `steps` counts the fault-injected calls; `trace` is filled on demand."""
+
+    violations: list[Violation]
+    coverage: Coverage
+    struck: list[Struck]
+    performed: int
+    trace: list[str]
+
+
+@dataclass(slots=True)
+class World:
+    """Everything of one run that its workers share."""
+
+    scenario: Scenario
+    loop: SimulatedLoop
+    plan: FaultPlan
+    servers: dict[str, Server] = field(default_factory=dict)
+    """By tier; tiers that share a store share its server."""
+    trace: list[str] | None = None
+    ids: dict[str, str] = field(default_factory=dict)
+    """The ids of registers that some worker was told of."""
+    performed: int = 0
+    widest: float = 0.0
+    """The largest error that any clock had."""
+    history: History = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = History(self.loop.time)
+
+    @property
+    def distinct(self) -> list[Server]:
+        return list({id(s): s for s in self.servers.values()}.values())
+
+    def say(self, who: str, what: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.loop.time():10.4f}  {who:<9} {what}")
+
+    def process(self, name: str, *, error: float = 0.0) -> Process:
+        clock = SimulatedClock(self.loop, error, CLOCK_ERROR)
+        return Process(name, self.loop, clock, self.plan, (lambda what: self.say(name, what)) if self.trace is not None else None)
+
+    def stores_for(self, process: Process) -> dict[str, FaultyStore]:
+        """This process's own clients of the servers, by tier."""
+        clients = {id(s): FaultyStore(s, process, self.distinct) for s in self.distinct}
+        return {tier: clients[id(server)] for tier, server in self.servers.items()}
+
+
+def build_servers(scenario: Scenario) -> dict[str, Server]:
+    def durable(name: str) -> Server:
+        return Server(InMemoryStore(name, capabilities=_with_atomic(HOME, scenario.atomic)))
+
+    match scenario.layout:
+        case Layout.ONE:
+            one = durable("one")
+            return {"short": one, "mid": one, "long": one}
+        case Layout.THREE:
+            return {"short": durable("short"), "mid": durable("mid"), "long": durable("long")}
+        case Layout.CACHE:
+            return {"short": _volatile(scenario), "mid": durable("mid"), "long": durable("long")}
+        case Layout.SHARED:
+            late = durable("late")
+            return {"short": durable("short"), "mid": late, "long": late}
+
+
+def _with_atomic(capabilities: Capabilities, atomic: bool) -> Capabilities:
+    return replace(capabilities, atomic=atomic)
+
+
+def _volatile(scenario: Scenario) -> Server:
+    """A volatile server. A roll-back takes it to one of the moments remembered now and then."""
+    state = State()
+    store = InMemoryStore("cache", capabilities=_with_atomic(VOLATILE, scenario.atomic), state=state)
+    remembered: list[Snapshot] = []
+    random = seeded(scenario.seed, 2)
+
+    def restart(roll_back: bool) -> None:
+        earlier = random.choice(remembered) if roll_back and remembered else None
+        remembered.append(state.snapshot())
+        state.restart(keep=False)
+        if earlier is not None:
+            state.restore(earlier)
+
+    return Server(store, restart)
+
+
+def simulate(
+    scenario: Scenario,
+    client: ClientFactory,
+    *,
+    dropped: frozenset[int] = frozenset(),
+    spared: frozenset[tuple[int, int]] = frozenset(),
+    schedule: int = 0,
+    traced: bool = False,
+    stale: Callable[[World], float] = lambda world: 0.0,
+) -> Result:
+    """Run the scenario, without the operations `dropped` and the faults `spared`; `schedule` chooses another interleaving of the same."""
+    loop = SimulatedLoop(scenario.seed * 1000 + schedule)
+    plan = FaultPlan(
+        seed=scenario.seed,
+        rate=scenario.rate,
+        focus_step=scenario.focus_step,
+        focus_fault=Fault(scenario.focus_fault) if scenario.focus_fault else None,
+        dropped=spared,
+    )
+    world = World(scenario, loop, plan, build_servers(scenario), [] if traced else None)
+    kept = [o for o in scenario.operations if o.number not in dropped]
+    try:
+        run(loop, _run(world, client, kept))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
+        world.history.broken("stuck", "-", f"{type(error).__name__}: {error}")
+    violations = check(world.history, stale(world))
+    return Result(violations, plan.coverage, plan.struck, world.performed, world.trace or [])
+
+
+async def _run(world: World, client: ClientFactory, operations: Sequence[Operation]) -> None:
+    workers = range(world.scenario.workers)
+    async with asyncio.TaskGroup() as group:
+        for worker in workers:
+            group.create_task(_worker(world, client, worker, [o for o in operations if o.worker == worker]))
+    world.plan.active = False
+    await asyncio.sleep(2 * LATEST + 1)  # what is still on the network arrives
+    auditor = world.process("auditor")
+    auditor.begin(len(world.scenario.operations))
+    OWNER.set(auditor)
+    settling = client(world, auditor, world.stores_for(auditor))
+    if not await settling.open():
+        raise RuntimeError("without faults the stores must open")
+    await settling.settle()
+
+
+async def _worker(world: World, client: ClientFactory, worker: int, operations: Sequence[Operation]) -> None:
+    """One worker through its operations. When its process dies, another takes its place, with nothing but the stores."""
+    random = seeded(world.scenario.seed, 3, worker)
+    life = 0
+    todo = list(operations)
+    while todo:
+        life += 1
+        process = world.process(f"w{worker}.{life}", error=(random.random() - 0.5) * 0.2)
+        task = asyncio.create_task(_live(world, client, process, todo))
+        process.on_death = task.cancel
+        await asyncio.wait([task])
+        if not process.dead and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+        if process.dead:
+            world.say(process.name, "--- is dead ---")
+            await asyncio.sleep(random.random() ** 3 * 60)
+
+
+async def _live(world: World, client: ClientFactory, process: Process, todo: list[Operation]) -> None:
+    OWNER.set(process)
+    with suppress(WorkerCrashed):
+        mine = client(world, process, world.stores_for(process))
+        process.begin(todo[0].number)
+        while not await mine.open():  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        while todo and not process.dead:
+            operation = todo.pop(0)
+            process.begin(operation.number)
+            await asyncio.sleep(operation.pause)
+            world.say(process.name, f"=== {operation}")
+            world.performed += 1
+            await mine.perform(operation)
+            world.widest = max(world.widest, abs(process.clock.error))

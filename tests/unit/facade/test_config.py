@@ -1,0 +1,141 @@
+"""What a configuration accepts, how it refuses, and that it shows no secrets."""
+
+from __future__ import annotations
+
+import os
+import stat
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from memory.domain.errors import ConfigError
+from memory.facade.config import MemoryConfig, default_url
+from memory.facade.values import masked, parse_duration, show_duration
+from memory.policies.promotion import DEFAULT_RULES
+
+SECRETS = [
+    ("redis://app:hunter2@cache:6379/0", "redis://app:***@cache:6379/0"),
+    ("redis://:hunter2@cache", "redis://:***@cache"),
+    ("postgresql://app:hun/ter2@db/memory", "postgresql://app:***@db/memory"),
+    ("mongodb://u:hunter2@a,b/?replicaSet=r", "mongodb://u:***@a,b/?replicaSet=r"),
+    ("qdrant://host?api_key=hunter2&x=1", "qdrant://host?api_key=***&x=1"),
+]
+
+
+def test_without_anything_all_tiers_share_one_sqlite_file_in_the_users_data_folder() -> None:
+    serving = MemoryConfig().serving()
+    assert serving["short"] is serving["mid"] is serving["long"]
+    assert serving["mid"].url == default_url()
+    assert serving["mid"].url.startswith("sqlite:///")
+    assert MemoryConfig().promotion == DEFAULT_RULES
+
+
+@pytest.mark.parametrize(("url", "shown"), SECRETS)
+def test_secrets_appear_in_no_repr_and_no_listing(url: str, shown: str) -> None:
+    assert masked(url) == shown
+    by_name = MemoryConfig(
+        stores={"cache": {"url": url, "options": {"password": "hunter2", "tls": {"key_file": "hunter2"}}}}, tiers={"short": "cache"}
+    )
+    by_url = MemoryConfig(tiers={"short": url})
+    for config in (by_name, by_url):
+        for text in (repr(config), str(config), repr(config.serving()), repr(config.stores), repr(config.tiers), repr(config.leaves())):
+            assert "hunter2" not in text
+            assert "ter2@" not in text
+    assert by_url.serving()["short"].url == url
+
+
+def test_urls_without_secrets_are_shown_as_they_are() -> None:
+    for url in ("sqlite:////srv/a@b/memory.db", "memory://", "postgresql://app@db/memory", "sqlite:///x.db?synchronous=FULL"):
+        assert masked(url) == url
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tires": {}}, "there is no setting 'tires' at the top; did you mean 'tiers'?"),
+        ({"tiers": {"shrot": "main"}}, "there is no setting 'shrot' in [tiers]; did you mean 'short'?"),
+        ({"stores": {"a": {"url": "sqlite:///x", "opts": {}}}}, "there is no setting 'opts' in [stores.a]; did you mean 'options'?"),
+        ({"durations": {"tombstone_live": "3d"}}, "did you mean 'tombstone_life'?"),
+        ({"promotion": [{"name": "x", "tag": ["fact"]}]}, "did you mean 'tags'?"),
+        ({"tiers": {"long": "mian"}}, "tiers.long: names no store 'mian' (and is no URL); did you mean 'main'?"),
+        ({"stores": {"a": {}}}, "stores.a.url: is missing"),
+        ({"stores": {"a": {"url": "memory.db"}}}, "stores.a.url: is not a URL with a scheme"),
+        ({"stores": {"Big": {"url": "memory://"}}}, "'Big' is not a store's name"),
+        ({"tenant": ""}, "tenant: must not be empty"),
+        ({"tenant": "x" * 513}, "tenant: exceeds 512 bytes"),
+        ({"embedder": "openai"}, "embedder: Input should be 'wordllama' or 'none'"),
+        ({"durations": {"lease": "soon"}}, "durations.lease: should be a duration such as '30d'"),
+        ({"durations": {"lease": "0s"}}, "durations.lease: should be longer than nothing"),
+        ({"promotion": [{"name": "back", "source": "long", "target": "mid"}]}, "promotion.back.target: must come after 'long'"),
+        ({"promotion": [{"name": "a"}, {"name": "a"}]}, "promotion: two rules are named 'a'"),
+        ({"promotion": {"name": "a"}}, "promotion: should be a list of rules"),
+        ({"promotion": [{"name": "a", "min_confidence": 2}]}, "promotion.1.min_confidence: "),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        MemoryConfig(**settings)
+    assert message in str(refused.value)
+
+
+def test_an_error_does_not_repeat_the_secret_it_was_given() -> None:
+    with pytest.raises(ConfigError) as refused:
+        MemoryConfig(stores={"a": {"url": "hunter2@host"}})
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+def test_configuration_is_frozen() -> None:
+    config = MemoryConfig()
+    with pytest.raises(ValidationError):
+        config.tenant = "other"  # type: ignore[misc]
+
+
+def test_tiers_with_the_same_url_get_one_store_and_others_their_own() -> None:
+    serving = MemoryConfig(tiers={"short": "memory://", "mid": "sqlite:///a.db", "long": "sqlite:///a.db"}).serving()
+    assert serving["mid"] is serving["long"]
+    assert [serving[tier].name for tier in ("short", "mid")] == ["memory", "sqlite"]
+
+
+def test_a_tier_that_repeats_a_named_stores_url_is_served_by_that_store() -> None:
+    serving = MemoryConfig(
+        stores={"agent": {"url": "sqlite:///a.db"}}, tiers={"short": "agent", "mid": "sqlite:///a.db", "long": "sqlite:///b.db"}
+    ).serving()
+    assert serving["short"] is serving["mid"]
+    assert serving["short"].name == "agent"
+    assert serving["long"].name == "sqlite"
+
+
+def test_durations_are_read_and_shown_as_people_write_them() -> None:
+    config = MemoryConfig(durations={"mark_life": "1h30m", "tombstone_life": "2w", "cache_max_age": 90, "lease": "PT45S"})
+    assert config.engine.mark_life == timedelta(minutes=90)
+    shown = {name: config.leaves()[f"durations.{name}"] for name in ("mark_life", "tombstone_life", "cache_max_age", "lease")}
+    assert shown == {"mark_life": "1h30m", "tombstone_life": "14d", "cache_max_age": "1m30s", "lease": "45s"}
+
+
+def test_a_shown_duration_reads_back_as_itself() -> None:
+    for length in (timedelta(microseconds=1), timedelta(days=400, hours=5, seconds=1), timedelta(milliseconds=1500)):
+        assert parse_duration(show_duration(length)) == length
+
+
+def test_rules_take_durations_as_text() -> None:
+    config = MemoryConfig(promotion=[{"name": "week", "on": "sweep", "idle_for": "7d"}])
+    assert config.promotion[0].idle_for == timedelta(days=7)
+
+
+def test_the_default_folder_is_created_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    MemoryConfig().prepare()
+    folder = Path(default_url().removeprefix("sqlite:///")).parent
+    assert folder.is_relative_to(tmp_path)
+    if os.name == "posix":
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_no_folder_is_created_where_the_default_file_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    MemoryConfig(stores={"main": {"url": "sqlite:///x.db"}}).prepare()
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,158 @@
+"""Which source of a setting wins, and that each value knows where it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memory.domain.errors import ConfigError
+from memory.facade.config import MemoryConfig
+from memory.facade.origins import load
+
+FILE = """\
+tenant = "from-file"  # a comment
+
+[stores.main]
+url = "sqlite:///memory.db"
+options = { synchronous = "FULL" }
+
+[tiers]
+long = "memory://"
+
+[[promotion]]
+name = "one"
+
+[[promotion]]
+name = "two"
+tags = ["x"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "memory.toml").write_text(FILE)
+    return tmp_path
+
+
+def test_arguments_win_over_environment_over_file_over_defaults(folder: Path) -> None:
+    environ = {"MEMORY__TENANT": "from-env", "MEMORY__TIERS__LONG": "sqlite:///env.db"}
+    assert load(environ={}, folder=folder).tenant == "from-file"
+    assert load(environ=environ, folder=folder).tenant == "from-env"
+    config = load(None, {"tenant": "from-argument"}, environ=environ, folder=folder)
+    assert config.tenant == "from-argument"
+    assert config.tiers.long == "sqlite:///env.db"
+    assert config.embedder == "wordllama"
+
+
+def test_every_value_says_where_it_came_from(folder: Path) -> None:
+    config = load(None, {"embedder": "none"}, environ={"MEMORY__DURATIONS__LEASE": "9s"}, folder=folder)
+    origins = config.origins
+    file = folder / "memory.toml"
+    assert origins["tenant"] == f"{file}:1"
+    assert origins["stores.main.url"] == f"{file}:4"
+    assert origins["tiers.long"] == f"{file}:8"
+    assert origins["promotion.2"] == f"{file}:13"
+    assert origins["durations.lease"] == "MEMORY__DURATIONS__LEASE"
+    assert origins["embedder"] == "argument"
+    assert origins["tiers.short"] == origins["durations.mark_life"] == "default"
+    assert origins.keys() == config.leaves().keys()
+
+
+def test_relative_databases_of_a_file_lie_beside_it(folder: Path) -> None:
+    config = load(folder / "memory.toml", environ={}, folder=Path("/"))
+    assert config.stores["main"].url == f"sqlite:///{folder}/memory.db"
+    assert config.stores["main"].options == {"synchronous": "FULL"}
+
+
+@pytest.mark.parametrize("url", ["sqlite:////abs/x.db", "sqlite:///~/x.db", "sqlite:///:memory:", "memory://"])
+def test_other_urls_of_a_file_are_left_alone(tmp_path: Path, url: str) -> None:
+    (tmp_path / "memory.toml").write_text(f'[stores.main]\nurl = "{url}"\n')
+    assert load(environ={}, folder=tmp_path).stores["main"].url == url
+
+
+def test_a_url_serves_every_tier_and_takes_the_place_of_the_file(folder: Path) -> None:
+    config = load("sqlite:///mine.db", environ={"MEMORY__TIERS__LONG": "memory://", "MEMORY__TENANT": "t"}, folder=folder)
+    assert {store.url for store in config.serving().values()} == {"sqlite:///mine.db"}
+    assert config.tenant == "t"
+    assert config.origins["tiers.long"] == "argument"
+
+
+def test_a_path_is_a_database_file_unless_it_ends_in_toml(folder: Path) -> None:
+    assert load(Path("mine.db"), environ={}, folder=folder).serving()["mid"].url == "sqlite:///mine.db"
+    assert load("/srv/mine.db", environ={}, folder=folder).serving()["mid"].url == "sqlite:////srv/mine.db"
+    assert load("memory.toml", environ={}, folder=folder).tenant == "from-file"
+
+
+def test_the_environment_may_name_the_file_or_the_store(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('tenant = "other"')
+    assert load(environ={"MEMORY_CONFIG": str(other)}, folder=folder).tenant == "other"
+    config = load(environ={"MEMORY_CONFIG": "sqlite:///env.db"}, folder=folder)
+    assert config.tiers.mid == "sqlite:///env.db"
+    assert config.origins["tiers.mid"] == "MEMORY_CONFIG"
+
+
+def test_a_mapping_is_an_argument(folder: Path) -> None:
+    config = load({"tenant": "mapped", "tiers": {"long": "memory://"}}, environ={"MEMORY__TENANT": "env"}, folder=folder)
+    assert config.tenant == "mapped"
+    assert config.origins["tiers.long"] == "argument"
+
+
+def test_a_config_object_is_taken_as_it_is_but_for_the_settings_beside_it(folder: Path) -> None:
+    made = load(environ={}, folder=folder)
+    again = load(made, {"tenant": "other"}, environ={"MEMORY__TENANT": "env"}, folder=folder)
+    assert again.tenant == "other"
+    assert again.stores == made.stores
+    assert again.promotion == made.promotion
+    assert again.origins["stores.main.url"].endswith("memory.toml:4")
+
+
+def test_lists_in_the_environment_are_json(tmp_path: Path) -> None:
+    config = load(environ={"MEMORY__PROMOTION": '[{"name": "all"}]'}, folder=tmp_path)
+    assert [rule.name for rule in config.promotion] == ["all"]
+    with pytest.raises(ConfigError, match="MEMORY__PROMOTION: not valid JSON at character"):
+        load(environ={"MEMORY__PROMOTION": "[{"}, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[tiers]\nshrot = "main"\n', "memory.toml:2: tiers.shrot: there is no setting 'shrot'"),
+        ('\n[[promotion]]\nname = "x"\nsource = "long"\ntarget = "mid"\n', "memory.toml"),
+        ('[stores.main]\nurl = "nothing"\n', "memory.toml:2: stores.main.url: is not a URL"),
+        ("tenant = \n", "memory.toml: Invalid value (at line 1"),
+    ],
+)
+def test_a_wrong_setting_in_a_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "memory.toml").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load(environ={}, folder=tmp_path)
+    assert message in str(refused.value)
+
+
+def test_a_wrong_variable_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="MEMORY__TIRES__LONG: tires: there is no setting 'tires' at the top; did you mean 'tiers'"):
+        load(environ={"MEMORY__TIRES__LONG": "x"}, folder=tmp_path)
+    with pytest.raises(ConfigError, match="MEMORY__TIERS__: an empty name"):
+        load(environ={"MEMORY__TIERS__": "x"}, folder=tmp_path)
+    with pytest.raises(ConfigError, match="already given a value"):
+        load(environ={"MEMORY__TIERS": "x", "MEMORY__TIERS__LONG": "y"}, folder=tmp_path)
+
+
+def test_a_missing_file_an_empty_config_and_a_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no config file .*nowhere.toml"):
+        load("nowhere.toml", environ={}, folder=tmp_path)
+    with pytest.raises(ConfigError, match="the config is empty"):
+        load("", environ={}, folder=tmp_path)
+    with pytest.raises(ConfigError, match="is a folder"):
+        load(tmp_path, environ={}, folder=tmp_path)
+    with pytest.raises(ConfigError, match="cannot be a database"):
+        load("what?.db", environ={}, folder=tmp_path)
+
+
+def test_load_on_the_class_reads_the_process_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMORY__TENANT", "env")
+    assert MemoryConfig.load().tenant == "env"
+    assert MemoryConfig.load(tenant="given").tenant == "given"

@@ -1,0 +1,210 @@
+"""What an import reads, where it says an error stands, and that an export can be read again."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from memory.domain.entry import Entry, EntryType
+from memory.domain.scope import Scope
+from memory.facade.transfer import FORMAT, BadLine, Message, exported, read
+
+SESSION = Scope.session("s1")
+
+
+def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Message | BadLine]:
+    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", scope))
+
+
+def messages(data: str | bytes, scope: Scope | None = SESSION) -> list[Message]:
+    found = parse(data, scope)
+    assert all(isinstance(item, Message) for item in found), found
+    return [item for item in found if isinstance(item, Message)]
+
+
+def the_bad_line(data: str | bytes, scope: Scope | None = SESSION) -> BadLine:
+    (bad,) = [item for item in parse(data, scope) if isinstance(item, BadLine)]
+    return bad
+
+
+def lines(*objects: dict[str, Any]) -> str:
+    return "".join(json.dumps(item) + "\n" for item in objects)
+
+
+def test_a_message_becomes_an_entry_with_its_role_time_and_key() -> None:
+    (message,) = messages(lines({"role": "user", "content": "hello", "time": "2026-01-31T09:30:00Z", "id": "m1", "tags": ["fact"]}))
+    draft = message.draft
+    assert (draft.scope, draft.content, draft.key, draft.tags) == (SESSION, "hello", "m1", ["fact"])
+    assert draft.created_at == datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+    assert draft.metadata == {"role": "user"}
+    assert draft.type is EntryType.CONTEXT
+
+
+def test_without_an_id_the_key_is_the_files_name_and_the_position() -> None:
+    found = messages("\n" + lines({"role": "user", "content": "a"}) + "\n" + lines({"role": "user", "content": "b"}))
+    assert [(m.line, m.draft.key) for m in found] == [(2, "chat.jsonl:1"), (4, "chat.jsonl:2")]
+
+
+def test_fields_it_does_not_know_are_kept_in_the_metadata() -> None:
+    (message,) = messages(lines({"role": "tool", "content": "42", "model": "m", "metadata": {"confidence": 0.9}}))
+    assert message.draft.metadata == {"role": "tool", "model": "m", "confidence": 0.9}
+
+
+def test_an_array_reads_like_lines_and_each_item_knows_its_line() -> None:
+    data = ' \n[\n  {"role": "user",\n   "content": "a"},\n\n  {"role": "user", "content": "b"}, {"role": "user", "content": "c"}\n]\n'
+    assert [(m.line, m.draft.content) for m in messages(data)] == [(3, "a"), (6, "b"), (6, "c")]
+    assert messages("[]") == []
+    assert messages("") == []
+
+
+def test_a_byte_order_mark_is_no_error() -> None:
+    assert len(messages(b"\xef\xbb\xbf" + lines({"role": "user", "content": "a"}).encode())) == 1
+
+
+GOOD = {"role": "user", "content": "fine"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ("{", "not JSON"),
+        ('"text"', "holds str where an object"),
+        ('{"content": "x"}', "role: is missing"),
+        ('{"role": 3, "content": "x"}', "role: must be text"),
+        ('{"role": "user"}', "content: is missing"),
+        ('{"role": "user", "content": [1]}', "content: must be text, not list"),
+        ('{"role": "user", "content": ""}', "content: may be empty only"),
+        ('{"role": "user", "content": "x", "time": "yesterday"}', "time: 'yesterday' is not an ISO 8601 moment"),
+        ('{"role": "user", "content": "x", "time": "2026-01-31T09:30:00"}', "time: is a naive datetime"),
+        ('{"role": "user", "content": "x", "time": 1, "timestamp": 1}', "two names for the same thing"),
+        ('{"role": "user", "content": "x", "id": 1.5}', "id: must be text or a whole number"),
+        ('{"role": "user", "content": "x", "tags": "fact"}', "tags: must be a list"),
+        ('{"role": "user", "content": "x", "type": "story"}', "type: "),
+        ('{"role": "user", "content": "x", "metadata": {"role": "assistant"}}', "role: stands in the message and in its metadata"),
+        ('{"role": "user", "content": "x", "metadata": {"n": NaN}}', "must be a finite number"),
+        ('{"role": "user", "content": "\\ud800"}', "content: must not hold a lone surrogate"),
+        ('{"role": "user", "content": "x", "n": ' + "9" * 5000 + "}", "a number too long"),
+        ("[" * 100_000, "not JSON"),
+        ('{"format": "memory-entry/9", "id": "x"}', "format: 'memory-entry/9' is not known"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number_and_its_neighbours_are_read(bad: str, problem: str) -> None:
+    found = parse(lines(GOOD) + bad + "\n" + lines(GOOD))
+    assert [type(item) for item in found] == [Message, BadLine, Message]
+    assert str(found[1]).startswith("chat.jsonl line 2: ")
+    assert problem in str(found[1])
+
+
+def test_bytes_that_are_not_utf8_are_a_bad_line() -> None:
+    assert "line 1: not UTF-8 at byte 3" in str(the_bad_line(b'{"\xff": 1}\n'))
+    with pytest.raises(BadLine, match="line 2: not UTF-8"):
+        parse(b'[{"role": "user", "content": "x"},\n"\xff"]')
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "problem"),
+    [
+        ('[\n{"role": "user", "content": "a"}\n{"role": "user"}]', 3, "the array breaks off here"),
+        ('[\n{"role": "user", "content": "a"},\n{"role": ', 3, "not JSON"),
+        ('[{"role": "user", "content": "a"}', 1, "the array breaks off here"),
+        ('[{"role": "user", "content": "a"}]\nmore', 2, "something follows"),
+        ("[\n" + "[" * 100_000, 2, "nested too deeply"),
+    ],
+)
+def test_an_array_that_cannot_be_read_on_names_the_line(data: str, line: int, problem: str) -> None:
+    with pytest.raises(BadLine) as refused:
+        parse(data)
+    assert refused.value.line == line
+    assert problem in str(refused.value)
+
+
+def test_an_item_of_an_array_that_is_no_object_is_a_bad_line() -> None:
+    assert the_bad_line('[{"role": "user", "content": "a"},\n 7]').line == 2
+
+
+def test_the_same_id_twice_is_read_once_and_refused_when_it_says_something_else() -> None:
+    first, again = messages(lines({**GOOD, "id": "m"}, {**GOOD, "id": "m"}))
+    assert (first.again, again.again) == (False, True)
+    bad = the_bad_line(lines({**GOOD, "id": "m"}, {**GOOD, "id": "m", "content": "other"}))
+    assert "line 2: id: 'm' already stands on line 1 with other content" in str(bad)
+
+
+def test_a_message_without_a_place_to_go_is_refused() -> None:
+    assert "scope: a message belongs to a session" in str(the_bad_line(lines(GOOD), scope=None))
+
+
+def entry(**changes: Any) -> Entry:
+    when = datetime(2026, 1, 31, 9, 30, 0, 1, tzinfo=UTC)
+    fields: dict[str, Any] = {
+        "id": "0198-x",
+        "tenant": "secret tenant",
+        "scope": Scope.object("a:b", "t1"),
+        "type": "learning",
+        "content": "c",
+        "tags": ["t"],
+        "metadata": {"n": 1},
+        "created_at": when,
+        "updated_at": when,
+        "valid_from": when,
+        "version": 7,
+        "tier": "mid",
+    }
+    return Entry(**{**fields, **changes})
+
+
+def test_the_export_format_is_pinned() -> None:
+    assert exported(entry(title="t", expires_at=datetime(2027, 1, 1, tzinfo=UTC))) == {
+        "format": "memory-entry/1",
+        "scope": "object:a%3Ab:t1",
+        "id": "0198-x",
+        "type": "learning",
+        "title": "t",
+        "content": "c",
+        "tags": ["t"],
+        "metadata": {"n": 1},
+        "created_at": "2026-01-31T09:30:00.000001Z",
+        "updated_at": "2026-01-31T09:30:00.000001Z",
+        "expires_at": "2027-01-01T00:00:00Z",
+        "valid_from": "2026-01-31T09:30:00.000001Z",
+        "version": 7,
+        "tier": "mid",
+    }
+
+
+def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
+    original = entry(title="t", source="s")
+    (message,) = messages(json.dumps(exported(original)), scope=None)
+    draft = message.draft
+    assert draft.key == original.id
+    for name in ("scope", "type", "title", "content", "source", "tags", "metadata", "created_at", "expires_at"):
+        assert getattr(draft, name) == getattr(original, name), name
+    (elsewhere,) = messages(json.dumps(exported(original)), scope=SESSION)
+    assert elsewhere.draft.scope == SESSION
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"promoted_from_id": "x"},
+        {"compacted_from_ids": ["x"]},
+        {"valid_to": datetime(2028, 1, 1, tzinfo=UTC)},
+        {"valid_from": datetime(2020, 1, 1, tzinfo=UTC)},
+    ],
+)
+def test_an_exported_entry_that_would_lose_its_provenance_is_refused_by_name(changes: dict[str, Any]) -> None:
+    (name,) = changes
+    assert f"{name}: cannot be imported yet" in str(the_bad_line(json.dumps(exported(entry(**changes))), scope=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [({"id": None}, "id: is missing"), ({"scope": "nobody"}, "scope: 'nobody'"), ({"mood": 1}, "mood: "), ({"scope": 3}, "scope")],
+)
+def test_a_mangled_export_is_a_bad_line(changes: dict[str, Any], problem: str) -> None:
+    data = {**exported(entry()), **changes}
+    assert problem in str(the_bad_line(json.dumps(data), scope=None))
+    assert data["format"] == FORMAT

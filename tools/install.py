@@ -1,0 +1,75 @@
+"""Makes the project's own environment: `python3 tools/install.py run|dev`.
+
+Run by the machine's Python, so it needs nothing but the standard library. Packages come from the lock file, each held to its hash, all as wheels: no
+compiler is needed. The project itself is installed editable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input")
+KINDS = ("run", "dev")
+
+
+def stamp(kind: str) -> Path:
+    return VENV / f".installed-{kind}"
+
+
+def make_environment() -> None:
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older Python runs this file before any metadata is read
+        sys.exit(f"This needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11 …")
+    if PYTHON.exists():
+        return
+    print(f"Making {VENV.name}/ with Python {sys.version.split()[0]} …", flush=True)
+    done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}\nPython could not make an environment. On Debian and Ubuntu: apt-get install python3-venv")
+
+
+def pip_install(what: str, total: int, *arguments: str) -> None:
+    """Run pip, showing how far it is; all it said, if it fails."""
+    begun = time.monotonic()
+    on_terminal = sys.stdout.isatty()
+    said: list[str] = []
+    seen = 0
+    with subprocess.Popen([*PIP, "install", "--progress-bar", "off", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        assert pip.stdout is not None  # noqa: S101 - a pipe was asked for
+        for line in pip.stdout:
+            said.append(line)
+            if re.match(r"(Collecting|Requirement already satisfied:) ", line):
+                seen += 1
+                if on_terminal:
+                    print(f"\rInstalling {what}: {min(seen, total)} of {total} ", end="", flush=True)
+                elif seen == 1 and total > 1:
+                    print(f"Installing {what}: {total} packages …", flush=True)
+    if on_terminal:
+        print("\r\033[K", end="")
+    if pip.returncode:
+        sys.exit(f"{''.join(said)}\nInstalling {what} failed.")
+    print(f"Installed {what} in {time.monotonic() - begun:.0f} s.", flush=True)
+
+
+def main() -> None:
+    kind = sys.argv[1] if len(sys.argv) == 2 else ""
+    if kind not in KINDS:
+        sys.exit(__doc__)
+    make_environment()
+    lock = ROOT / "requirements" / f"{kind}.lock"
+    total = len(re.findall(r"(?m)^[A-Za-z0-9]", lock.read_text()))
+    pip_install(f"what requirements/{lock.name} pins", total, "--require-hashes", "--only-binary", ":all:", "-r", str(lock))
+    pip_install("the project", 1, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    for covered in KINDS[: KINDS.index(kind) + 1]:
+        stamp(covered).touch()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The wheel as its users get it: built, installed beside nothing of the checkout, and tested there.
+
+    python -m tools.wheel      run the tests on the installed wheel, from a folder that holds the tests and no sources
+
+The environment borrows the dependencies that are already installed here, so nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NEED_THE_CHECKOUT = ("meta", "simulation")
+"""Test folders that judge the checkout itself, or run the same code at length: the wheel gains nothing from them."""
+
+
+def build(folder: Path) -> Path:
+    """Build the wheel into the folder."""
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """Make an environment in the folder with the wheel and this environment's dependencies; returns its directory of programs."""
+    venv.create(folder, with_pip=False)
+    programs = folder / ("Scripts" if os.name == "nt" else "bin")
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(programs / "python")]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", str(wheel)], check=True, capture_output=True)
+    return programs
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without what would let the checkout in."""
+    left_out = ("PYTHONPATH", "VIRTUAL_ENV", "MEMORY_REQUIRE")
+    return {name: value for name, value in os.environ.items() if name not in left_out and not name.startswith(("COVERAGE_", "COV_", "PYTEST_"))}
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        programs = install(build(folder / "dist"), folder / "env")
+        place = folder / "tests-only"
+        shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *NEED_THE_CHECKOUT))
+        shutil.copytree(ROOT / "tools", place / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", place)
+        python = str(programs / "python")
+        where = subprocess.check_output([python, "-c", "import memory; print(memory.__file__)"], cwd=place, env=environment(), text=True).strip()
+        if not Path(where).is_relative_to(folder / "env"):
+            print(f"this would test {where}, not the wheel", file=sys.stderr)
+            return 1
+        command = [python, "-m", "pytest", "--quiet", "--numprocesses", "2", "-p", "no:cacheprovider", *sys.argv[1:]]
+        return subprocess.run(command, cwd=place, env=environment()).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
