@@ -53,7 +53,7 @@ class Engine:
         self.retrieval = Retrieval(self.placement, self.meaning)
         self.tiering = Tiering(self.placement, self.owed, self.cache)
         self.promotion = Promotion(self.placement, self.tiering, rules)
-        self.maintenance = Maintenance(self.placement, owed=self.owed, tiering=self.tiering, promotion=self.promotion)
+        self.maintenance = Maintenance(self.placement, owed=self.owed, tiering=self.tiering, promotion=self.promotion, relations=self.relations)
 
     async def open(self) -> None:
         """Open the stores, check what they can do and whose vectors they hold."""

@@ -17,6 +17,7 @@ from memory.orchestrator.erasure import SCOPED, SYSTEM_TENANT
 from memory.orchestrator.owed import Debt, Holder, OwedWork
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.relations import Relations
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.ports.collections import COLLECTIONS, LEASES, Collection
@@ -40,6 +41,7 @@ class SweepReport:
     still_owed: int = 0
     removed_copies: int = 0
     purged: int = 0
+    dropped_relations: int = 0
     moved: int = 0
     waiting: tuple[str, ...] = ()
 
@@ -47,11 +49,12 @@ class SweepReport:
 class Maintenance:
     """Carries out sweeps."""
 
-    def __init__(self, placement: Placement, *, owed: OwedWork, tiering: Tiering, promotion: Promotion) -> None:
+    def __init__(self, placement: Placement, *, owed: OwedWork, tiering: Tiering, promotion: Promotion, relations: Relations) -> None:
         self._placement = placement
         self._owed = owed
         self._tiering = tiering
         self._promotion = promotion
+        self._relations = relations
         self._holder = f"{secrets.token_hex(8)}"
 
     async def sweep(self) -> SweepReport:
@@ -71,6 +74,7 @@ class Maintenance:
                 report.waiting += (str(error),)
         await self._clear_cache(report)
         if not report.waiting:
+            report.dropped_relations = await self._relations.drop_dangling()
             report.moved += len((await self._promotion.by_sweep()).moved)
         await self._give_back(lease)
         return report

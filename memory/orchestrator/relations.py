@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -13,7 +14,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.ports.collections import ENTRIES, RELATIONS
-from memory.ports.query import Eq, Order, Query, Tenant, all_of
+from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, all_of
 from memory.ports.record import Key, Record
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
@@ -97,13 +98,37 @@ class Relations:
         with step("relation.list"):
             page = await self._placement.topology.archive.query(query)
         rows = [r for r in page.records if isinstance(r, Record)]
-        ends = [Key(tenant, str(r.fields[name])) for r in rows for name in ("source_id", "target_id")]
-        there = {at.key.id for at in await self._placement.locate_many(ENTRIES, ends) if at.record is not None}
-        return [_relation(r) for r in rows if {r.fields["source_id"], r.fields["target_id"]} <= there]
+        there = await self._ends_there(rows)
+        return [_relation(r) for r in rows if _ends(r) <= there]
+
+    async def drop_dangling(self) -> int:
+        """Delete relations of every tenant that an erasure of another scope, or a crash, left with an end that is gone; how many."""
+        archive, dropped = self._placement.topology.archive, 0
+        query = Query(RELATIONS, Everywhere(), limit=self._placement.settings.page)
+        while True:
+            with step("relation.sweep"):
+                page = await archive.query(query)
+            rows = [r for r in page.records if isinstance(r, Record)]
+            there = await self._ends_there(rows)
+            for row in rows:
+                if not _ends(row) <= there:
+                    dropped += await self._erasure.delete(RELATIONS, row.key)
+            if page.cursor is None:
+                return dropped
+            query = replace(query, cursor=page.cursor)
+
+    async def _ends_there(self, rows: Sequence[Record]) -> set[Key]:
+        """The ends of these relations that are entries still."""
+        located = await self._placement.locate_many(ENTRIES, sorted({end for row in rows for end in _ends(row)}))
+        return {at.key for at in located if at.record is not None}
 
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
         """Delete a relation: true once, then false (D44)."""
         return ids.is_id(relation_id) and await self._erasure.delete(RELATIONS, Key(tenant, relation_id))
+
+
+def _ends(record: Record) -> set[Key]:
+    return {Key(record.key.tenant, str(record.fields[name])) for name in ("source_id", "target_id")}
 
 
 def _relation(record: Record) -> Relation:

@@ -22,7 +22,7 @@ from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
-from memory.policies.ranking import fuse, rank_by_words
+from memory.policies.ranking import combine, rank_by_words
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
 from memory.ports.query import Filter, Ge, Gt, Has, Hit, In, IsNull, Le, Near, Or, Order, Query, Search, Tenant, Words, all_of, within
 from memory.ports.record import Key, Mark, Partition, Record, Role
@@ -150,7 +150,7 @@ class Retrieval:
     # -- search -------------------------------------------------------------------------------------------------------
 
     async def search(self, asked: Asked, text: str) -> SearchResult:
-        """The best entries by words and by meaning, fused by reciprocal rank (D80). A blank text browses (D54)."""
+        """The best entries by words and by meaning, combined (see `policies.ranking`). A blank text browses (D54)."""
         if not text.strip():
             browsed = await self.browse(asked)
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier}) for e in browsed], browsed.degraded)
@@ -203,13 +203,11 @@ class Retrieval:
         return {i: r for i, r in whole.items() if r is not None and self._accepts(r, asked, now)}
 
     def _ranked(self, found: dict[str, Record], scores: dict[str, dict[str, float]], stores: dict[str, str], limit: int) -> list[FoundEntry]:
-        ranks: dict[str, list[str]] = {}
-        for way, by_id in scores.items():
-            live = [(i, s) for i, s in by_id.items() if i in found]
-            ranks[way] = [i for i, _ in sorted(live, key=lambda pair: (-pair[1], pair[0]))]
+        live = {way: {i: s for i, s in by_id.items() if i in found} for way, by_id in scores.items()}
+        ranks = {way: sorted(by_id, key=lambda i: (-by_id[i], i)) for way, by_id in live.items()}
         places = {way: {i: n for n, i in enumerate(ids, start=1)} for way, ids in ranks.items()}
         hits = []
-        for record_id, score in fuse(ranks)[:limit]:
+        for record_id, score in combine(live["words"], live["meaning"])[:limit]:
             record = found[record_id]
             ways = {f"by_{way}": {"rank": places[way][record_id], "score": scores[way][record_id]} for way in places if record_id in places[way]}
             hits.append(FoundEntry(entry_of(record), score, {**ways, "tier": record.tier, "store": stores[record_id]}))
