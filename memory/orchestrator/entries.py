@@ -94,6 +94,8 @@ class Entries:
         if keyed:
             located = await self._placement.locate_many(ENTRIES, [b.record.key for b in keyed])
             for birth, there in zip(keyed, located, strict=True):
+                if there.corrupt is not None:
+                    raise there.corrupt
                 if there.record is not None or there.tombstone is not None:
                     birth.entry = await self._repeated(birth, there)
 

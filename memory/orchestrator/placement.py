@@ -31,6 +31,8 @@ class Located:
     mark: Mark | None = None
     """The last mark that pointed here."""
     marked_in: Store | None = None
+    corrupt: CorruptRecord | None = None
+    """Its home copy is there and cannot be read."""
 
     def home(self) -> tuple[Record, Store] | None:
         return None if self.record is None or self.store is None else (self.record, self.store)
@@ -61,7 +63,10 @@ class Placement:
 
     async def locate(self, collection: Collection, key: Key) -> Located:
         """Where the record is. Raises `CorruptRecord` where its home copy cannot be read."""
-        return (await self.locate_many(collection, [key]))[0]
+        located = (await self.locate_many(collection, [key]))[0]
+        if located.corrupt is not None:
+            raise located.corrupt
+        return located
 
     async def locate_many(self, collection: Collection, keys: Sequence[Key]) -> list[Located]:
         """Where each record is.
@@ -82,7 +87,8 @@ class Placement:
     def _meet(self, located: Located, store: Store, row: Stored | None) -> bool:
         """Take in what stands under the key in this store; whether the search is over."""
         if isinstance(row, Corrupt):
-            raise CorruptRecord(store.name, row.key.id, row.problem)
+            located.corrupt = CorruptRecord(store.name, row.key.id, row.problem)
+            return True
         if isinstance(row, Mark):
             located.mark, located.marked_in = row, store
             return False

@@ -120,7 +120,7 @@ class Relations:
     async def _ends_there(self, rows: Sequence[Record]) -> set[Key]:
         """The ends of these relations that are entries still."""
         located = await self._placement.locate_many(ENTRIES, sorted({end for row in rows for end in _ends(row)}))
-        return {at.key for at in located if at.record is not None}
+        return {at.key for at in located if at.record is not None or at.corrupt is not None}
 
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
         """Delete a relation: true once, then false (D44)."""
