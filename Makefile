@@ -8,7 +8,7 @@
 #   make prove      the long proofs: 20,000 seeds, every mutant
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
-#   make docs       write the generated documents again
+#   make docs       write what is generated again: docs/behaviours.md and the types of the blocking twin
 #   make lock       pin the newest versions the project allows (needs uv)
 
 PYTHON ?= python3
@@ -54,6 +54,7 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.behaviours --check
+	$(BIN)/python -m tools.blocking_stub --check
 
 format: $(DEV)
 	$(BIN)/ruff check --fix $(CODE)
@@ -61,6 +62,7 @@ format: $(DEV)
 
 docs: $(DEV)
 	$(BIN)/python -m tools.behaviours
+	$(BIN)/python -m tools.blocking_stub
 
 simulate: $(DEV)
 	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))

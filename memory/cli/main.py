@@ -7,14 +7,14 @@ Exit codes: see `memory.cli.exits`.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from memory.cli import entries, places, setup, transfer
-from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, TracebackOption
+from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, TracebackOption, write_json
 from memory.cli.demo import command as demo
-from memory.cli.exits import EPILOG
+from memory.cli.exits import EPILOG, INTERRUPTED, NOTHING, USAGE
 
 app = typer.Typer(
     name="memory",
@@ -55,7 +55,30 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a narrow terminal encoding costs a character, never the command
-    app()
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort as exc:
+        code = INTERRUPTED if isinstance(exc.__cause__, KeyboardInterrupt) else NOTHING
+        typer.echo("stopped, nothing was done", err=True)
+    except _UsageError as exc:
+        code = _wrong_usage(exc)
+    sys.exit(code)
+
+
+_UsageError = cast("type[Exception]", typer.BadParameter.__base__)  # Typer names it in none of its public modules
+
+
+def _wrong_usage(exc: Any) -> int:
+    """One line, as for every other error; and the whole help where nothing was asked at all."""
+    if type(exc).__name__ == "NoArgsIsHelpError":
+        exc.show()
+        return USAGE
+    command_path = exc.ctx.command_path if exc.ctx is not None else "memory"
+    message = f"{exc.format_message()} (try: {command_path} --help)"
+    typer.echo(f"error: {message}", err=True)
+    if "--json" in sys.argv:
+        write_json({"error": {"code": "usage", "message": message, "exit": USAGE}})
+    return USAGE
 
 
 if __name__ == "__main__":

@@ -45,7 +45,9 @@ async def import_file(
     cli: Cli,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")],
     scope: OptionalScope = None,
-    session: Annotated[str | None, typer.Option(metavar="ID", help="The session the messages belong to; by default the file's name.")] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="The session the messages belong to; by default the file's name; needed for standard input.")
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out, naming them, instead of importing nothing.")] = False,
     acks: Annotated[bool, typer.Option("--acks", help="After each committed batch, say how many messages are safe (standard error).")] = False,
 ) -> int:
@@ -54,9 +56,9 @@ async def import_file(
     Every line is checked before the first is written. A message's id, or else the file's name and its position, is its key: importing the same
     file again writes nothing twice. Other fields of a message (tags and metadata among them) are kept.
     """
-    target = _target(file, scope, session)
+    wanted = _wanted(file, scope, session)
     with _opened(file) as (stream, name):
-        total, bad = _checked(cli, stream, name, target, skip_bad=skip_bad)
+        total, bad = _checked(stream, name, wanted, skip_bad=skip_bad)
         async with cli.memory() as memory:
             with progress(cli, total) as advance:
 
@@ -66,7 +68,7 @@ async def import_file(
                         sys.stderr.write(json.dumps({"committed": done}) + "\n")
                         sys.stderr.flush()
 
-                result = await write_messages(memory, _messages(stream, name, target, bad), committed, name)
+                result = await write_messages(memory, _messages(stream, name, wanted, bad), committed, name)
     result.skipped = bad
     cli.emit(
         {"file": name, "messages": total, "imported": result.written, "already_there": result.repeated, "skipped_lines": bad},
@@ -118,18 +120,25 @@ async def _write(memory: Memory, messages: list[Message], name: str) -> list[Ent
         return written
 
 
-def _target(file: str, scope: str | None, session: str | None) -> Scope | None:
-    """Where messages go. None for standard input without either option: then only an export's lines know where they belong."""
+@dataclass(frozen=True)
+class Wanted:
+    """Where an import goes: `scope` for everything when it was named, else messages to their session and exported entries back to theirs."""
+
+    scope: Scope | None = None
+    messages_to: Scope | None = None
+
+
+def _wanted(file: str, scope: str | None, session: str | None) -> Wanted:
     from memory.domain.errors import InvalidInput
     from memory.domain.scope import Scope
 
     if scope is not None and session is not None:
         raise InvalidInput("--session", "and --scope exclude each other")
     if scope is not None:
-        return Scope.parse(scope)
+        return Wanted(Scope.parse(scope))
     if session is not None:
-        return Scope.session(session)
-    return None if file == "-" else Scope.session(Path(file).stem)
+        return Wanted(Scope.session(session))
+    return Wanted() if file == "-" else Wanted(messages_to=Scope.session(Path(file).stem))
 
 
 @contextmanager
@@ -148,12 +157,12 @@ def _opened(file: str) -> Iterator[tuple[IO[bytes], str]]:
         yield spool, "stdin"
 
 
-def _checked(cli: Cli, stream: IO[bytes], name: str, target: Scope | None, *, skip_bad: bool) -> tuple[int, list[int]]:
+def _checked(stream: IO[bytes], name: str, wanted: Wanted, *, skip_bad: bool) -> tuple[int, list[int]]:
     """Read the whole file without writing: how many messages it holds, and the lines left out. Bad lines are refused unless to be skipped."""
     from memory.facade.transfer import BadLine, read
 
     total, bad = 0, list[BadLine]()
-    for item in read(stream, name, target):
+    for item in read(stream, name, wanted.scope, messages_to=wanted.messages_to):
         if isinstance(item, BadLine):
             bad.append(item)
         else:
@@ -168,11 +177,11 @@ def _checked(cli: Cli, stream: IO[bytes], name: str, target: Scope | None, *, sk
     return total, [item.line for item in bad]
 
 
-def _messages(stream: IO[bytes], name: str, target: Scope | None, left_out: Container[int]) -> Iterator[Message]:
+def _messages(stream: IO[bytes], name: str, wanted: Wanted, left_out: Container[int]) -> Iterator[Message]:
     """The good messages, read again. A line that was good when the file was checked and no longer is stops the import."""
     from memory.facade.transfer import BadLine, read
 
-    for item in read(stream, name, target):
+    for item in read(stream, name, wanted.scope, messages_to=wanted.messages_to):
         if not isinstance(item, BadLine):
             yield item
         elif item.line not in left_out:

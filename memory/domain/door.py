@@ -80,8 +80,6 @@ def json_object(field: str, value: object) -> dict[str, Any]:
 
 
 def _json(field: str, value: object, depth: int) -> tuple[Any, int]:
-    if depth > MAX_DEPTH:
-        raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool):
         return value, 5
     if isinstance(value, str):
@@ -92,6 +90,8 @@ def _json(field: str, value: object, depth: int) -> tuple[Any, int]:
         return int(value), 20
     if isinstance(value, float):
         return number(field, value), 20
+    if depth > MAX_DEPTH:
+        raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
         copied, size = {}, 2
         for name, inner in value.items():
@@ -106,7 +106,16 @@ def _json(field: str, value: object, depth: int) -> tuple[Any, int]:
     raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
 
 
+def sequence(field: str, value: object) -> list[Any]:
+    """Several things. One text is not several: it would be taken for its letters."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidInput(field, f"must be a list, not {type(value).__name__}")
+    return list(value)
+
+
 def number(field: str, value: float) -> float:
+    if isinstance(value, int) and not -INT64 <= value < INT64:
+        raise InvalidInput(field, "is an integer outside 64 bits")
     if not math.isfinite(value):
         raise InvalidInput(field, "must be a finite number")
     return value
@@ -117,7 +126,8 @@ def time(field: str, value: object) -> datetime:
     if isinstance(value, bool):
         raise InvalidInput(field, "must be a moment in time, not a truth value")
     if isinstance(value, int | float):
-        seconds = number(field, value) / 1000 if value > _MILLISECONDS_FROM else value
+        seconds = number(field, value)
+        seconds = seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds
         if seconds < 0 or seconds > (_LATEST - EPOCH).total_seconds():
             raise InvalidInput(field, "must be a number of seconds since 1970, not negative and not beyond the year 9999")
         return moment(round(seconds * 1_000_000))
@@ -147,18 +157,19 @@ def whole_limit(value: object, *, default: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput("limit", f"must be a whole number, not {type(value).__name__}")
     if not 1 <= value <= MAX_LIMIT:
-        raise InvalidInput("limit", f"must be 1..{MAX_LIMIT}, not {value}")
+        raise InvalidInput("limit", f"must be 1..{MAX_LIMIT}, not {number('limit', value)}")
     return value
 
 
 def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
     choices = tuple(allowed)
-    if value not in choices:
-        raise InvalidInput(field, f"invalid {field}: {str(value)[:40]!r}; choose from {', '.join(choices)}")
+    if not isinstance(value, str) or value not in choices:
+        shown = repr(value[:40]) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise InvalidInput(field, f"invalid {field}: {shown}; choose from {', '.join(choices)}")
     return str(value)
 
 
-def build(model: type[Model], **values: Any) -> Model:
+def build(model: type[Model], /, **values: Any) -> Model:
     """The pydantic model of these values; whatever it finds wrong becomes one `InvalidInput` that names the field."""
     try:
         return model(**values)

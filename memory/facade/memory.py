@@ -145,7 +145,7 @@ class Memory:
 
         They are stored 500 at a time: after a failure the earlier batches are kept. With keys the whole call can be repeated.
         """
-        return await self._engine.entries.write_many(self.tenant, [_draft(d) for d in drafts])
+        return await self._engine.entries.write_many(self.tenant, [_draft(d) for d in door.sequence("drafts", drafts)])
 
     async def update(
         self,
@@ -287,7 +287,7 @@ class Memory:
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
         return await self._engine.derivation.compact(
             self.tenant,
-            [_id(i) for i in entry_ids],
+            _ids(entry_ids),
             callback,
             target_scope=None if target_scope is None else _scope(target_scope),
             tags=patch.get("tags"),
@@ -303,7 +303,9 @@ class Memory:
         self, *, source_id: str | None = None, target_id: str | None = None, label: str | None = None, limit: int | None = None
     ) -> list[Relation]:
         """The relations that match, newest first; 200 unless told."""
-        return await self._engine.relations.related(self.tenant, source_id=source_id, target_id=target_id, label=label, limit=limit)
+        source = None if source_id is None else _id(source_id)
+        target = None if target_id is None else _id(target_id)
+        return await self._engine.relations.related(self.tenant, source_id=source, target_id=target, label=label, limit=limit)
 
     async def unrelate(self, relation_id: str) -> bool:
         """Delete a relation: true once, then false."""
@@ -318,7 +320,7 @@ class Memory:
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """Move entries onward to a tier by hand. Moves go onward only."""
         door.one_of("tier", to, TIERS)
-        return await self._engine.promotion.by_hand(self.tenant, [_id(i) for i in entry_ids], to)
+        return await self._engine.promotion.by_hand(self.tenant, _ids(entry_ids), to)
 
     def route(self, scope: Scope | str) -> Route:
         """Where a new entry of this scope would be born, and why."""
@@ -360,16 +362,17 @@ class Memory:
         as_of: Moment | None,
         known_at: Moment | None,
     ) -> Asked:
-        scopes = [_scope(scope)] if isinstance(scope, Scope | str) else [_scope(s) for s in scope]
+        scopes = [_scope(scope)] if isinstance(scope, Scope | str) else [_scope(s) for s in door.sequence("scope", scope)]
         if not scopes:
             raise InvalidInput("scope", "name at least one")
-        if include_narrower and session_id is not None and any(s.kind is ScopeKind.USER for s in scopes):
-            scopes.append(Scope.session(session_id))
+        session = None if session_id is None else Scope.session(session_id)
+        if include_narrower and session is not None and any(s.kind is ScopeKind.USER for s in scopes):
+            scopes.append(session)
         return Asked(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
-            tags=tuple(door.tags(list(tags))) if tags else (),
-            types=tuple(door.one_of("type", t, EntryType) for t in types or ()),
+            tags=() if tags is None else tuple(door.tags(door.sequence("tags", tags))),
+            types=() if types is None else tuple(door.one_of("type", t, EntryType) for t in door.sequence("types", types)),
             since=_moment("since", since),
             as_of=_moment("as_of", as_of),
             known_at=_moment("known_at", known_at),
@@ -392,7 +395,9 @@ def _scope(value: object) -> Scope:
 def _draft(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
     if isinstance(given, EntryDraft):
         return given
-    values = dict(given)
+    if not isinstance(given, Mapping):
+        raise InvalidInput("draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}")
+    values = {door.text("draft", name): value for name, value in given.items()}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
     return door.build(EntryDraft, **(values | {"scope": _scope(values["scope"])}))
@@ -400,6 +405,10 @@ def _draft(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
 
 def _id(value: object) -> str:
     return door.text("id", value, max_bytes=door.MAX_ID_BYTES)
+
+
+def _ids(values: object) -> list[str]:
+    return [_id(value) for value in door.sequence("ids", values)]
 
 
 def _moment(field: str, value: Moment | None) -> datetime | None:

@@ -49,10 +49,10 @@ class Message:
     again: bool = False
 
 
-def read(stream: IO[bytes], name: str, scope: Scope | None) -> Iterator[Message | BadLine]:
+def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None) -> Iterator[Message | BadLine]:
     """The messages of a file, in order, each checked as a write would check it; what is wrong comes as a `BadLine` in its place.
 
-    `scope` is where messages belong, and overrides the scope of exported entries; without one, messages are bad lines.
+    `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go without it.
     A file that cannot be read on raises its `BadLine`.
     """
     seen: dict[tuple[str, str | None], tuple[int, EntryDraft]] = {}
@@ -61,7 +61,7 @@ def read(stream: IO[bytes], name: str, scope: Scope | None) -> Iterator[Message 
             yield found
             continue
         try:
-            draft = _draft(found, f"{name}:{position}", scope)
+            draft = _draft(found, f"{name}:{position}", scope, scope or messages_to)
             first_line, first = seen.setdefault((draft.scope.text, draft.key), (line, draft))
             if first != draft:
                 raise InvalidInput("id", f"{draft.key!r} already stands on line {first_line} with other content")
@@ -144,11 +144,11 @@ def _not_an_object(found: object) -> str:
     return f"holds {type(found).__name__} where an object such as {{'role': 'user', 'content': '...'}} is expected"
 
 
-def _draft(found: Mapping[str, Any], place: str, scope: Scope | None) -> EntryDraft:
+def _draft(found: Mapping[str, Any], place: str, forced: Scope | None, scope: Scope | None) -> EntryDraft:
     if "format" in found and "role" not in found:
-        return _entry_draft(found, scope)
+        return _entry_draft(found, forced)
     if scope is None:
-        raise InvalidInput("scope", "a message belongs to a session or another scope; say which")
+        raise InvalidInput("scope", "a message belongs to a session or another scope; say which (on the command line --session or --scope)")
     fields = dict(found)
     role, content = fields.pop("role", None), fields.pop("content", None)
     if not isinstance(role, str) or not role:

@@ -1,13 +1,15 @@
 """Copies in a volatile store, for reading by id: they may mislead a reader for a bounded time, never a writer.
 
-A writer invalidates before it writes home; a reader fills after reading home, on condition that the stamp it saw before is still there.
+A writer invalidates before it writes home and again after; a reader fills after reading home, on condition that the stamp it saw before reading
+home is still there. The first stamp clears what is cached; the second refuses fills by readers that saw the first and still read the old home.
 A copy that is missing, older than `cache_max_age`, or from before the store's last restart is a miss. A cache that fails is a miss too.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from memory.domain.errors import StoreError
 from memory.orchestrator.placement import Placement
@@ -19,39 +21,51 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a reader saw in the cache before it read home: the copy, if it may be served; else the stamp and the store's run, to fill under."""
+
+    record: Record | None
+    stamp: Stored | None
+    epoch: str
+    at: datetime
+
+
 class Cache:
     """The volatile short store as a cache; does nothing where there is none."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
 
-    async def look(self, collection: Collection, key: Key) -> tuple[Record | None, Stored | None]:
-        """The copy, if it may be served, and the stamp to fill under."""
-        store = self._placement.topology.cache
+    async def look(self, collection: Collection, key: Key) -> Look:
+        """The copy, if it may be served, and what to fill under."""
+        store, now = self._placement.topology.cache, self._placement.now()
         if store is None:
-            return None, None
+            return Look(None, None, "", now)
+        epoch = store.epoch
         try:
             with step("cache.look"):
                 stamp = (await store.get(collection, [key]))[0]
         except StoreError as error:
             log.warning("cache '%s' is left out: %s", store.name, error)
-            return None, None
-        return (stamp if self._is_fresh(stamp) else None), stamp  # type: ignore[return-value]
+            return Look(None, None, "", now)
+        copy = stamp if isinstance(stamp, Record) and self._is_fresh(stamp) else None
+        return Look(copy, stamp, epoch, now)
 
-    async def fill(self, collection: Collection, record: Record, stamp: Stored | None, read_at: object) -> None:
-        """Keep a copy of a record read from home, unless a writer came between."""
+    async def fill(self, collection: Collection, record: Record, seen: Look) -> None:
+        """Keep a copy of a record read from home, unless a writer came between or the store restarted since."""
         store = self._placement.topology.cache
-        if store is None or record.tier != "short":
+        if store is None or record.tier != "short" or not seen.epoch == store.epoch:
             return
-        when = Absent() if stamp is None else AtVersion(getattr(stamp, "version", 0))
-        copy = replace(record, role=Role.CACHED, owed=(), cached_at=read_at, epoch=store.epoch)  # type: ignore[arg-type]
+        when = Absent() if seen.stamp is None else AtVersion(getattr(seen.stamp, "version", 0))
+        copy = replace(record, role=Role.CACHED, owed=(), cached_at=seen.at, epoch=seen.epoch)
         try:
             await self._placement.write("cache.fill", store, Put(collection, copy, when))
         except StoreError as error:
             log.warning("cache '%s' was not filled: %s", store.name, error)
 
     async def invalidate(self, collection: Collection, *keys: Key) -> None:
-        """Before a write at home: what is cached goes, and fills that began before are refused.
+        """Before and after a write at home: what is cached goes, and fills that began before are refused.
 
         A cache that cannot be reached keeps its copies; readers outlive them by `cache_max_age`.
         """
@@ -75,9 +89,9 @@ class Cache:
         except StoreError as error:
             log.warning("cache '%s' was not invalidated: %s", store.name, error)
 
-    def _is_fresh(self, row: Stored | None) -> bool:
+    def _is_fresh(self, row: Record) -> bool:
         store = self._placement.topology.cache
-        if not isinstance(row, Record) or row.role is not Role.CACHED or store is None or row.cached_at is None:
+        if row.role is not Role.CACHED or store is None or row.cached_at is None:
             return False
         age = self._placement.now() - row.cached_at
         return row.epoch == store.epoch and abs(age) <= self._placement.settings.cache_max_age

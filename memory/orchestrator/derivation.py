@@ -48,8 +48,14 @@ class Derivation:
         metadata = dict(origin.metadata)
         if origin.scope.kind is ScopeKind.SESSION:
             metadata.setdefault("created_in_session_id", origin.scope.id)
-        wanted = {"content": origin.content, "tags": origin.tags, "metadata": metadata} | (overrides or {})
-        draft = self._draft(target, origin.type, origin.title, origin.source, origin.expires_at, wanted)
+        wanted = {"content": origin.content, "tags": origin.tags} | (overrides or {})
+        if "metadata" in wanted:  # laid over the source's: provenance is never stripped (A88)
+            metadata = door.json_object("metadata", metadata | wanted["metadata"])
+        wanted["metadata"] = metadata
+        # Checked when it was written, and again where overridden: what could be stored can be promoted, empty content too (A52).
+        draft = EntryDraft.model_construct(
+            scope=target, type=origin.type, title=origin.title, source=origin.source, expires_at=origin.expires_at, **wanted
+        )
         record = record_of(
             draft,
             key=Key(tenant, ids.derived_id(tenant, target.text, "promote", entry_id)),

@@ -47,7 +47,7 @@ class Engine:
         self.cache = Cache(self.placement)
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.owed, self.cache)
-        self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache)
+        self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure)
         self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure)
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure)
         self.retrieval = Retrieval(self.placement, self.meaning)

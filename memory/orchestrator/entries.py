@@ -14,6 +14,7 @@ from memory.domain.time import micros
 from memory.orchestrator import codec
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entry_records import changed, entry_of, record_of, request_digest
+from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import KEEP, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Located, Placement, refused
@@ -47,11 +48,12 @@ class Birth:
 class Entries:
     """The repository of entries."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, owed: OwedWork, cache: Cache) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, owed: OwedWork, cache: Cache, erasure: Erasure) -> None:
         self._placement = placement
         self._meaning = meaning
         self._owed = owed
         self._cache = cache
+        self._erasure = erasure
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -62,6 +64,9 @@ class Entries:
     async def write_many(self, tenant: str, drafts: Sequence[EntryDraft]) -> list[Entry]:
         """Store entries in order, batch by batch. When a batch fails, the earlier ones are kept; keyed drafts can be written again."""
         written: list[Entry] = []
+        latest = self._placement.now() + CLOCK_SKEW
+        if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
+            raise InvalidInput("created_at", "lies in the future")
         for start in range(0, len(drafts), self._placement.settings.batch):
             written += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch])
         return written
@@ -78,8 +83,6 @@ class Entries:
 
     def _birth(self, tenant: str, draft: EntryDraft) -> Birth:
         now, scope = self._placement.now(), draft.scope.text
-        if draft.created_at is not None and draft.created_at > now + CLOCK_SKEW:
-            raise InvalidInput("created_at", "lies in the future")
         routed = route(ENTRIES.name, draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
         record_id = ids.derived_id(tenant, scope, "key", draft.key) if draft.key else self._placement.new_id(tenant, scope)
@@ -176,19 +179,20 @@ class Entries:
             return None
         if known_at is not None:
             record = await self._as_known(record, known_at)
+            if record is not None and is_expired(record, known_at):
+                return None
         at = as_of or known_at
         visible = record is not None and (is_current(record, now) if at is None else is_active(record, at))
         return entry_of(record) if record is not None and visible else None
 
     async def _read(self, key: Key) -> Record | None:
         """By way of the cache, where there is one."""
-        started = self._placement.now()
-        cached, stamp = await self._cache.look(ENTRIES, key)
-        if cached is not None:
-            return cached
+        seen = await self._cache.look(ENTRIES, key)
+        if seen.record is not None:
+            return seen.record
         record = (await self._placement.locate(ENTRIES, key)).record
         if record is not None:
-            await self._cache.fill(ENTRIES, record, stamp, started)
+            await self._cache.fill(ENTRIES, record, seen)
         return record
 
     async def _as_known(self, record: Record, known_at: datetime) -> Record | None:
@@ -242,10 +246,10 @@ class Entries:
         def ends(record: Record) -> dict[str, Any]:
             if record.fields.get("valid_to") is not None:
                 raise NotFound(entry_id)
-            end = when or self._placement.now()
-            if end < record.fields["valid_from"]:  # type: ignore[operator]
-                raise InvalidInput("when", "lies before valid_from: the entry could not be reached at any moment")  # decision D33
-            return {"valid_to": end}
+            start: Any = record.fields["valid_from"]
+            if when is not None and when <= start:
+                raise InvalidInput("when", "does not lie after valid_from: the entry could not be reached at any moment")  # decision D33
+            return {"valid_to": when or max(start, self._placement.now())}
 
         try:
             await self._change(tenant, entry_id, ends)
@@ -286,10 +290,12 @@ class Entries:
         for outcome in outcomes:
             if (error := refused(store, outcome)) is not None:
                 raise error
-        if outcomes[0].status is Status.REJECTED:
-            raise NotFound(old.key.id)  # the scope was erased under it
+        if outcomes[0].status is Status.REJECTED:  # its scope is being erased: help, so that what is said here is true
+            await self._erasure.delete(ENTRIES, old.key, at=old.version)
+            raise NotFound(old.key.id)
         if not all(o.applied for o in outcomes):
             return None
+        await self._cache.invalidate(ENTRIES, old.key)
         await self._owed.try_finish(Debt(ENTRIES, store, new))
         return new
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
+from memory.domain import door
 from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.ports.record import FieldValue, JsonValue, Key, Record
@@ -35,7 +36,7 @@ def entry_of(record: Record) -> Entry:
         valid_to=fields.get("valid_to"),
         promoted_from_id=fields.get("promoted_from_id"),
         compacted_from_ids=None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"]),
-        contributors=None if contributors is None else [Contributor(**c) for c in contributors],
+        contributors=None if contributors is None else [Contributor(**_copied(c)) for c in contributors],
         version=record.version,
         tier=record.tier,
     )
@@ -54,7 +55,7 @@ def record_of(
     contributors: list[dict[str, Any]] | None = None,
 ) -> Record:
     """The record of a fresh entry; the vector is the caller's to add."""
-    born = draft.created_at or now
+    born = min(draft.created_at or now, now)  # a clock that is ahead of ours opens no window in the future (decision D32)
     body: dict[str, JsonValue] = {"content": draft.content}
     if draft.title is not None:
         body["title"] = draft.title
@@ -107,7 +108,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int, now: datet
         if name in changes:
             body[name] = changes[name]
     if "metadata" in changes:
-        body["metadata"] = {**(body.get("metadata") or {}), **changes["metadata"]}
+        body["metadata"] = door.json_object("metadata", {**(body.get("metadata") or {}), **changes["metadata"]})
         fields["confidence"] = confidence_of(body["metadata"])
     if "tags" in changes:
         fields["tags"] = tuple(changes["tags"])

@@ -58,6 +58,7 @@ class Erasure:
             grave = self._grave(collection, record, store)
             outcome = await self._placement.write_one("delete.home", store, grave)
             if outcome.applied:
+                await self._cache.invalidate(collection, key)
                 fallen = Tombstone(key, grave.version, grave.owed, grave.note)
                 await self._owed.try_finish(Debt(collection, store, fallen))
                 return True

@@ -20,6 +20,7 @@ from memory.domain.time import micros
 from memory.orchestrator.entries import is_active, is_current, is_expired
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.ranking import combine, rank_by_words
@@ -95,8 +96,6 @@ class Retrieval:
         for store, collection in self._sources(asked):
             rows = await self._guarded(store, degraded, self._gather(store, collection, asked, now))
             self._merge(found, rows or [])
-        if asked.known_at is not None:
-            found = await self._still_living(found, asked.tenant)
         newest = asked.order == "newest"
         ordered = sorted(found.values(), key=lambda r: (r.created_at, entry_id(r)), reverse=newest)
         return Retrieved([entry_of(r) for r in ordered[: asked.limit]], degraded)
@@ -105,15 +104,23 @@ class Retrieval:
         """Enough of one store's records, passing over arriving copies that do not count."""
         order = (Order("created_at", descending=asked.order == "newest"),)
         query = Query(collection, within(*asked.partitions), self._filter(asked, collection, now), order, asked.limit, roles=BROWSED)
-        kept: list[Record] = []
+        owed, kept = await self._owed_past(store, collection, asked, now), list[Record]()
         while True:
             with step("browse"):
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
-            kept += await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)])
+            rows = await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)])
+            kept += rows if asked.known_at is None else await still_living(self._placement, asked.tenant, rows)
             if page.cursor is None or len(kept) >= asked.limit:
-                return kept
+                return owed + kept
             query = replace(query, cursor=page.cursor)
+
+    async def _owed_past(self, store: Store, collection: Collection, asked: Asked, now: datetime) -> list[Record]:
+        """Of what was known then, the versions that are not kept in the archive yet."""
+        if asked.known_at is None or collection is not ENTRIES:
+            return []
+        versions = await on_their_way(store, within(*asked.partitions), asked.known_at)
+        return await still_living(self._placement, asked.tenant, [v for v in versions if self._accepts(v, asked, now)])
 
     async def _counting(self, store: Store, collection: Collection, rows: Sequence[Record]) -> list[Record]:
         """The rows that count: homes, and arriving copies to which an earlier store shows a mark."""
@@ -181,6 +188,7 @@ class Retrieval:
             else:
                 page = await store.query(Query(collection, where, condition, roles=BROWSED))
                 by_words = rank_by_words([r for r in page.records if isinstance(r, Record)], collection, text, pool)
+            by_words += rank_by_words(await self._owed_past(store, collection, asked, now), ENTRY_VERSIONS, text, pool)
             hits += [("words", hit) for hit in by_words]
             if vector is not None and store.capabilities.semantic:
                 near = await store.search(Search(collection, where, Near(vector), pool, condition, SEARCHED))
@@ -189,10 +197,15 @@ class Retrieval:
 
     async def _hydrated(self, found: dict[str, Record], asked: Asked, now: datetime, degraded: list[str]) -> dict[str, Record]:
         """Copies replaced by their homes; what is gone, hidden or no longer matching is dropped."""
-        if asked.known_at is not None:
-            return await self._still_living({i: r for i, r in found.items() if r.role is Role.HOME}, asked.tenant)
         copies = [r.key for r in found.values() if r.role is not Role.HOME]
         homes: dict[str, Record] = {}
+        if asked.known_at is not None:
+            try:
+                past = await still_living(self._placement, asked.tenant, [r for r in found.values() if r.role is Role.HOME])
+                return {entry_id(r): r for r in past}
+            except StoreError as error:
+                degraded.append(f"{error.store}: {error.problem}; whether past entries still live could not be told")
+                return {}
         if copies:
             try:
                 located = await self._placement.locate_many(ENTRIES, copies)
@@ -239,12 +252,6 @@ class Retrieval:
             if there is None or (row.version, row.role is Role.HOME) > (there.version, there.role is Role.HOME):
                 found[entry_id(row)] = row
 
-    async def _still_living(self, found: dict[str, Record], tenant: str) -> dict[str, Record]:
-        """Of past versions, those whose entry is still there and not expired: the past does not outlive an erasure."""
-        now = self._placement.now()
-        located = await self._placement.locate_many(ENTRIES, [Key(tenant, i) for i in found])
-        return {at.key.id: found[at.key.id] for at in located if at.record is not None and not is_expired(at.record, now)}
-
     def _filter(self, asked: Asked, collection: Collection, now: datetime) -> Filter | None:
         at = asked.as_of or asked.known_at
         known: list[Filter | None] = []
@@ -264,11 +271,11 @@ class Retrieval:
     @staticmethod
     def _accepts(record: Record, asked: Asked, now: datetime) -> bool:
         """The filter again, on a record read by id."""
-        tags = record.fields.get("tags") or ()
+        tags, at = record.fields.get("tags") or (), asked.as_of or asked.known_at
         return (
             record.partition in asked.partitions
-            and not is_expired(record, now)
-            and (is_current(record, now) if asked.as_of is None else is_active(record, asked.as_of))
+            and not is_expired(record, asked.known_at or now)
+            and (is_current(record, now) if at is None else is_active(record, at))
             and (asked.since is None or record.created_at >= asked.since)
             and (not asked.types or record.fields.get("type") in asked.types)
             and all(tag in tags for tag in asked.tags)  # type: ignore[operator]
@@ -278,8 +285,3 @@ class Retrieval:
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:
         for key in corrupt:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
-
-
-def entry_id(record: Record) -> str:
-    """The entry a record or kept version is about."""
-    return str(record.fields.get("entry_id") or record.key.id)

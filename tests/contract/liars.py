@@ -20,7 +20,7 @@ from memory.domain.errors import StoreError, StoreUnavailable
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
-from memory.ports.query import Count, Everywhere, Has, Hit, IsNull, Kind, Near, Not, Page, Partitions, Query, Search, Words, within
+from memory.ports.query import Count, Eq, Everywhere, Has, Hit, IsNull, Kind, Lt, Near, Not, Page, Partitions, Query, Search, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.text import fold
@@ -258,7 +258,7 @@ class NegatesLikeSql(InMemoryStore):
 
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if isinstance(query.filter, Not) and hasattr(query.filter.part, "value"):
+        if isinstance(query.filter, Not) and isinstance(query.filter.part, Eq | Lt):
             missing = IsNull(query.filter.part.field)
             return replace(page, records=tuple(r for r in page.records if isinstance(r, Record) and not lets_through(missing, r)))
         return page

@@ -18,17 +18,31 @@ REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n
 Caught = dict[str, set[str]]
 
 
-def contract(*harnesses: str) -> subprocess.CompletedProcess[str]:
-    """Run the whole contract in a process of its own."""
+def contract(*harnesses: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the contract in a process of its own."""
     named = [part for harness in harnesses for part in ("--memory-harness", f"tests.contract.{harness}")]
-    command = [sys.executable, "-m", "pytest", "--pyargs", "memory.ports.contract", *named, "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--pyargs",
+        "memory.ports.contract",
+        *named,
+        "-q",
+        "-rfE",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        *options,
+    ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
 def caught() -> Caught:
-    """The failed tests of each store, from one run of the whole contract over all of them."""
-    result = contract("liars:Honest", *(f"liars:{harness.__name__}" for harness, _ in LIARS.values()))
+    """The failed tests of each store: the tests made for the lies, in one run over all liars, and over the honest store too."""
+    only = ("-p", "tests.contract.only_the_lies")
+    result = contract("liars:Honest", *(f"liars:{harness.__name__}" for harness, _ in LIARS.values()), options=only)
     assert result.returncode == 1, result.stdout[-3000:] + result.stderr
     failed: Caught = defaultdict(set)
     names = {"Honest", *LIARS}
@@ -53,14 +67,14 @@ def test_the_contract_fails_no_one_for_anothers_lies(caught: Caught) -> None:
 
 
 def test_a_skip_inside_the_contract_is_a_failure_and_never_a_pass() -> None:
-    result = contract("liars:SkipsItself")
+    result = contract("liars:SkipsItself", options=("-k", "flags or limits"))
     assert result.returncode == 1
-    assert re.search(r"^\d+ errors? in |^\d+ failed", result.stdout, re.MULTILINE), result.stdout[-2000:]
+    assert re.search(r"\d+ (errors|failed)", result.stdout)
     assert not re.search(r"\d+ (passed|skipped)", result.stdout)
 
 
 def test_a_server_that_is_missing_is_an_error_and_never_a_pass() -> None:
-    result = contract("liars:HasNoServer")
+    result = contract("liars:HasNoServer", options=("-k", "flags or limits"))
     assert result.returncode == 1
     assert re.search(r"\d+ error", result.stdout)
     assert not re.search(r"\d+ (passed|skipped)", result.stdout)

@@ -6,7 +6,7 @@ true up to `stale` seconds before it began, which is what a cache promises.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -95,7 +95,7 @@ class _Search:
 
 def check_register(name: str, events: Iterable[Event], stale: float = 0.0) -> Violation | None:
     """The violation that this register's history shows, if any."""
-    eased = [replace(e, start=e.start - stale) if stale and e.act is Act.READ and e.by.startswith("get") else e for e in events]
+    eased = [replace(e, start=e.start - stale) if stale and e.cached else e for e in events]
     search = _Search(sorted(eased, key=lambda e: (e.start, e.end)))
     if search.possible():
         return None
@@ -120,14 +120,30 @@ def _kind(state: str, stuck: list[Event], events: list[Event]) -> str:
     return "order"
 
 
-def check(history: History, stale: float = 0.0) -> list[Violation]:
-    """Everything that is wrong with this history."""
+def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list[Violation]:
+    """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them."""
     found = list(history.violations)
     for register in history.registers.values():
-        if (violation := check_register(register.name, register.events, stale)) is not None:
+        violation = check_register(register.name, register.events, stale)
+        if violation is None and strict and stale:
+            violation = check_fresh(register.events)
+        if violation is not None:
             found.append(violation)
     found += [violation for sight in history.known_at if (violation := check_known_at(sight, history.registers[sight.register].events))]
     return found
+
+
+def check_fresh(events: Sequence[Event]) -> Violation | None:
+    """No read may show what an acknowledged write had replaced, or an acknowledged deletion removed, before the read began."""
+    written = {e.value: e for e in events if e.act in (Act.CREATE, Act.UPDATE) and not e.maybe}
+    for read in events:
+        if not read.cached or read.value not in written:
+            continue
+        source = written[read.value]
+        for event in events:
+            if event.act in (Act.UPDATE, Act.DELETE) and not event.maybe and event.start > source.end and event.end < read.start:
+                return Violation("stale", read.register, f"a cache showed what was replaced before: {read} after {event}")
+    return None
 
 
 def check_known_at(sight: KnownAt, events: Iterable[Event]) -> Violation | None:

@@ -199,7 +199,7 @@ class EngineClient:
         name, entry_id = self._about(o)
         done = await self.attempt("get", lambda: self.engine.entries.get(o.tenant, entry_id))
         if done is not None:
-            self.sight(name, done[0], o.tenant, done[1])
+            self.sight(name, done[0], o.tenant, done[1], cached=True)
 
     async def foreign(self, o: Operation) -> None:
         """Another tenant asks for it by its id."""
@@ -240,10 +240,11 @@ class EngineClient:
 
     # -- names --------------------------------------------------------------------------------------------------------
 
-    def sight(self, name: str, entry: Entry | None, tenant: str, ended: Ended) -> None:
+    def sight(self, name: str, entry: Entry | None, tenant: str, ended: Ended, *, cached: bool = False) -> None:
         """An answer about one register."""
         if entry is None or self.history.saw(self.seen(entry), tenant, ended.by):
-            self.history.note(Event(name, Act.READ, None if entry is None else _value(entry), ended.start, ended.end, by=ended.by))
+            value = None if entry is None else _value(entry)
+            self.history.note(Event(name, Act.READ, value, ended.start, ended.end, cached=cached, by=ended.by))
 
     def seen(self, entry: Entry) -> Seen:
         """Which register an entry is: known by id, else by its text, or by what it was promoted from."""

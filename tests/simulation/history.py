@@ -31,6 +31,7 @@ class Event:
     """One operation's effect on, or sight of, one register, taking place at one moment between `start` and `end`.
 
     `maybe`: the client never learned whether it took effect; it may at any time after `start` (and before `end`), or never.
+    `cached`: a read by id, which a cache may have answered.
     """
 
     register: str
@@ -40,6 +41,7 @@ class Event:
     end: float = inf
     maybe: bool = False
     keyed: bool = False
+    cached: bool = False
     by: str = ""
 
     def __str__(self) -> str:

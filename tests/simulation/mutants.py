@@ -3,13 +3,206 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
-MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {}
+from memory.adapters.in_memory import writing
+from memory.adapters.in_memory.state import State
+from memory.orchestrator import entries, tiering
+from memory.orchestrator.cache import Cache
+from memory.orchestrator.entries import Entries
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.maintenance import Maintenance
+from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.placement import Located, Placement
+from memory.orchestrator.tiering import Tiering
+from memory.ports.record import Owed, Record, Role
+from memory.ports.store import Store
+from memory.ports.writes import Always, Annotate, Outcome, Put, Release
+
+Patch = tuple[object, str, Any]
+"""An object, the name of its attribute, and what to put there."""
 
 
 @contextmanager
 def applied(name: str) -> Iterator[None]:
     """The library without this safeguard, as long as the block lasts."""
-    with MUTANTS[name]():
+    target, attribute, mutated = MUTANTS[name]()
+    with patch.object(target, attribute, mutated):
         yield
+
+
+async def _done(*_: object) -> bool:
+    return True
+
+
+async def _nothing(*_: object) -> None:
+    return None
+
+
+# -- moves ------------------------------------------------------------------------------------------------------------
+
+
+def release_at_any_version() -> Patch:
+    """The source lets go of a record that was updated since it was copied."""
+    original = writing._release
+
+    def release(state: State, write: Release) -> Outcome:
+        stored = state.standing(write.collection.name, write.key)
+        return original(state, replace(write, at=stored.version) if isinstance(stored, Record) else write)
+
+    return writing, "_release", release
+
+
+def copy_whatever_stands_there() -> Patch:
+    """Step 1 of a move overwrites newer copies, marks and tombstones in the target."""
+    return tiering, "Newer", Always
+
+
+def copy_without_the_arriving_flag() -> Patch:
+    original = Tiering._copy
+
+    async def copy(self: Tiering, *arguments: Any) -> Any:
+        return await original(self, *(replace(a, role=Role.HOME) if isinstance(a, Record) else a for a in arguments))
+
+    return Tiering, "_copy", copy
+
+
+def sweep_takes_arriving_copies_of_live_records() -> Patch:
+    """A move is verified, its copy is swept away, and then the source lets go."""
+
+    async def remove(self: Maintenance, store: Store, report: Any) -> None:
+        from memory.ports.collections import ENTRIES
+        from memory.ports.query import Everywhere, Query
+
+        page = await store.query(Query(ENTRIES, Everywhere(), roles=frozenset({Role.ARRIVING})))
+        for copy in page.records:
+            await self._tiering.drop_arriving(ENTRIES, copy.key, getattr(copy, "version", 0), store)
+
+    return Maintenance, "_remove_stray_copies", remove
+
+
+def release_owes_nothing() -> Patch:
+    """A crash after the release leaves a copy that nobody lets arrive."""
+
+    def release(*arguments: Any, **options: Any) -> Release:
+        return Release(*arguments, **{**options, "owed": ()})
+
+    return tiering, "Release", release
+
+
+def arriving_copies_count_as_home() -> Patch:
+    def is_home(self: Placement, located: Located, store: Store, row: Record) -> bool:
+        return row.role in (Role.HOME, Role.ARRIVING)
+
+    return Placement, "_is_home", is_home
+
+
+def targets_are_read_before_sources() -> Patch:
+    """A record is met neither in its target, where it is not yet, nor in its source, where it is no more."""
+    from memory.orchestrator.topology import Topology
+
+    return Topology, "homes", property(lambda self: tuple(reversed(self._distinct)))
+
+
+# -- replicas and owed work -------------------------------------------------------------------------------------------
+
+
+def replicas_overwrite_what_is_newer() -> Patch:
+    original = OwedWork._replica
+
+    def replica(self: OwedWork, debt: Debt, owed: Owed) -> Put:
+        return replace(original(self, debt, owed), when=Always())
+
+    return OwedWork, "_replica", replica
+
+
+def nothing_is_owed_to_replicas() -> Patch:
+    return entries, "owed_replicas", lambda *_: ()
+
+
+def settling_at_any_version() -> Patch:
+    """What a newer version owes is taken away by whoever settled an older one."""
+    original = writing._annotate
+
+    def annotate(state: State, write: Annotate) -> Outcome:
+        stored = state.standing(write.collection.name, write.key)
+        return original(state, replace(write, at=stored.version) if isinstance(stored, Record) and write.settle else write)
+
+    return writing, "_annotate", annotate
+
+
+# -- deletions --------------------------------------------------------------------------------------------------------
+
+
+def deletion_leaves_replicas() -> Patch:
+    return OwedWork, "_unplace", _done
+
+
+def deletion_leaves_kept_versions() -> Patch:
+    return OwedWork, "_unkeep", _done
+
+
+def erased_generations_are_let_in() -> Patch:
+    return writing, "_erased", lambda state, write: None
+
+
+def erasure_raises_no_generation() -> Patch:
+    return State, "raise_generation", lambda self, partition, to: self.generation(partition)
+
+
+def erasure_is_not_resumed() -> Patch:
+    """What a crash cut short in a scope's deletion is taken to be done."""
+    return Erasure, "_erase_noted", _done
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+def update_whatever_stands_there() -> Patch:
+    return entries, "AtVersion", lambda version, role=None: Always()
+
+
+def keys_are_looked_up_in_the_first_tier_only() -> Patch:
+    return Entries, "_repeat_known", _nothing
+
+
+# -- the cache --------------------------------------------------------------------------------------------------------
+
+
+def fills_ask_for_no_stamp() -> Patch:
+    from memory.orchestrator import cache
+
+    return cache, "Put", lambda collection, record, when: Put(collection, record, Always())
+
+
+def writers_do_not_invalidate() -> Patch:
+    return Cache, "invalidate", _nothing
+
+
+MUTANTS: dict[str, Callable[[], Patch]] = {
+    mutant.__name__.replace("_", "-"): mutant
+    for mutant in (
+        release_at_any_version,
+        copy_whatever_stands_there,
+        copy_without_the_arriving_flag,
+        sweep_takes_arriving_copies_of_live_records,
+        release_owes_nothing,
+        arriving_copies_count_as_home,
+        targets_are_read_before_sources,
+        replicas_overwrite_what_is_newer,
+        nothing_is_owed_to_replicas,
+        settling_at_any_version,
+        deletion_leaves_replicas,
+        deletion_leaves_kept_versions,
+        erased_generations_are_let_in,
+        erasure_raises_no_generation,
+        erasure_is_not_resumed,
+        update_whatever_stands_there,
+        keys_are_looked_up_in_the_first_tier_only,
+        fills_ask_for_no_stamp,
+        writers_do_not_invalidate,
+    )
+}

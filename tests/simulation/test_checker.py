@@ -17,7 +17,7 @@ def _events(*lines: tuple[float, float, Act, str | None] | tuple[float, Act, str
     for line in lines:
         if len(line) == 4:
             start, end, act, value = line
-            found.append(Event("r", act, value, start, end, by="get"))
+            found.append(Event("r", act, value, start, end, cached=act is Act.READ, by="get"))
         else:
             start, act, value = line
             found.append(Event("r", act, value, start, maybe=True))

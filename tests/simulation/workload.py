@@ -47,6 +47,8 @@ PROMOTED = {
     "user:ada": (Scope.workspace("w1"), Scope.org("o1")),
     "workspace:w1": (Scope.org("o1"),),
 }
+REST = 4_000.0
+"""Seconds that a worker sometimes rests for: longer than marks live."""
 ALL_SCOPES = (*SCOPES, Scope.org("o1"))
 
 WEIGHTS = {
@@ -139,10 +141,13 @@ def _operations(random: Random, workers: int, weights: dict[Kind, int]) -> list[
         hot = [*hot[:1] * 2, *hot]
     kinds, odds = list(weights), list(weights.values())
     pace = random.choice((0.0005, 0.0005, 0.004, 0.02, 20.0))
+    rests = random.random() < 0.2
     found: list[Operation] = []
     for number in range(20 + int(random.random() * 6)):
         worker = number % workers
         pause = random.random() ** 2 * pace
+        if rests and random.random() < 0.1:
+            pause += REST
         pick = int(random.random() * 1000)
         if number < workers:
             name, tenant, scope = hot[-workers + number]

@@ -94,6 +94,7 @@ class Members:
         self.matrices: dict[int, Matrix] | None = None
         self.vectors_revision = -1
         self._gone: set[int] = set()
+        self._vector_places: dict[int, Ints] = {}
 
     @property
     def size(self) -> int:
@@ -111,8 +112,16 @@ class Members:
         places = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
         return np.where(self.numbers[places] == numbers, places, -1)
 
+    def places_of(self, matrix: Matrix) -> Ints:
+        """Where the rows of one of the matrices are among the members."""
+        places = self._vector_places.get(id(matrix))
+        if places is None:
+            places = self._vector_places[id(matrix)] = self.places(matrix.numbers)
+        return places
+
     def merge(self, rows: Sequence[Any], present: Ints | None) -> None:
         """Take in rows of (number, role, words), and where `present` is given forget everyone not among them."""
+        self._vector_places.clear()
         if present is not None:
             keep = np.isin(self.numbers, present)
             self._gone.update(self.numbers[~keep].tolist())
@@ -130,6 +139,7 @@ class Members:
     def merge_vectors(self, rows: Sequence[Any]) -> None:
         """Take in rows of (number, vector), where None and what is no vector means none."""
         matrices = self.matrices = self.matrices if self.matrices is not None else {}
+        self._vector_places.clear()
         grouped: dict[int, tuple[list[int], list[bytes]]] = {}
         gone = list(self._gone)
         self._gone.clear()

@@ -20,11 +20,21 @@ Scores: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows and their scores, the best first. Scores within `slack` of each other may change places once computed exactly."""
+    """Rows and their scores, in no order. Scores within `slack` of each other may change places once computed exactly."""
 
     numbers: Ints
     scores: Scores
     slack: float = 0.0
+
+    def best(self, count: int) -> tuple[list[int], list[float]]:
+        """At least so many of them, best first, as far as there are; never parted between scores too close to tell apart."""
+        numbers, scores = self.numbers, self.scores
+        if count < len(scores):
+            lowest = np.partition(scores, len(scores) - count)[len(scores) - count] - self.slack
+            kept = scores >= lowest
+            numbers, scores = numbers[kept], scores[kept]
+        order = np.argsort(-scores, kind="stable")
+        return numbers[order].tolist(), scores[order].tolist()
 
 
 def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
@@ -58,38 +68,34 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
             scores[i][at] += rare * frequency * (K1 + 1) / (frequency + norms[i][at])
             matched[i][at] = True
     numbers = np.concatenate([m.numbers[hit] for m, hit in zip(members, matched, strict=True)]) if members else _NONE.numbers
-    return _sorted(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
+    return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
 
 
 def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
     """Every record of these roles with a vector of the same length, by cosine in single precision."""
-    asked = np.frombuffer(vector, dtype="<f4").astype(np.float64)
-    unit = (asked / np.sqrt((asked * asked).sum())).astype(np.float32)
+    given = np.frombuffer(vector, dtype="<f4").astype(np.float64)
+    unit = (given / np.sqrt((given * given).sum())).astype(np.float32)
     numbers: list[Ints] = []
     scores: list[npt.NDArray[np.float32]] = []
     for member in members:
         matrix = (member.matrices or {}).get(len(vector))
         if matrix is None or not matrix.count:
             continue
-        places = member.places(matrix.numbers)
-        mask = (places >= 0) & member.having(roles)[places]
-        cosines = matrix.vectors @ unit
-        numbers.append(matrix.numbers[mask])
-        scores.append(cosines[mask])
+        # Not a matrix product: BLAS would start threads of its own, which on a busy machine wait for each other.
+        cosines = np.einsum("ij,j->i", matrix.vectors, unit)
+        asked = member.having(roles)[member.places_of(matrix)]
+        everyone = bool(asked.all())
+        numbers.append(matrix.numbers if everyone else matrix.numbers[asked])
+        scores.append(cosines if everyone else cosines[asked])
     if not numbers:
         return _NONE
-    return _sorted(np.concatenate(numbers), np.concatenate(scores).astype(np.float64), slack=1e-5)
+    return Candidates(np.concatenate(numbers), np.concatenate(scores).astype(np.float64), slack=1e-5)
 
 
 def exact_cosine(asked: bytes, record: Record) -> float:
     """The cosine in double precision: equal vectors get equal scores to the last bit."""
     a, b = np.frombuffer(asked, dtype="<f4").astype("f8"), np.frombuffer(record.vector or b"", dtype="<f4").astype("f8")
     return float((b * a).sum() / (np.sqrt((b * b).sum()) * np.sqrt((a * a).sum())))
-
-
-def _sorted(numbers: Ints, scores: Scores, slack: float = 0.0) -> Candidates:
-    order = np.argsort(-scores, kind="stable")
-    return Candidates(numbers[order], scores[order], slack)
 
 
 _NONE = Candidates(np.empty(0, np.int64), np.empty(0, np.float64))

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.filters import Asked
 from memory.adapters.sql.members import MemberCache
 from memory.adapters.sql.partitions import Numbers
-from memory.adapters.sql.ranking import Candidates, by_meaning, by_words, exact_cosine
+from memory.adapters.sql.ranking import by_meaning, by_words, exact_cosine
 from memory.adapters.sql.reads import Spoiled
 from memory.adapters.sql.rows import RECORD
 from memory.adapters.sql.session import Session
@@ -32,31 +32,20 @@ def search(session: Session, search: Search, numbers: Numbers, cache: MemberCach
         candidates = by_words(session, shelf, search.by.text, partitions, members, search.roles)
     hits: list[Hit] = []
     spoiled: list[Spoiled] = []
-    start = 0
+    seen = 0
     wide = search.limit if search.filter is None else 4 * search.limit
-    while start < len(candidates.numbers) and len(hits) < search.limit:
-        end = _end_of_chunk(candidates, start + wide)
-        scores = dict(zip(candidates.numbers[start:end].tolist(), candidates.scores[start:end].tolist(), strict=True))
-        for found in _rows(session, shelf, search, list(scores)):
+    while seen < len(candidates.numbers) and len(hits) < search.limit:
+        ranked, scores = candidates.best(seen + wide)
+        score_of = dict(zip(ranked[seen:], scores[seen:], strict=True))
+        for found in _rows(session, shelf, search, list(score_of)):
             stored = shelf.layout.read(found.row)
             if isinstance(stored, Corrupt):
                 spoiled.append(Spoiled(shelf, found.number, stored.key, stored.problem))
             elif isinstance(stored, Record) and stored.role in search.roles:
-                hits.append(Hit(stored, scores[found.number] if near is None else exact_cosine(near, stored)))
-        start, wide = end, min(2 * wide, 4096)
+                hits.append(Hit(stored, score_of[found.number] if near is None else exact_cosine(near, stored)))
+        seen, wide = len(ranked), min(4 * wide, 4096)
     hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
     return hits[: search.limit], spoiled
-
-
-def _end_of_chunk(candidates: Candidates, end: int) -> int:
-    """The end of a chunk of about that length: never between scores too close to tell apart before their rows are read."""
-    scores = candidates.scores
-    if end >= len(scores):
-        return len(scores)
-    lowest = scores[end - 1] - candidates.slack
-    while end < len(scores) and scores[end] >= lowest:
-        end += 1
-    return end
 
 
 def _rows(session: Session, shelf: Shelf, search: Search, numbers: Sequence[int]) -> list[Found]:
@@ -66,5 +55,3 @@ def _rows(session: Session, shelf: Shelf, search: Search, numbers: Sequence[int]
     table = shelf.table
     wanted = sa.select(table.c.number).where(table.c.number.in_(numbers), table.c.record_kind == RECORD, Asked(shelf).condition(search.filter))
     return shelf.at(session, [n for (n,) in session.select(wanted)])
-
-

@@ -6,12 +6,11 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.rows import CORRUPT, KIND, PARTITION, RECORD, VERSION, Row, fingerprint, layout_of
+from memory.adapters.sql.rows import CORRUPT, KIND, PARTITION, VERSION, Row, fingerprint, layout_of
 from memory.adapters.sql.schema import Tables, tables_of
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.sqlite.fulltext import word_index_of
@@ -143,10 +142,15 @@ def _plain(value: Any) -> Any:
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
-def is_record(found: Found) -> bool:
-    return found.kind == RECORD
+_known: dict[int, Shelf] = {}
 
 
-@lru_cache(maxsize=256)
 def shelf_of(collection: Collection) -> Shelf:
-    return Shelf(collection)
+    """The shelf of a collection. Found by identity first: hashing a declaration takes longer than many a statement."""
+    shelf = _known.get(id(collection))
+    if shelf is None or shelf.collection is not collection:
+        shelf = Shelf(collection)
+        if len(_known) > 256:
+            _known.clear()
+        _known[id(collection)] = shelf
+    return shelf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import ClassVar, TypeVar
@@ -57,6 +58,8 @@ class SqlStore(BaseStore):
     async def _open(self, collections: Sequence[Collection]) -> None:
         self._numbers = Numbers()
         self._cache = MemberCache(self._config.cache_bytes)
+        if self._config.path is None:
+            self._capabilities = replace(self.claims, durable=False, shared=False)
         await self._driver.open(lambda session: make_ready(session, self.name, collections, _create_words))
 
     async def _close(self) -> None:

@@ -65,7 +65,8 @@ async def done(store: Store, *writes: Write) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for start in range(0, len(writes), size):
         outcomes += await store.apply(writes[start : start + size])
-    assert [o.status for o in outcomes] == ["applied"] * len(writes)
+    refused = [(write, outcome) for write, outcome in zip(writes, outcomes, strict=True) if not outcome.applied]
+    assert not refused, f"these writes must be applied: {refused}"
     return outcomes
 
 
@@ -79,19 +80,19 @@ async def found(store: Store, n: int = 1, at: Partition = HERE, collection: Coll
 async def live(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = ENTRIES) -> Record:
     """The live record that must stand under the n-th key."""
     stored = await found(store, n, at, collection)
-    assert isinstance(stored, Record)
+    assert isinstance(stored, Record), f"a live record must stand here, not {stored}"
     return stored
 
 
 async def marked(store: Store, n: int = 1) -> Mark:
     stored = await found(store, n)
-    assert isinstance(stored, Mark)
+    assert isinstance(stored, Mark), f"a mark must stand here, not {stored}"
     return stored
 
 
 async def buried(store: Store, n: int = 1) -> Tombstone:
     stored = await found(store, n)
-    assert isinstance(stored, Tombstone)
+    assert isinstance(stored, Tombstone), f"a tombstone must stand here, not {stored}"
     return stored
 
 

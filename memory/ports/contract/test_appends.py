@@ -85,6 +85,14 @@ async def test_counters_of_other_names_and_other_partitions_are_their_own(store:
 
 @needs("conditional")
 @pytest.mark.asyncio
+async def test_a_counter_counts_on_whatever_field_its_numbers_go_into(store: Store) -> None:
+    other_field = append(record(2), ENTRY_VERSIONS, "replaced_version", "numbers")
+    assert await _numbers(store, _append(1), other_field, _append(3)) == [1, 2, 3]
+    assert dict((await live(store, 2, collection=ENTRY_VERSIONS)).fields) == {"replaced_version": 2}
+
+
+@needs("conditional")
+@pytest.mark.asyncio
 @pytest.mark.parametrize("field", ["type", "colour"])
 async def test_an_append_into_a_field_that_is_no_declared_integer_is_rejected(store: Store, field: str) -> None:
     outcome = await one(store, append(record(1), ENTRY_VERSIONS, field))

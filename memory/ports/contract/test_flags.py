@@ -127,6 +127,7 @@ async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes
         await other.open(COLLECTIONS)
         await done(store, put(record(1, texts={"content": "lantern"}, vector=pack_vector([1.0]))))
         assert await found(other, 1) == await live(store, 1)
+        assert await asked(store) == [id_of(1)] == await asked(other)
         await done(other, put(record(2, texts={"content": "lantern"}, vector=pack_vector([1.0]))), RaiseGeneration(HERE, 2))
         assert await asked(store) == [id_of(1), id_of(2)] == await asked(other)
         assert (await one(store, RaiseGeneration(HERE, 0))).number == 2

@@ -141,7 +141,7 @@ def test_a_wrong_variable_is_refused_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_an_empty_config_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no config file .*nowhere.toml"):
+    with pytest.raises(ConfigError, match=r"there is no config file .*nowhere\.toml"):
         load("nowhere.toml", environ={}, folder=tmp_path)
     with pytest.raises(ConfigError, match="the config is empty"):
         load("", environ={}, folder=tmp_path)

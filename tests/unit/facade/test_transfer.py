@@ -186,6 +186,12 @@ def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
     assert elsewhere.draft.scope == SESSION
 
 
+def test_a_place_for_messages_does_not_move_exported_entries() -> None:
+    data = io.BytesIO((json.dumps(exported(entry())) + "\n" + lines(GOOD)).encode())
+    scopes = [item.draft.scope.text for item in read(data, "x", messages_to=SESSION) if isinstance(item, Message)]
+    assert scopes == ["object:a%3Ab:t1", "session:s1"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -114,6 +114,7 @@ class Lane:
             raw.execute("PRAGMA foreign_keys = ON")
             raw.execute("PRAGMA cache_size = -16384")
             raw.execute("PRAGMA temp_store = MEMORY")
+            raw.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MiB: a page written often in that time is copied back once
         except BaseException:
             raw.close()
             raise

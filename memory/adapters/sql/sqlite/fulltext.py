@@ -51,7 +51,7 @@ class WordIndex:
         parts = [text_column(p.name) for p in collection.texts]
         self._parts = len(parts)
         self.ddl = (
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5({', '.join(parts)}, tokenize = 'ascii')",
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5({', '.join(parts)}, tokenize = 'ascii', columnsize = 0)",
             f"CREATE VIRTUAL TABLE IF NOT EXISTS {name}_instances USING fts5vocab({name}, 'instance')",
             # Single writes make small segments: merging them later in larger steps keeps most writes short.
             f"INSERT INTO {name}({name}, rank) VALUES ('automerge', 8)",  # noqa: S608

@@ -150,7 +150,7 @@ def index(table: str, label: str, over: list[str], only: str | None = None) -> N
 
 def words_index(table: str, parts: list[str]) -> None:
     if op.get_bind().dialect.name == "sqlite":
-        op.execute(f"CREATE VIRTUAL TABLE {table}_words USING fts5({', '.join(parts)}, tokenize = 'ascii')")
+        op.execute(f"CREATE VIRTUAL TABLE {table}_words USING fts5({', '.join(parts)}, tokenize = 'ascii', columnsize = 0)")
         op.execute(f"CREATE VIRTUAL TABLE {table}_words_instances USING fts5vocab({table}_words, 'instance')")
         op.execute(f"INSERT INTO {table}_words({table}_words, rank) VALUES ('automerge', 8)")  # noqa: S608
         op.execute(f"INSERT INTO {table}_words({table}_words, rank) VALUES ('crisismerge', 32)")  # noqa: S608

@@ -1,0 +1,73 @@
+"""Every acceptance test runs over each way of placing the three tiers: one store or several, durable or not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.adapters.sql import SqlStore
+from memory.facade.memory import Memory
+from memory.ports.collections import COLLECTIONS
+from tests.acceptance.support import Clock
+
+SQLITE = pytest.mark.backend("sqlite")
+IN_MEMORY = pytest.mark.backend("in_memory")
+FILES = ("one.db", "short.db", "mid.db", "long.db")
+
+
+def _in_memory(folder: Path) -> dict[str, Any]:
+    return {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://")}
+
+
+def _one_file(folder: Path) -> dict[str, Any]:
+    return {"tiers": dict.fromkeys(("short", "mid", "long"), f"sqlite:///{folder / 'one.db'}")}
+
+
+def _behind_a_cache(folder: Path) -> dict[str, Any]:
+    return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder / 'mid.db'}", "long": f"sqlite:///{folder / 'long.db'}"}}
+
+
+def _three_files(folder: Path) -> dict[str, Any]:
+    return {"tiers": {tier: f"sqlite:///{folder / tier}.db" for tier in ("short", "mid", "long")}}
+
+
+TOPOLOGIES = [
+    pytest.param(_in_memory, id="in-memory", marks=IN_MEMORY),
+    pytest.param(_one_file, id="one-file", marks=SQLITE),
+    pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
+    pytest.param(_three_files, id="three-files", marks=SQLITE),
+]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+async def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file with the schema in it: copying it is faster than making it."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    store = SqlStore(f"sqlite:///{path}", name="template")
+    await store.open(COLLECTIONS)
+    await store.close()
+    return path
+
+
+@pytest.fixture(params=TOPOLOGIES)
+def config(request: pytest.FixtureRequest, tmp_path: Path, _template: Path) -> dict[str, Any]:
+    """Where the tiers are; nothing is found by meaning, so that tests are fast."""
+    for name in FILES:
+        shutil.copy(_template, tmp_path / name)
+    placed: Callable[[Path], dict[str, Any]] = request.param
+    return placed(tmp_path) | {"embedder": "none"}
+
+
+@pytest.fixture
+async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
+    async with Memory(config, clock=clock) as opened:
+        yield opened

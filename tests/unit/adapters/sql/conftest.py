@@ -1,0 +1,25 @@
+"""A store on a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from memory.adapters.sql.store import SqlStore
+from memory.ports.collections import COLLECTIONS
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+@pytest_asyncio.fixture
+async def store(file: Path) -> AsyncIterator[SqlStore]:
+    opened = SqlStore(f"sqlite:///{file}")
+    await opened.open(COLLECTIONS)
+    yield opened
+    await opened.close()

@@ -1,0 +1,97 @@
+"""The URL, the options, and files that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.adapters.sql import adapter
+from memory.adapters.sql.claims import parse
+from memory.adapters.sql.store import SqlStore
+from memory.domain.errors import ConfigError
+from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.support import done, live, put, record, searched
+from tests.unit.adapters.sql.helping import raw
+
+
+def test_three_slashes_are_relative_and_four_absolute() -> None:
+    assert parse("s", "sqlite:///a/b.db", {}).path == Path("a/b.db")
+    assert parse("s", "sqlite:////a/b.db", {}).path == Path("/a/b.db")
+    assert parse("s", "sqlite:///:memory:", {}).path is None
+
+
+def test_options_come_from_the_url_or_apart() -> None:
+    config = parse("s", "sqlite:///a.db?synchronous=full&busy_timeout=2.5", {"cache_bytes": 1000})
+    assert (config.synchronous, config.busy_timeout, config.cache_bytes) == ("FULL", 2.5, 1000)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "named"),
+    [
+        ("sqlite://a.db", {}, "sqlite:///"),
+        ("sqlite:///", {}, "sqlite:///"),
+        ("postgresql://host/db", {}, "postgresql"),
+        ("sqlite:///a.db?synchronous=OFF", {}, "synchronous"),
+        ("sqlite:///a.db", {"busy_timeout": -1}, "busy_timeout"),
+        ("sqlite:///a.db", {"cache_bytes": "many"}, "cache_bytes"),
+        ("sqlite:///a.db?colour=red", {}, "colour"),
+    ],
+)
+def test_a_wrong_url_or_option_is_refused_by_name(url: str, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        adapter.build("s", url, options)
+
+
+async def test_a_missing_directory_a_directory_and_a_file_of_another_kind_are_refused(tmp_path: Path) -> None:
+    other = tmp_path / "letter.txt"
+    other.write_text("Dear reader, this is no database. " * 100)
+    for path, problem in ((tmp_path / "no" / "a.db", "does not exist"), (tmp_path, "is a directory"), (other, "is not a SQLite database")):
+        with pytest.raises(ConfigError, match=problem):
+            await SqlStore(f"sqlite:///{path}").open(COLLECTIONS)
+    assert other.read_text().startswith("Dear reader")
+
+
+async def test_a_failed_open_can_be_repeated(tmp_path: Path) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path / 'later' / 'a.db'}")
+    with pytest.raises(ConfigError):
+        await store.open(COLLECTIONS)
+    (tmp_path / "later").mkdir()
+    await store.open(COLLECTIONS)
+    await done(store, put(record()))
+    await store.close()
+
+
+async def test_a_store_in_memory_works_and_claims_neither_to_last_nor_to_be_shared() -> None:
+    store = SqlStore("sqlite:///:memory:")
+    await store.open(COLLECTIONS)
+    assert (store.capabilities.durable, store.capabilities.shared, store.capabilities.atomic) == (False, False, True)
+    await done(store, put(record(texts={"title": "hello"})))
+    assert (await live(store)).texts == {"title": "hello"}
+    assert len(await searched(store, "hello")) == 1
+    await store.close()
+
+
+async def test_pragmas_are_as_promised(store: SqlStore, file: Path) -> None:
+    def pragmas(session: Any) -> dict[str, Any]:
+        return {p: session.row(f"PRAGMA {p}")[0] for p in ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "busy_timeout")}
+
+    assert await store._driver.write(pragmas) == {
+        "journal_mode": "wal",
+        "synchronous": 1,
+        "secure_delete": 1,
+        "foreign_keys": 1,
+        "busy_timeout": 10000,
+    }
+
+
+async def test_deleted_text_is_gone_from_the_table(store: SqlStore, file: Path) -> None:
+    from memory.ports.contract.support import delete
+
+    await done(store, put(record(texts={"content": "abracadabra"}, body={"said": "abracadabra"})), delete())
+    await store.close()
+    with raw(file) as connection:
+        rows = connection.execute("SELECT * FROM entries").fetchall() + connection.execute("SELECT * FROM entries_words").fetchall()
+    assert rows
+    assert "abracadabra" not in repr(rows)

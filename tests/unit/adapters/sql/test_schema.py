@@ -1,0 +1,143 @@
+"""The schema: what migrations make is what is declared, and opening is quick, repeatable and safe for many at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from memory.adapters.sql.migrate import HEAD, VERSION_TABLE
+from memory.adapters.sql.schema import collection_table, declaration, system_tables
+from memory.adapters.sql.sqlite.fulltext import word_index_of
+from memory.adapters.sql.store import SqlStore
+from memory.domain.errors import ConfigError
+from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
+from memory.ports.contract.support import done, live, put, record
+from memory.ports.record import Key
+from tests.unit.adapters.sql.helping import finished, opened, raw, started
+
+OPEN = """
+import asyncio, sys
+from memory.adapters.sql.store import SqlStore
+from memory.ports.collections import COLLECTIONS
+async def main():
+    store = SqlStore("sqlite:///" + sys.argv[1])
+    await store.open(COLLECTIONS)
+    print((await store.check()).ok, "alembic" in sys.modules)
+    await store.close()
+asyncio.run(main())
+"""
+
+
+def _declared() -> sa.MetaData:
+    metadata = sa.MetaData()
+    system_tables(metadata)
+    for collection in COLLECTIONS:
+        collection_table(metadata, collection)
+    return metadata
+
+
+async def test_the_migrated_schema_is_the_declared_one(store: SqlStore, file: Path) -> None:
+    def ours(_: object, name: str | None, kind: str, *__: object) -> bool:
+        return not (kind == "table" and name is not None and "_words" in name)  # FTS5's own
+
+    engine = sa.create_engine(f"sqlite:///{file}", poolclass=sa.pool.NullPool)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE, "include_object": ours}
+        )
+        assert compare_metadata(context, _declared()) == []
+    engine.dispose()
+
+
+async def test_the_migrated_indexes_have_the_declared_conditions_and_columns(store: SqlStore, file: Path) -> None:
+    declared = {
+        str(index.name): " ".join(str(sa.schema.CreateIndex(index).compile(dialect=sa.dialects.sqlite.dialect())).split())
+        for table in _declared().tables.values()
+        for index in table.indexes
+    }
+    with raw(file) as connection:
+        made = {
+            name: " ".join(sql.split())
+            for name, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL")
+        }
+    assert made == declared
+
+
+async def test_the_migrated_word_indexes_and_the_registry_are_the_declared_ones(store: SqlStore, file: Path) -> None:
+    with raw(file) as connection:
+        registry = dict(connection.execute("SELECT name, declaration FROM memory_collections"))
+        made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL%'"))
+    assert registry == {c.name: declaration(c) for c in COLLECTIONS}
+    expected = [sql.replace("IF NOT EXISTS ", "") for c in COLLECTIONS if (index := word_index_of(c)) for sql in index.ddl[:2]]
+    assert sorted(made.values()) == sorted(expected)
+
+
+def test_the_newest_migration_is_the_one_that_open_looks_for() -> None:
+    config = Config()
+    config.set_main_option("script_location", "memory.adapters.sql:migrations")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+async def test_opening_a_current_file_does_not_load_alembic(store: SqlStore, file: Path) -> None:
+    await store.close()
+    assert finished([started(OPEN, file)]) == ["True False\n"]
+
+
+def test_eight_processes_open_a_new_file_at_once(file: Path) -> None:
+    processes = [started(OPEN, file) for _ in range(8)]
+    assert all(line.startswith("True") for line in finished(processes))
+
+
+def test_claims_are_readable_without_sqlalchemy() -> None:
+    program = (
+        "import sys; from memory.adapters.sql import adapter; print(adapter.claims.durable, 'sqlalchemy' in sys.modules, 'numpy' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "True False False\n"
+
+
+async def test_a_file_of_a_later_version_is_refused_by_name(store: SqlStore, file: Path) -> None:
+    await store.close()
+    with raw(file) as connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    with pytest.raises(ConfigError, match="9999"):
+        await opened(file)
+
+
+async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) -> None:
+    notes = Collection(
+        "notes",
+        (Field("kind", FieldType.TEXT, True), Field("version_label", FieldType.TAGS, True), Field("body", FieldType.BYTES)),
+        (TextPart("text", 1.0),),
+    )
+    for _ in range(2):
+        store = SqlStore(f"sqlite:///{file}")
+        await store.open((notes, ENTRIES))
+        note = record(fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"})
+        await done(store, put(note, collection=notes))
+        assert (await live(store, collection=notes)).fields == note.fields
+        await store.close()
+
+
+async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: SqlStore, file: Path) -> None:
+    await store.close()
+    other = SqlStore(f"sqlite:///{file}")
+    with pytest.raises(ConfigError, match="entries"):
+        await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
+    await other.open(COLLECTIONS)
+    assert await other.get(ENTRIES, [Key("a", "b")]) == [None]
+    await other.close()
+
+
+@pytest.mark.parametrize("name", ["memory_partitions", "drop table", "sqlite_things", ""])
+async def test_a_collection_name_that_no_table_can_have_is_refused(file: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="identifier"):
+        await SqlStore(f"sqlite:///{file}").open((Collection(name),))

@@ -1,0 +1,155 @@
+"""Writing, finding, showing, promoting and forgetting from the command line, on a real database file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import CommandLine
+
+
+@pytest.fixture
+def tea(memory: CommandLine) -> Any:
+    return memory.json("write", "Ada prefers green tea", "--scope", "user:ada", "--tag", "fact", "--metadata", '{"confidence": 0.9}')
+
+
+def test_what_was_written_is_found_and_shown(memory: CommandLine, tea: Any) -> None:
+    found = memory.json("search", "tea", "-s", "user:ada")
+    assert [hit["entry"]["content"] for hit in found["results"]] == ["Ada prefers green tea"]
+    assert found["degraded"] == []
+    shown = memory.json("show", tea["id"])
+    assert shown["metadata"] == {"confidence": 0.9}
+    assert shown["scope"] == "user:ada"
+    assert [(copy["tier"], copy["role"]) for copy in shown["copies"]] == [("mid", "home")]
+
+
+def test_people_get_tables_with_the_same_facts(memory: CommandLine, tea: Any) -> None:
+    for words in (("search", "tea", "-s", "user:ada", "--explain"), ("show", tea["id"], "--history")):
+        text = memory.ok(*words)
+        assert "Ada prefers green tea" in text
+        assert tea["id"] in text
+    assert "words #1" in memory.ok("search", "tea", "-s", "user:ada", "--explain")
+
+
+def test_options_of_every_command_may_stand_before_or_after_it(memory: CommandLine) -> None:
+    before = memory("--json", "--tenant", "acme", "write", "x", "-s", "user:ada")
+    assert '"tenant": "acme"' in before.stdout
+    assert memory.json("search", "x", "-s", "user:ada", "--tenant", "acme")["results"]
+    assert memory.json("search", "x", "-s", "user:ada", code=1)["results"] == []
+
+
+def test_explain_says_how_each_result_was_found(memory: CommandLine, tea: Any) -> None:
+    (hit,) = memory.json("search", "tea", "-s", "user:ada", "--explain")["results"]
+    assert hit["explanation"]["by_words"]["rank"] == 1
+    assert hit["explanation"]["tier"] == "mid"
+    (plain,) = memory.json("search", "tea", "-s", "user:ada")["results"]
+    assert "explanation" not in plain
+
+
+def test_a_session_can_be_searched_along(memory: CommandLine, tea: Any) -> None:
+    memory.ok("write", "tea is out of stock", "-s", "session:s1")
+    assert len(memory.json("search", "tea", "-s", "user:ada", "--session", "s1")["results"]) == 2
+
+
+def test_search_takes_filters(memory: CommandLine, tea: Any) -> None:
+    memory.ok("write", "tea again", "-s", "user:ada", "--type", "learning")
+    contents = [hit["entry"]["content"] for hit in memory.json("search", "tea", "-s", "user:ada", "--type", "learning")["results"]]
+    assert contents == ["tea again"]
+    assert len(memory.json("search", "tea", "-s", "user:ada", "--tag", "fact")["results"]) == 1
+    assert memory("search", "tea", "-s", "user:ada", "--since", "2999-01-01T00:00:00Z").exit_code == 1
+
+
+def test_writing_again_under_a_key_writes_nothing_twice_and_other_text_conflicts(memory: CommandLine) -> None:
+    first = memory.json("write", "x", "-s", "user:ada", "--key", "k")
+    assert memory.json("write", "x", "-s", "user:ada", "--key", "k")["id"] == first["id"]
+    refused = memory.json("write", "y", "-s", "user:ada", "--key", "k", code=6)
+    assert refused["error"]["code"] == "conflict"
+    assert refused["error"]["existing_id"] == first["id"]
+
+
+def test_text_may_come_from_standard_input(memory: CommandLine) -> None:
+    assert memory.json("write", "-", "-s", "user:ada", stdin="two\nlines")["content"] == "two\nlines"
+
+
+def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
+    result = memory("search", "xyzzy", "-s", "user:bob")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "nothing found in user:bob\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("search", "x", "-s", "nobody"), "error: scope: 'nobody' should look like user:ada, session:s1 or object:ticket:t1"),
+        (("search", "x", "-s", "user:ada", "-n", "0"), "error: limit: must be 1..1000, not 0"),
+        (("search", "x", "-s", "user:ada", "--as-of", "yesterday"), "error: as_of: 'yesterday' is not an ISO 8601 moment"),
+        (("write", "x", "-s", "user:ada", "--metadata", "{"), "error: metadata: not a JSON object such as"),
+        (("write", "x", "-s", "user:ada", "--type", "story"), "error: type: invalid type: 'story'"),
+        (("promote", "x"), "error: promote: takes either --to SCOPE or --tier TIER"),
+        (("promote", "x", "--tier", "mid", "--delete-original"), "error: --delete-original: belongs to --to"),
+        (("promote", "x", "--tier", "attic"), "error: tier: invalid tier"),
+        (("forget",), "error: forget: takes either ids or --scope SCOPE"),
+        (("forget", "x", "--scope", "user:ada"), "error: forget: takes either ids or --scope SCOPE"),
+        (("forget", "--scope", "user:ada"), "error: --yes: is needed to forget everything of user:ada"),
+    ],
+)
+def test_wrong_input_is_one_line_on_standard_error_and_exit_code_2(memory: CommandLine, words: tuple[str, ...], message: str) -> None:
+    result = memory(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_unknown_id_is_exit_code_1(memory: CommandLine) -> None:
+    assert memory.json("show", "nope", code=1)["error"] == {
+        "code": "not_found",
+        "message": "Memory entry not found: nope",
+        "exit": 1,
+        "entry_id": "nope",
+    }
+
+
+def test_promote_copies_to_a_broader_scope(memory: CommandLine) -> None:
+    note = memory.json("write", "x", "-s", "session:s1")
+    (copy,) = memory.json("promote", note["id"], "--to", "user:ada")["promoted"]
+    assert copy["promoted_from_id"] == note["id"]
+    assert copy["id"] in memory.ok("promote", note["id"], "--to", "user:ada")
+    refused = memory.json("promote", copy["id"], "--to", "session:s1", code=2)
+    assert refused["error"]["code"] == "invalid_promotion"
+
+
+def test_promote_moves_to_a_later_tier(memory: CommandLine) -> None:
+    note = memory.json("write", "x", "-s", "session:s1")
+    report = memory.json("promote", note["id"], "--tier", "long")
+    assert [(m["entry_id"], m["from_tier"], m["to_tier"]) for m in report["moved"]] == [(note["id"], "short", "long")]
+    assert memory.json("show", note["id"])["tier"] == "long"
+    again = memory("promote", note["id"], "--tier", "long")
+    assert again.exit_code == 1
+    assert "it is there or further already" in again.stdout
+
+
+def test_forget_deletes_by_id_once(memory: CommandLine, tea: Any) -> None:
+    assert "forgotten" in memory.ok("forget", tea["id"])
+    assert memory.json("forget", tea["id"], code=1) == {"deleted": [], "not_found": [tea["id"]]}
+    assert memory("show", tea["id"]).exit_code == 1
+
+
+def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -> None:
+    memory.ok("write", "stays", "-s", "user:bob")
+    assert memory.json("forget", "--scope", "user:ada", "--yes") == {"scope": "user:ada", "deleted": 1}
+    assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1
+    assert memory.json("search", "stays", "-s", "user:bob")["results"]
+
+
+def test_stored_text_is_shown_as_text_and_never_as_markup_or_control_codes(memory: CommandLine) -> None:
+    nasty = "[red]danger[/red] \x1b[31mred\x1b[0m \x07 {braces}"
+    entry = memory.json("write", nasty, "-s", "user:ada", "--title", "[bold]t[/bold]")
+    assert entry["content"] == nasty
+    for words in (("search", "danger", "-s", "user:ada", "--explain"), ("show", entry["id"])):
+        text = memory.ok(*words)
+        assert "[red]danger[/red]" in text
+        assert "[bold]t[/bold]" in text
+        assert "\x1b" not in text
+        assert "\x07" not in text

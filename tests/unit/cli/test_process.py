@@ -1,0 +1,109 @@
+"""`memory` as a process: how fast it says what it is, how it ends when interrupted, killed, or not listened to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HEAVY = ("pydantic", "sqlalchemy", "numpy", "wordllama", "alembic", "asyncio", "platformdirs")
+
+
+def environment(**more: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MEMORY")}
+    return {**clean, "MEMORY__EMBEDDER": "none", **more}
+
+
+def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "error", "-m", "memory.cli", *words]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    return subprocess.Popen(command, cwd=folder, env=environment(), **{**pipes, **options})
+
+
+def run(folder: Path, *words: str) -> tuple[int, str, str]:
+    process = start(folder, *words)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def conversation(tmp_path: Path) -> Path:
+    file = tmp_path / "chat.jsonl"
+    file.write_text("".join(json.dumps({"role": "user", "content": f"turn {n} " + "x" * 500, "id": f"m{n}"}) + "\n" for n in range(5_000)))
+    return file
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    script = "import sys\nfrom memory.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    print('LOADED', *sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--help"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "Exit codes" in done.stdout
+    assert not set(HEAVY) & set(done.stdout.partition("LOADED")[2].split())
+
+
+def test_json_output_is_json_and_nothing_else(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, "--config", "m.db", "write", "héllo", "-s", "user:ada", "--json")
+    assert (code, json.loads(out)["content"], err) == (0, "héllo", "")
+
+
+@pytest.mark.parametrize("words", [("bogus",), ("search",), ("stats", "--nope"), ("search", "x", "-s", "user:a", "-n", "many")])
+def test_wrong_usage_is_one_line_and_with_json_an_object_too(tmp_path: Path, words: tuple[str, ...]) -> None:
+    code, out, err = run(tmp_path, *words, "--json")
+    assert code == 2
+    assert json.loads(out)["error"]["code"] == "usage"
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_an_interrupted_import_ends_with_130_and_can_be_finished(tmp_path: Path, conversation: Path) -> None:
+    acknowledged = cut_off(tmp_path, conversation, signal.SIGINT, expected=130)
+    finished = json.loads(run(tmp_path, "--config", "m.db", "import", conversation.name, "--json")[1])
+    assert finished["already_there"] >= acknowledged
+    assert finished["imported"] + finished["already_there"] == 5_000
+
+
+def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(tmp_path: Path, conversation: Path) -> None:
+    acknowledged = cut_off(tmp_path, conversation, signal.SIGKILL, expected=-signal.SIGKILL)
+    there = exported(tmp_path)
+    assert len(there) == len(set(there)) >= acknowledged
+    assert {f"turn {n}" for n in range(acknowledged)} <= set(there)
+    assert run(tmp_path, "--config", "m.db", "import", conversation.name)[0] == 0
+    assert sorted(exported(tmp_path)) == sorted(f"turn {n}" for n in range(5_000))
+
+
+def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: int) -> int:
+    """End an import after a few acknowledged batches; how many messages it had acknowledged."""
+    process = start(folder, "--config", "m.db", "import", conversation.name, "--acks")
+    assert process.stderr is not None
+    acks = [json.loads(process.stderr.readline())["committed"] for _ in range(3)]
+    process.send_signal(how)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == expected
+    assert "Traceback" not in err
+    acks += [json.loads(line)["committed"] for line in err.splitlines() if line.startswith("{") and line.endswith("}")]
+    assert acks[-1] < 5_000
+    return int(acks[-1])
+
+
+def exported(folder: Path) -> list[str]:
+    _, out, _ = run(folder, "--config", "m.db", "export")
+    return [json.loads(line)["content"].partition(" x")[0] for line in out.splitlines()]
+
+
+def test_a_reader_that_goes_away_is_no_drama(tmp_path: Path, conversation: Path) -> None:
+    assert run(tmp_path, "--config", "m.db", "import", conversation.name)[0] == 0
+    process = start(tmp_path, "--config", "m.db", "export")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().startswith("{")
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 141

@@ -1,0 +1,121 @@
+"""init, config show, stats and doctor."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memory.facade.config import MemoryConfig
+from memory.facade.origins import load
+from tests.unit.cli.conftest import CommandLine
+
+
+def test_init_writes_a_file_that_means_the_defaults_with_a_local_database(memory: CommandLine, tmp_path: Path) -> None:
+    assert "wrote" in memory.ok("init")
+    config = load(environ={}, folder=tmp_path)
+    assert {store.url for store in config.serving().values()} == {f"sqlite:///{tmp_path}/memory.db"}
+    assert (config.tenant, config.embedder, config.promotion, config.durations) == (
+        "default",
+        "wordllama",
+        MemoryConfig().promotion,
+        MemoryConfig().durations,
+    )
+
+
+def test_what_init_comments_out_would_be_accepted(memory: CommandLine, tmp_path: Path) -> None:
+    memory.ok("init")
+    file = tmp_path / "memory.toml"
+    lines = [line.removeprefix("# ") if " = " in line and line.startswith("# ") else line for line in file.read_text().splitlines()]
+    settings = [line.removeprefix("# ") if line.startswith("# [") else line for line in lines if not line.startswith("on = ")]
+    file.write_text("\n".join(settings))
+    config = load(environ={}, folder=tmp_path)
+    assert config.stores["main"].options == {"synchronous": "FULL"}
+    assert config.durations == MemoryConfig().durations
+
+
+def test_init_never_overwrites_without_force(memory: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "memory.toml").write_text("# mine")
+    refused = memory("init")
+    assert refused.exit_code == 2
+    assert "is there already; --force replaces it" in refused.stderr
+    assert (tmp_path / "memory.toml").read_text() == "# mine"
+    assert memory.json("init", "--force") == {"written": str(tmp_path / "memory.toml")}
+    assert "tenant" in (tmp_path / "memory.toml").read_text()
+    assert memory("init", "--config", "x.db").exit_code == 2
+
+
+def test_config_show_tells_where_each_value_came_from(memory: CommandLine) -> None:
+    shown = memory.json("config", "show", "--origin", "--tenant", "acme")
+    assert shown["tenant"] == {"value": "acme", "origin": "argument"}
+    assert shown["embedder"] == {"value": "none", "origin": "MEMORY__EMBEDDER"}
+    assert shown["tiers.mid"] == {"value": "sqlite:///memory.db", "origin": "MEMORY_CONFIG"}
+    assert shown["durations.lease"] == {"value": "30s", "origin": "default"}
+    assert "MEMORY__EMBEDDER" in memory.ok("config", "show", "--origin")
+    assert memory.json("config", "show")["tenant"] == "default"
+
+
+def test_config_show_hides_passwords(memory: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "secret.toml").write_text('[tiers]\nshort = "redis://app:hunter2@cache/0"\n')
+    for words in (("config", "show", "-c", "secret.toml"), ("config", "show", "--json", "-c", "secret.toml"), ("stats", "-c", "secret.toml")):
+        result = memory(*words)
+        assert "hunter2" not in result.stdout + result.stderr
+    assert "redis://app:***@cache/0" in memory.ok("config", "show", "-c", "secret.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[tires]\nshort = "main"\n', "error: wrong.toml:2: tires: there is no setting 'tires' at the top; did you mean 'tiers'?"),
+        ("tenant = \n", "error: wrong.toml: Invalid value"),
+        ('[tiers]\nlong = "gopher://hole"\n', "error: Unsupported memory store type: gopher"),
+    ],
+)
+def test_a_wrong_configuration_is_exit_code_4_and_names_the_setting(memory: CommandLine, tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "wrong.toml").write_text(content)
+    result = memory("stats", "--config", "wrong.toml", "--json")
+    assert result.exit_code == 4
+    assert message in result.stderr.replace(f"{tmp_path}/", "")
+    assert json.loads(result.stdout)["error"]["code"] == "config"
+
+
+def test_stats_count_each_tier_and_type(memory: CommandLine) -> None:
+    memory.ok("write", "x", "-s", "user:ada", "--type", "user")
+    memory.ok("write", "y", "-s", "session:s")
+    stats = memory.json("stats")
+    assert {tier["tier"]: tier["entries"] for tier in stats["tiers"]} == {"short": 1, "mid": 1, "long": 0}
+    assert stats["by_type"] == {"user": 1, "context": 1}
+    assert stats["owed"] == 0
+    text = memory.ok("stats")
+    assert all(word in text for word in ("short", "mid", "long", "context", " B "))
+
+
+def test_doctor_says_how_every_store_is(memory: CommandLine, tmp_path: Path) -> None:
+    memory.ok("init")
+    report = memory.json("doctor", "-c", "memory.toml")
+    assert report["ok"] is True
+    assert report["config_files"] == [str(tmp_path / "memory.toml")]
+    (store,) = report["stores"]
+    assert (store["store"], store["tiers"], store["ok"], store["durable"]) == ("main", ["short", "mid", "long"], True, True)
+    assert "SQLite" in memory.ok("doctor")
+
+
+@pytest.mark.parametrize("command", ["doctor", "stats"])
+def test_a_file_that_is_no_database_is_exit_code_4(memory: CommandLine, tmp_path: Path, command: str) -> None:
+    (tmp_path / "poem.db").write_bytes(b"no database, whatever its name says. " * 100)
+    result = memory(command, "--config", "poem.db")
+    assert result.exit_code == 4
+    assert "poem.db is not a SQLite database" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_store_that_does_not_answer_is_exit_code_3(memory: CommandLine, tmp_path: Path) -> None:
+    memory.ok("stats")
+    with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        result = memory("write", "x", "-s", "user:ada", "--json", "--config", "sqlite:///memory.db?busy_timeout=0.05")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["error"]["code"] == "store_unavailable"

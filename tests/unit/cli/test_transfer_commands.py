@@ -1,0 +1,119 @@
+"""Import and export from the command line, on a real database file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.unit.cli.conftest import CommandLine
+
+HELLO = {"role": "user", "content": "hello", "time": "2026-01-31T09:30:00Z", "id": "m1"}
+REPLY = {"role": "assistant", "content": "good day", "tags": ["greeting"]}
+
+
+def count(memory: CommandLine) -> int:
+    return sum(tier["entries"] for tier in memory.json("stats")["tiers"])
+
+
+def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) -> None:
+    file = memory.write_lines("chat.jsonl", HELLO, REPLY)
+    assert memory.ok("import", file) == "chat.jsonl: 2 imported\n"
+    assert memory.ok("import", file) == "chat.jsonl: 0 imported; 2 were there already, not imported twice\n"
+    assert count(memory) == 2
+
+
+def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
+    memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
+    report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
+    assert report == {"file": "chat.jsonl", "messages": 2, "imported": 1, "already_there": 1, "skipped_lines": []}
+
+
+def test_many_batches_are_acknowledged_one_by_one(memory: CommandLine) -> None:
+    file = memory.write_lines("chat.jsonl", *({"role": "user", "content": f"turn {n}"} for n in range(230)))
+    result = memory("import", file, "--acks")
+    assert [json.loads(line)["committed"] for line in result.stderr.splitlines()] == [100, 200, 230]
+    assert count(memory) == 230
+
+
+def test_messages_go_to_the_session_named_after_the_file_unless_told(memory: CommandLine) -> None:
+    file = memory.write_lines("chat.jsonl", HELLO)
+    memory.ok("import", file)
+    memory.ok("import", file, "--session", "other")
+    memory.ok("import", file, "--scope", "user:ada")
+    for scope in ("session:chat", "session:other", "user:ada"):
+        (hit,) = memory.json("search", "hello", "-s", scope)["results"]
+        assert hit["entry"]["created_at"] == "2026-01-31T09:30:00Z"
+        assert hit["entry"]["metadata"] == {"role": "user"}
+    assert memory("import", file, "--session", "a", "--scope", "user:b").exit_code == 2
+
+
+def test_standard_input_is_imported_into_the_session_named(memory: CommandLine) -> None:
+    data = json.dumps([HELLO, REPLY])
+    assert memory.json("import", "-", "--session", "s1", stdin=data)["imported"] == 2
+    refused = memory("import", "-", stdin=data)
+    assert refused.exit_code == 2
+    assert "--session or --scope" in refused.stderr
+
+
+def test_a_bad_line_is_named_and_nothing_is_imported(memory: CommandLine) -> None:
+    file = memory.write_lines("chat.jsonl", HELLO, {"role": "user"}, {"content": "x"})
+    result = memory("import", file, "--json")
+    error = json.loads(result.stdout)["error"]
+    assert result.exit_code == 2
+    assert error["line"] == 2
+    assert "chat.jsonl line 2: content: is missing; 1 more bad line; nothing was imported" in error["message"]
+    assert "bad: chat.jsonl line 3: role: is missing" in result.stderr
+    assert count(memory) == 0
+
+
+def test_bad_lines_are_left_out_when_asked_and_each_is_named(memory: CommandLine) -> None:
+    file = memory.write_lines("chat.jsonl", HELLO, {"role": "user"}, REPLY, 7)
+    result = memory("import", file, "--skip-bad")
+    assert result.exit_code == 0
+    assert result.stdout == "chat.jsonl: 2 imported; 2 bad lines left out (2, 4)\n"
+    assert "left out: chat.jsonl line 4: holds int" in result.stderr
+    assert memory.json("import", file, "--skip-bad")["skipped_lines"] == [2, 4]
+
+
+def test_an_id_that_was_stored_with_another_text_is_named_with_its_line(memory: CommandLine) -> None:
+    memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
+    result = memory("import", memory.write_lines("chat.jsonl", REPLY, {**HELLO, "content": "changed"}))
+    assert result.exit_code == 6
+    assert "chat.jsonl line 2: key 'm1' was used" in result.stderr
+    assert "give it another id" in result.stderr
+
+
+def test_a_message_from_the_future_is_named_with_its_line(memory: CommandLine) -> None:
+    result = memory("import", memory.write_lines("chat.jsonl", HELLO, {**REPLY, "time": "2999-01-01T00:00:00Z"}))
+    assert result.exit_code == 2
+    assert "chat.jsonl line 2: created_at: lies in the future" in result.stderr
+
+
+def test_an_empty_file_is_exit_code_1_and_a_missing_one_2(memory: CommandLine) -> None:
+    assert memory("import", memory.write_lines("empty.jsonl")).exit_code == 1
+    missing = memory("import", "nowhere.jsonl")
+    assert (missing.exit_code, missing.stderr) == (2, "error: nowhere.jsonl: No such file or directory\n")
+
+
+def test_an_export_can_be_imported_elsewhere(memory: CommandLine, tmp_path: Path) -> None:
+    memory.ok("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
+    memory.ok("write", "é prefers tea", "-s", "user:ada", "--title", "t", "--type", "user")
+    exported = [json.loads(line) for line in memory.ok("export").splitlines()]
+    assert [line["content"] for line in exported] == ["hello", "good day", "é prefers tea"]
+    assert memory.ok("export", "-o", "all.jsonl") == "all.jsonl: 3 exported\n"
+    assert memory.json("import", "all.jsonl", "--config", "elsewhere.db")["imported"] == 3
+    assert memory.json("import", "all.jsonl", "--config", "elsewhere.db")["already_there"] == 3
+    again = [json.loads(line) for line in memory.ok("export", "--config", "elsewhere.db").splitlines()]
+    own = {"id", "updated_at", "version"}
+    assert [{k: v for k, v in line.items() if k not in own} for line in again] == [
+        {k: v for k, v in line.items() if k not in own} for line in exported
+    ]
+
+
+def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:
+    memory.ok("write", "x", "-s", "user:ada")
+    memory.ok("write", "y", "-s", "user:bob")
+    assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == {"file": "ada.jsonl", "exported": 1}
+    refused = memory("export", "-o", "ada.jsonl")
+    assert (refused.exit_code, refused.stderr) == (2, "error: ada.jsonl: File exists\n")
+    assert memory("export", "--scope", "user:nobody").exit_code == 1
