@@ -15,6 +15,7 @@ FACADE = Path(__file__).resolve().parent.parent / "memory" / "facade"
 STUB = FACADE / "blocking.pyi"
 TWINS = {"memory.py": ("Memory", "BlockingMemory"), "view.py": ("ScopedMemory", "BlockingScopedMemory")}
 RENAMED = {"AsyncIterator": "Iterator", "Memory": "BlockingMemory", "ScopedMemory": "BlockingScopedMemory"}
+ALIASES = ("Moment", "EmbedFunction")
 DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__init__": "__init__"}
 
 
@@ -40,7 +41,7 @@ def stub() -> str:
     for file, (original, twin) in TWINS.items():
         tree = ast.parse((FACADE / file).read_text())
         imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "Moment"]
+        imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ALIASES]
         found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == original)
         classes.append(_class(found, twin))
     plain = [line for line in dict.fromkeys(imports) if "memory.facade.view" not in line]
@@ -53,7 +54,7 @@ def _tidy(source: str) -> str:
     """Unused and doubled imports dropped, formatted: by ruff."""
     for arguments in (["check", "--fix-only", "--quiet", "--select", "I,F401,F811"], ["format", "--quiet"]):
         command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(STUB), "-"]
-        source = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own arguments
+        source = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
     return source
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memory.facade.memory import Memory
     from memory.facade.transfer import Message
 
-BATCH = 100
+BATCH = 200
 SHOWN = 5  # bad lines that are spelled out
 
 

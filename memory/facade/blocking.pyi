@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,6 +21,7 @@ from memory.policies.routing import Route
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 
+EmbedFunction = Callable[[Sequence[str]], Any]
 Moment = datetime | str | int | float
 
 class BlockingMemory:
@@ -31,7 +32,7 @@ class BlockingMemory:
         config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = ...,
         *,
         tenant: str | None = ...,
-        embedder: Embedder | None = ...,
+        embedder: Embedder | EmbedFunction | str | None = ...,
         clock: Clock = ...,
         **settings: Any,
     ) -> None: ...

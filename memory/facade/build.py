@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import metadata
+from typing import Any
 
 from memory.domain.errors import ConfigError
 from memory.facade.config import MemoryConfig, ServingStore
@@ -45,6 +46,17 @@ def embedder_named(name: str) -> Embedder | None:
     from memory.adapters.embedders.wordllama import WordLlamaEmbedder
 
     return WordLlamaEmbedder()
+
+
+def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
+    """An embedder as it is; a plain function wrapped as one."""
+    if isinstance(given, Embedder):
+        return given
+    if not callable(given):
+        raise ConfigError(f"embedder: must be an Embedder, a function from texts to vectors, or a name, not {type(given).__name__}")
+    from memory.adapters.embedders.function import FunctionEmbedder
+
+    return FunctionEmbedder(given)
 
 
 def adapter_for(scheme: str, store: str) -> Adapter:

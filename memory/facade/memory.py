@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -14,7 +14,7 @@ from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import InvalidInput, NotOpen
 from memory.domain.scope import Scope, ScopeKind
 from memory.facade import reports
-from memory.facade.build import build_engine
+from memory.facade.build import as_embedder, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.reports import Copy, Stats, StoreReport
 from memory.facade.view import ScopedMemory
@@ -28,6 +28,9 @@ from memory.orchestrator.retrieval import Asked, Retrieved, SearchResult
 from memory.policies.routing import TIERS, Route, route
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
+
+EmbedFunction = Callable[[Sequence[str]], Any]
+"""Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""
 
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970."""
@@ -46,6 +49,7 @@ class Memory:
             hits = await memory.search("what does Ada drink?", scope=Scope.user("ada"))
 
     `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a `MemoryConfig`; `settings` override single values.
+    `embedder` is a configured name ('wordllama', 'none'), an `Embedder`, or any function from texts to vectors.
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     """
 
@@ -54,15 +58,17 @@ class Memory:
         config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None,
         *,
         tenant: str | None = None,
-        embedder: Embedder | None = None,
+        embedder: Embedder | EmbedFunction | str | None = None,
         clock: Clock = system_clock,
         **settings: Any,
     ) -> None:
+        if isinstance(embedder, str):
+            settings["embedder"] = embedder
         if tenant is not None:
             settings["tenant"] = tenant
         self.config = MemoryConfig.load(config, **settings)
         self.tenant = _checked_tenant(self.config.tenant)
-        self._embedder = embedder
+        self._embedder = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
         self._clock = clock
         self._engine_open: Engine | None = None
         self._owns_engine = True

@@ -55,7 +55,7 @@ class Cache:
     async def fill(self, collection: Collection, record: Record, seen: Look) -> None:
         """Keep a copy of a record read from home, unless a writer came between or the store restarted since."""
         store = self._placement.topology.cache
-        if store is None or record.tier != "short" or not seen.epoch == store.epoch:
+        if store is None or record.tier != "short" or seen.epoch != store.epoch:
             return
         when = Absent() if seen.stamp is None else AtVersion(getattr(seen.stamp, "version", 0))
         copy = replace(record, role=Role.CACHED, owed=(), cached_at=seen.at, epoch=seen.epoch)

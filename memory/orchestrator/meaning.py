@@ -47,7 +47,7 @@ class Meaning:
         """Note the embedder in every store that takes vectors; raise `EmbedderMismatch` where another was noted before."""
         if self._embedder is None:
             return
-        mine = self._embedder.fingerprint
+        mine = await self._embedder.fingerprint()
         for store in self._placement.topology.homes:
             if store.capabilities.semantic:
                 await self._check_store(store, mine)

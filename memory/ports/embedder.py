@@ -23,8 +23,9 @@ class Fingerprint:
 class Embedder(Protocol):
     """Makes one vector a text. The same text always gives the same vector; vectors are finite and, for a text with words, not all zero."""
 
-    @property
-    def fingerprint(self) -> Fingerprint: ...
+    async def fingerprint(self) -> Fingerprint:
+        """What the vectors are made with; may load the model to find out. Always the same for one embedder."""
+        ...
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Packed float32 vectors (see `pack_vector`), of length 1, in the order of the texts. An empty list gives an empty list.

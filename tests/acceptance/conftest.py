@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -49,12 +50,16 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-async def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with the schema in it: copying it is faster than making it."""
     path = tmp_path_factory.mktemp("template") / "empty.db"
-    store = SqlStore(f"sqlite:///{path}", name="template")
-    await store.open(COLLECTIONS)
-    await store.close()
+
+    async def make() -> None:
+        store = SqlStore(f"sqlite:///{path}", name="template")
+        await store.open(COLLECTIONS)
+        await store.close()
+
+    asyncio.run(make())
     return path
 
 

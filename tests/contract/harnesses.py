@@ -79,8 +79,6 @@ class Sqlite(Harness):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
-        max_record_bytes=256 * 2**20,
-        max_vector_dims=16_384,
     )
 
     def _store(self) -> Store:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROUNDS = 6
 """Sweeps after which nothing may be owed any more when nothing fails."""
 
-_MARKER = re.compile(r"\bm(?:c?\d+(?:\.\d+)?|k\d[\w:-]*)")
+_MARKER = re.compile(r"\bm(?:c?\d+(?:\.\d+)?|k\d?-[\w:-]*)")
 
 
 async def settle(client: EngineClient) -> None:

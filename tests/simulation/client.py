@@ -39,7 +39,8 @@ def staleness(world: World) -> float:
 class TextEmbedder:
     """Four numbers that follow from the text."""
 
-    fingerprint = Fingerprint("simulated", 4)
+    async def fingerprint(self) -> Fingerprint:
+        return Fingerprint("simulated", 4)
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         return [pack_vector([byte + 1.0 for byte in blake2b(text.encode(), digest_size=4).digest()]) for text in texts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,14 +10,16 @@ from unittest.mock import patch
 
 from memory.adapters.in_memory import writing
 from memory.adapters.in_memory.state import State
-from memory.orchestrator import entries, tiering
+from memory.orchestrator import cache, entries, tiering
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.owed import Debt, OwedWork
-from memory.orchestrator.placement import Located, Placement
+from memory.orchestrator.retrieval import Retrieval
 from memory.orchestrator.tiering import Tiering
+from memory.orchestrator.topology import Topology
+from memory.ports.collections import Collection
 from memory.ports.record import Owed, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Always, Annotate, Outcome, Put, Release
@@ -73,15 +75,10 @@ def copy_without_the_arriving_flag() -> Patch:
 def sweep_takes_arriving_copies_of_live_records() -> Patch:
     """A move is verified, its copy is swept away, and then the source lets go."""
 
-    async def remove(self: Maintenance, store: Store, report: Any) -> None:
-        from memory.ports.collections import ENTRIES
-        from memory.ports.query import Everywhere, Query
+    async def no_source(*_: object) -> None:
+        return None
 
-        page = await store.query(Query(ENTRIES, Everywhere(), roles=frozenset({Role.ARRIVING})))
-        for copy in page.records:
-            await self._tiering.drop_arriving(ENTRIES, copy.key, getattr(copy, "version", 0), store)
-
-    return Maintenance, "_remove_stray_copies", remove
+    return Maintenance, "_source", no_source
 
 
 def release_owes_nothing() -> Patch:
@@ -93,17 +90,17 @@ def release_owes_nothing() -> Patch:
     return tiering, "Release", release
 
 
-def arriving_copies_count_as_home() -> Patch:
-    def is_home(self: Placement, located: Located, store: Store, row: Record) -> bool:
-        return row.role in (Role.HOME, Role.ARRIVING)
+def browsing_counts_every_arriving_copy() -> Patch:
+    """Also those whose source shows no mark to them: a broken-off move of what was deleted since."""
 
-    return Placement, "_is_home", is_home
+    async def counting(self: Retrieval, store: Store, collection: Collection, rows: Sequence[Record]) -> list[Record]:
+        return list(rows)
+
+    return Retrieval, "_counting", counting
 
 
 def targets_are_read_before_sources() -> Patch:
     """A record is met neither in its target, where it is not yet, nor in its source, where it is no more."""
-    from memory.orchestrator.topology import Topology
-
     return Topology, "homes", property(lambda self: tuple(reversed(self._distinct)))
 
 
@@ -173,8 +170,6 @@ def keys_are_looked_up_in_the_first_tier_only() -> Patch:
 
 
 def fills_ask_for_no_stamp() -> Patch:
-    from memory.orchestrator import cache
-
     return cache, "Put", lambda collection, record, when: Put(collection, record, Always())
 
 
@@ -190,7 +185,7 @@ MUTANTS: dict[str, Callable[[], Patch]] = {
         copy_without_the_arriving_flag,
         sweep_takes_arriving_copies_of_live_records,
         release_owes_nothing,
-        arriving_copies_count_as_home,
+        browsing_counts_every_arriving_copy,
         targets_are_read_before_sources,
         replicas_overwrite_what_is_newer,
         nothing_is_owed_to_replicas,

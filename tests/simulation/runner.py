@@ -130,7 +130,7 @@ def _results(chunks: list[tuple[list[int], str | None]], jobs: int) -> Iterator[
     if jobs <= 1:
         yield from (run_chunk(*chunk) for chunk in chunks)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap_unordered(_run_packed, chunks)
 
 

@@ -1,4 +1,4 @@
-"""Making a failing run small: operations and faults are dropped while it still fails."""
+"""Making a failing run small: operations and faults are dropped while it still fails in the same way."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ SCHEDULES = 6
 def shrink(scenario: Scenario, run: Runner, failing: Variant | None = None) -> Variant:
     """The smallest failing variant that dropping one thing, or half of them, at a time finds. `failing` must fail."""
     best = failing or Variant()
+    kinds = {v.kind for v in run(best).violations[:1]}
     improved = True
     while improved:
         improved = False
         for candidate in _smaller(scenario, run, best):
-            if (failed := _fails(run, candidate)) is not None:
+            if (failed := _fails(run, candidate, kinds)) is not None:
                 best, improved = failed, True
                 break
     return best
 
 
-def _fails(run: Runner, variant: Variant) -> Variant | None:
+def _fails(run: Runner, variant: Variant, kinds: set[str]) -> Variant | None:
     schedules = [variant.schedule, *(s for s in range(SCHEDULES) if s != variant.schedule)]
     for schedule in schedules:
         tried = Variant(variant.dropped, variant.spared, schedule)
-        if run(tried).violations:
+        if kinds & {v.kind for v in run(tried).violations}:
             return tried
     return None
 

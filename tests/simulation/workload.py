@@ -137,6 +137,9 @@ def _layout(random: Random, focus_step: str, focus_fault: str) -> Layout:
 def _operations(random: Random, workers: int, weights: dict[Kind, int]) -> list[Operation]:
     """At least 20. The first of each worker writes; most of the others meet on what was written first."""
     hot = [(f"r{w}", _tenant(random), random.choice(SCOPES)) for w in range(workers)]
+    keyed = f"k-{hot[0][1]}-{hot[0][2].kind}"
+    if random.random() < 0.4:  # what was written under a key is moved and deleted like anything else
+        hot[0] = (keyed, *hot[0][1:])
     if random.random() < 0.5:  # everyone on one entry
         hot = [*hot[:1] * 2, *hot]
     kinds, odds = list(weights), list(weights.values())
@@ -151,14 +154,14 @@ def _operations(random: Random, workers: int, weights: dict[Kind, int]) -> list[
         pick = int(random.random() * 1000)
         if number < workers:
             name, tenant, scope = hot[-workers + number]
-            found.append(Operation(number, worker, Kind.WRITE, name, tenant, scope, pick, 0.0))
+            found.append(Operation(number, worker, Kind.KEYED if name == keyed else Kind.WRITE, name, tenant, scope, pick, 0.0))
             continue
         kind = random.choices(kinds, odds)[0]
         name, tenant, scope = random.choice(hot)
         if kind in (Kind.WRITE, Kind.BATCH):
             name = f"n{number}"
         elif kind is Kind.KEYED:
-            name = f"k{pick % 2}-{tenant}-{scope.kind}"
+            name = f"k{'1' if pick % 4 == 0 else ''}-{tenant}-{scope.kind}"
         elif kind in (Kind.RETRIEVE, Kind.SEARCH) and random.random() < 0.2:
             tenant = random.choice(TENANTS)
         found.append(Operation(number, worker, kind, name, tenant, scope, pick, pause))

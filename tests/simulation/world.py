@@ -6,6 +6,7 @@ What is to be proved is reached through `Client`, so that the simulation itself 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ VOLATILE = Capabilities(shared=True, conditional=True, filter=True, order=True, 
 FAILURES = frozenset(Fault) - RESTARTS - {Fault.REORDER, Fault.DELAY, Fault.DUPLICATE, Fault.CLOCK, Fault.FROZEN}
 """Faults after which a copy in a cache may outlive what it is a copy of: a call that failed, or a worker that could not finish."""
 
-STRICT = False
+STRICT = True
 
 
 class Client(Protocol):
@@ -162,7 +163,7 @@ def simulate(
     try:
         run(loop, _run(world, client, kept))
     except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
-        world.history.broken("stuck", "-", f"{type(error).__name__}: {error}")
+        world.history.broken("stuck", "-", "".join(traceback.format_exception(error)))
     violations = check(world.history, stale(world), strict=STRICT and not any(s.fault in FAILURES for s in plan.struck))
     return Result(violations, plan.coverage, plan.struck, world.performed, world.trace or [])
 

@@ -17,22 +17,28 @@ EmbedFunction: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]] |
 
 
 class FunctionEmbedder:
-    """`FunctionEmbedder(my_model.encode, model="my-model-v2", dimensions=384)`.
+    """`FunctionEmbedder(my_model.encode, model="my-model-v2")`.
 
-    `model` names what makes vectors comparable: change it whenever the function's vectors change.
+    `model` names what makes vectors comparable: change it whenever the function's vectors change. Without one the function's own name is taken.
     """
 
-    def __init__(self, function: EmbedFunction, *, model: str, dimensions: int) -> None:
+    def __init__(self, function: EmbedFunction, *, model: str | None = None) -> None:
         self._function = function
-        self._fingerprint = Fingerprint(model, dimensions)
+        self._model = model or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        self._dimensions: int | None = None
 
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return self._fingerprint
+    async def fingerprint(self) -> Fingerprint:
+        if self._dimensions is None:
+            self._dimensions = len((await self._called(["how many dimensions?"]))[0])
+        return Fingerprint(self._model, self._dimensions)
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if not texts:
             return []
+        dimensions = (await self.fingerprint()).dimensions
+        return [_packed(vector, dimensions) for vector in await self._called(texts)]
+
+    async def _called(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         if inspect.iscoroutinefunction(self._function):
             made = await self._function(texts)
         else:
@@ -41,13 +47,15 @@ class FunctionEmbedder:
                 made = await made
         if len(made) != len(texts):
             raise InvalidInput("embedder", f"was given {len(texts)} texts and returned {len(made)} vectors")
-        return [self._packed(vector) for vector in made]
+        return made  # type: ignore[no-any-return]
 
-    def _packed(self, vector: Sequence[float]) -> bytes:
-        if len(vector) != self._fingerprint.dimensions:
-            raise InvalidInput("embedder", f"returned a vector of {len(vector)} dimensions, not {self._fingerprint.dimensions}")
-        numbers = [float(v) for v in vector]
-        length = math.sqrt(sum(n * n for n in numbers))
-        if not math.isfinite(length):
-            raise InvalidInput("embedder", "returned a vector with a number that is not finite")
-        return pack_vector([n / length for n in numbers]) if length else b""
+
+def _packed(vector: Sequence[float], dimensions: int) -> bytes:
+    """One vector of length 1; empty bytes for one without a direction."""
+    if len(vector) != dimensions:
+        raise InvalidInput("embedder", f"returned a vector of {len(vector)} dimensions, not {dimensions}")
+    numbers = [float(v) for v in vector]
+    length = math.sqrt(sum(n * n for n in numbers))
+    if not math.isfinite(length):
+        raise InvalidInput("embedder", "returned a vector with a number that is not finite")
+    return pack_vector([n / length for n in numbers]) if length else b""

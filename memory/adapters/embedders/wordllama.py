@@ -21,8 +21,7 @@ class WordLlamaEmbedder:
     def __init__(self) -> None:
         self._model: Any = None
 
-    @property
-    def fingerprint(self) -> Fingerprint:
+    async def fingerprint(self) -> Fingerprint:
         return Fingerprint(f"wordllama-{metadata.version('wordllama').partition('.post')[0]}/l2_supercat", DIMENSIONS)
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:

@@ -49,7 +49,7 @@ def set_aside(session: Session, spoiled: Sequence[Spoiled]) -> None:
         for found in one.shelf.at(session, [one.number]):
             if found.kind != CORRUPT and isinstance(one.shelf.stored(session, found, one.key), Corrupt):
                 hand.set_aside(one.shelf, found, one.key, one.problem)
-    hand.ledger.flush()
+    hand.finish()
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def delete_matching(session: Session, query: Query, version: int, discard_at: da
         if found_aside is not None and found_aside.kind == CORRUPT:
             hand.bury(shelf, found_aside, _tombstone(found_aside, version, discard_at, sound=False))
             buried += 1
-    hand.ledger.flush()
+    hand.finish()
     return buried
 
 

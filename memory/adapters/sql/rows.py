@@ -291,8 +291,13 @@ class Layout:
 
 
 def _key(row: Row) -> Key:
-    tenant, record_id = row[TENANT], row[ID]
-    return Key(tenant if isinstance(tenant, str) else repr(tenant), record_id if isinstance(record_id, str) else repr(record_id))
+    """The key of a row that may be damaged there too."""
+    return Key(_shown(row[TENANT]), _shown(row[ID]))
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=256)

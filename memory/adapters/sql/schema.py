@@ -102,6 +102,13 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("value", sa.BigInteger(), nullable=False),
     )
+    sa.Table(  # rows whose words are not in the full-text index yet
+        "memory_pending",
+        metadata,
+        sa.Column("collection", sa.Text(), primary_key=True),
+        sa.Column("number", Long, primary_key=True),
+        sa.Column("partition_no", Long, nullable=False),
+    )
     sa.Table(  # rows that could not be read, as they were found
         "memory_quarantine",
         metadata,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from memory.adapters.sql.partitions import Ledger
+from memory.adapters.sql.pending import WordsOf
 from memory.adapters.sql.rows import (
     CORRUPT,
     GENERATION,
@@ -65,7 +66,7 @@ def carry_out(session: Session, writes: Sequence[Write], together: bool) -> list
     outcomes = [hand.do(write) for write in writes]
     if together and not all(o.applied for o in outcomes):
         raise NotTogether([Outcome(Status.SKIPPED) if o.applied else o for o in outcomes])
-    hand.ledger.flush()
+    hand.finish()
     return outcomes
 
 
@@ -75,6 +76,19 @@ class Hand:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.ledger = Ledger(session)
+        self._words: dict[str, WordsOf] = {}
+
+    def finish(self) -> None:
+        """What is done once, before the commit."""
+        for words in self._words.values():
+            words.finish()
+        self.ledger.flush()
+
+    def words_of(self, shelf: Shelf) -> WordsOf:
+        words = self._words.get(shelf.name)
+        if words is None:
+            words = self._words[shelf.name] = WordsOf(self.session, shelf)
+        return words
 
     def do(self, write: Write) -> Outcome:
         try:
@@ -237,7 +251,7 @@ class Hand:
             self._leave(shelf, found, staying_in=partition, keep_words=same_words)
         at = self._replace(shelf, found, row)
         if shelf.words and row[WORDS] and not same_words:
-            shelf.words.add(self.session, at, partition, stems)
+            self.words_of(shelf).add(at, partition, stems)
         return Outcome(Status.APPLIED, version=record.version, generation=generation, number=number)
 
     def bury(self, shelf: Shelf, found: Found | None, tombstone: Tombstone) -> None:
@@ -254,7 +268,7 @@ class Hand:
         shelf.set_aside(self.session, found, key, found.partition, problem)
         if found.partition is not None:
             if shelf.words:
-                shelf.words.remove(self.session, found.number)
+                self.words_of(shelf).remove(found.number)
             self.ledger.touch(shelf.name, found.partition, removed=True)
         row = shelf.layout.corrupt_row(key, found.version)
         shelf.layout.seal(row)
@@ -267,7 +281,7 @@ class Hand:
         if found.partition is None:
             return
         if shelf.words and found.row[WORDS] and not keep_words:
-            shelf.words.remove(self.session, found.number)
+            self.words_of(shelf).remove(found.number)
         if found.partition != staying_in:
             self.ledger.touch(shelf.name, found.partition, removed=True)
 

@@ -3,7 +3,10 @@
 # test_contract.py
 from memory.ports.contract.suite import *
 
-# conftest.py, beside it
+# the conftest.py of the whole suite
+pytest_plugins = ["memory.ports.contract.plugin"]
+
+# conftest.py, beside test_contract.py
 from memory.ports.contract.fixtures import harness, store
 from memory.ports.contract.plugin import add_harnesses
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+MESSAGES = 2_000
 HEAVY = ("pydantic", "sqlalchemy", "numpy", "wordllama", "alembic", "asyncio", "platformdirs")
 
 
@@ -35,7 +36,7 @@ def run(folder: Path, *words: str) -> tuple[int, str, str]:
 @pytest.fixture
 def conversation(tmp_path: Path) -> Path:
     file = tmp_path / "chat.jsonl"
-    file.write_text("".join(json.dumps({"role": "user", "content": f"turn {n} " + "x" * 500, "id": f"m{n}"}) + "\n" for n in range(5_000)))
+    file.write_text("".join(json.dumps({"role": "user", "content": f"turn {n} " + "x" * 500, "id": f"m{n}"}) + "\n" for n in range(MESSAGES)))
     return file
 
 
@@ -66,7 +67,7 @@ def test_an_interrupted_import_ends_with_130_and_can_be_finished(tmp_path: Path,
     acknowledged = cut_off(tmp_path, conversation, signal.SIGINT, expected=130)
     finished = json.loads(run(tmp_path, "--config", "m.db", "import", conversation.name, "--json")[1])
     assert finished["already_there"] >= acknowledged
-    assert finished["imported"] + finished["already_there"] == 5_000
+    assert finished["imported"] + finished["already_there"] == MESSAGES
 
 
 def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(tmp_path: Path, conversation: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(tmp_path
     assert len(there) == len(set(there)) >= acknowledged
     assert {f"turn {n}" for n in range(acknowledged)} <= set(there)
     assert run(tmp_path, "--config", "m.db", "import", conversation.name)[0] == 0
-    assert sorted(exported(tmp_path)) == sorted(f"turn {n}" for n in range(5_000))
+    assert sorted(exported(tmp_path)) == sorted(f"turn {n}" for n in range(MESSAGES))
 
 
 def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: int) -> int:
@@ -88,7 +89,7 @@ def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: 
     assert process.returncode == expected
     assert "Traceback" not in err
     acks += [json.loads(line)["committed"] for line in err.splitlines() if line.startswith("{") and line.endswith("}")]
-    assert acks[-1] < 5_000
+    assert acks[-1] < MESSAGES
     return int(acks[-1])
 
 

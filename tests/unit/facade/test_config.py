@@ -91,7 +91,7 @@ def test_an_error_does_not_repeat_the_secret_it_was_given() -> None:
 def test_configuration_is_frozen() -> None:
     config = MemoryConfig()
     with pytest.raises(ValidationError):
-        config.tenant = "other"  # type: ignore[misc]
+        config.tenant = "other"
 
 
 def test_tiers_with_the_same_url_get_one_store_and_others_their_own() -> None:

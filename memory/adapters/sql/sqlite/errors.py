@@ -32,14 +32,16 @@ def is_undecodable(error: BaseException) -> bool:
 
 
 def is_damage(error: BaseException) -> bool:
-    """The file's structure cannot be followed."""
-    return code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_undecodable(error)
+    """The file's structure cannot be followed. SQLite quotes what it finds in its messages: a damaged name is no UTF-8 there either."""
+    return (
+        isinstance(original(error), UnicodeDecodeError) or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_undecodable(error)
+    )
 
 
 def translate(store: str, error: BaseException) -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
     cause = original(error)
-    if not isinstance(cause, sqlite3.Error | SQLAlchemyError):
+    if not isinstance(cause, sqlite3.Error | SQLAlchemyError | UnicodeDecodeError):
         return None
     code = code_of(cause)
     if code == sqlite3.SQLITE_FULL:
@@ -57,4 +59,4 @@ def translate(store: str, error: BaseException) -> Exception | None:
 
 def _short(cause: BaseException) -> str:
     """The driver's message, but never a value of a record: SQLite quotes column contents in one of its messages."""
-    return "text that is no UTF-8" if is_undecodable(cause) else str(cause)[:200]
+    return "text that is no UTF-8" if is_undecodable(cause) or isinstance(cause, UnicodeDecodeError) else str(cause)[:200]

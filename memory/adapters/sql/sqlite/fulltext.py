@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import sqlalchemy as sa
 
 from memory.adapters.sql.schema import text_column, words_table
@@ -20,7 +22,8 @@ from memory.ports.collections import Collection
 
 _LONGEST = 128  # FTS5 cuts a token at 32 KiB; a digest stands for words that no one types
 
-Postings = tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", "np.ndarray[tuple[int], np.dtype[np.int64]]"]
+Postings: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Occurrences of a word: the number of the row, and which text part each is in."""
 
 
 def token(partition: int, stem: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from memory.adapters.sql.store import SqlStore
 from memory.ports.collections import COLLECTIONS
+from memory.ports.record import JsonValue
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def raw(file: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-async def opened(file: Path, **options: object) -> SqlStore:
+async def opened(file: Path, **options: JsonValue) -> SqlStore:
     store = SqlStore(f"sqlite:///{file}", **options)
     await store.open(COLLECTIONS)
     return store
@@ -39,3 +40,20 @@ def finished(processes: Sequence[subprocess.Popen[str]], within: float = 60) -> 
         assert process.returncode == 0, err
         outputs.append(out)
     return outputs
+
+
+def content_of(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+def write_content(file: Path, content: bytes | bytearray) -> None:
+    file.write_bytes(content)
+
+
+def flip_in_page(file: Path, page: int, size: int, what: bytes) -> None:
+    """Change one bit of these bytes, in that page of a SQLite file."""
+    content = bytearray(file.read_bytes())
+    at = content.index(what, (page - 1) * size)
+    assert at < page * size
+    content[at] ^= 0x01
+    file.write_bytes(content)

@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.migrate import HEAD, VERSION_TABLE
 from memory.adapters.sql.schema import collection_table, declaration, system_tables
@@ -59,7 +60,7 @@ async def test_the_migrated_schema_is_the_declared_one(store: SqlStore, file: Pa
 
 async def test_the_migrated_indexes_have_the_declared_conditions_and_columns(store: SqlStore, file: Path) -> None:
     declared = {
-        str(index.name): " ".join(str(sa.schema.CreateIndex(index).compile(dialect=sa.dialects.sqlite.dialect())).split())
+        str(index.name): " ".join(str(sa.schema.CreateIndex(index).compile(dialect=sqlite.dialect())).split())
         for table in _declared().tables.values()
         for index in table.indexes
     }
@@ -107,7 +108,7 @@ def test_claims_are_readable_without_sqlalchemy() -> None:
 async def test_a_file_of_a_later_version_is_refused_by_name(store: SqlStore, file: Path) -> None:
     await store.close()
     with raw(file) as connection:
-        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        connection.execute("UPDATE memory_schema_version SET version_num = '9999'")
     with pytest.raises(ConfigError, match="9999"):
         await opened(file)
 

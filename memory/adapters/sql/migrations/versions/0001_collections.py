@@ -69,6 +69,12 @@ def system_tables() -> None:
         sa.Column("value", sa.BigInteger(), nullable=False),
     )
     op.create_table(
+        "memory_pending",
+        sa.Column("collection", sa.Text(), primary_key=True),
+        sa.Column("number", LONG, primary_key=True),
+        sa.Column("partition_no", LONG, nullable=False),
+    )
+    op.create_table(
         "memory_quarantine",
         sa.Column("collection", sa.Text(), primary_key=True),
         sa.Column("tenant", sa.Text(), primary_key=True),

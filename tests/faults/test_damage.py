@@ -1,0 +1,64 @@
+"""A flipped byte and a full disk, met through the facade."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from memory.domain.errors import CorruptRecord, StoreFull
+from memory.facade.memory import Memory
+from tests.support.small_disk import grow, small_disk
+
+__all__ = ["small_disk"]
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_a_flipped_byte_is_refused_by_name_and_its_neighbours_are_served(tmp_path: Path) -> None:
+    file = tmp_path / "memory.db"
+    async with Memory(f"sqlite:///{file}", embedder="none") as memory:
+        first = await memory.write("the harbour opens at seven", scope="user:ada")
+        damaged = await memory.write("the lighthouse keeper is called Marlow", scope="user:ada")
+        last = await memory.write("the ferry runs on Sundays", scope="user:ada")
+    _flip_a_byte_of(file, b"keeper is called Marlow")
+
+    async with Memory(f"sqlite:///{file}", embedder="none") as memory:
+        with pytest.raises(CorruptRecord, match=damaged.id):
+            await memory.get(damaged.id)
+        assert [e.id for e in await memory.retrieve("user:ada", order="oldest")] == [first.id, last.id]
+        assert (await memory.get(first.id)) == first
+        assert [h.entry.id for h in await memory.search("ferry on Sundays", scope="user:ada")] == [last.id]
+        with pytest.raises(CorruptRecord, match=damaged.id):
+            await memory.update(damaged.id, content="mended")
+        assert await memory.delete(damaged.id), "what cannot be read can still be erased"
+        assert await memory.get(damaged.id) is None
+
+
+def _flip_a_byte_of(file: Path, text: bytes) -> None:
+    """Flip one bit inside each place where the text stands in the file, as a failing disk would."""
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = bytearray(file.read_bytes())
+    at = content.find(text)
+    assert at >= 0, "the text does not stand in the file as it is"
+    while at >= 0:
+        content[at + 3] ^= 0x01
+        at = content.find(text, at + 1)
+    file.write_bytes(content)
+
+
+async def test_a_full_disk_refuses_by_name_and_loses_nothing(small_disk: Path) -> None:
+    file = small_disk / "memory.db"
+    async with Memory(f"sqlite:///{file}", embedder="none") as memory:
+        kept: list[str] = []
+        with pytest.raises(StoreFull, match="store 'sqlite'"):
+            for n in range(2_000):
+                kept.append((await memory.write(f"note {n} " + "x" * 2_000, scope="user:ada")).id)
+        assert kept
+        assert [e.id async for e in memory.entries("user:ada")] == kept
+        grow(small_disk)
+        assert (await memory.write("there is room again", scope="user:ada")).content == "there is room again"
+    async with Memory(f"sqlite:///{file}", embedder="none") as memory:
+        assert len([e async for e in memory.entries("user:ada")]) == len(kept) + 1

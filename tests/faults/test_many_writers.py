@@ -1,0 +1,50 @@
+"""Eight processes, one file, the whole facade: nothing acknowledged is missing, keyed writes are there once, locks never reach a caller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from memory.facade.memory import Memory
+
+WRITERS, EACH = 8, 25
+
+PROGRAM = """
+import asyncio, json, sys
+from memory.facade.memory import Memory
+
+async def main(url, writer, each):
+    async with Memory(url, embedder="none") as memory:
+        own = [(await memory.write(f"writer {writer} note {n}", scope="user:ada")).id for n in range(each)]
+        shared = [(await memory.write(f"shared note {n}", scope="user:ada", key=f"shared-{n}")).id for n in range(each)]
+        await memory.end_session("talk")
+        print(json.dumps({"own": own, "shared": shared}))
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+@pytest.mark.backend("sqlite")
+async def test_eight_processes_write_one_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM, url, str(w), str(EACH)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for w in range(WRITERS)
+    ]
+    answers = await asyncio.gather(*(asyncio.to_thread(w.communicate, timeout=120) for w in writers))
+    assert [w.returncode for w in writers] == [0] * WRITERS, [err for _, err in answers if err]
+    said = [json.loads(out) for out, _ in answers]
+
+    async with Memory(url, embedder="none") as memory:
+        found = [entry async for entry in memory.entries("user:ada")]
+    assert Counter(e.content for e in found) == Counter(
+        {f"writer {w} note {n}": 1 for w in range(WRITERS) for n in range(EACH)} | {f"shared note {n}": 1 for n in range(EACH)}
+    )
+    assert {i for answer in said for i in answer["own"]} | set(said[0]["shared"]) == {e.id for e in found}
+    assert all(answer["shared"] == said[0]["shared"] for answer in said), "a keyed write returns the first result to everyone"

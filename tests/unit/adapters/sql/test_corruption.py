@@ -1,0 +1,204 @@
+"""Damage: no read ever returns wrong content, whatever byte of the file was changed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.adapters.sql.store import SqlStore
+from memory.domain.errors import MemoryTiersError, StoreError
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.support import HERE, buried, delete, done, found, key_of, live, one, put, record, searched
+from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
+from memory.ports.record import Corrupt, Record, pack_vector
+from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
+from tests.unit.adapters.sql.helping import content_of, flip_in_page, opened, raw, write_content
+
+
+def full(n: int, **parts: Any) -> Record:
+    return record(
+        n,
+        fields={"type": "fact", "tags": ("red", f"n{n}"), "confidence": 0.5},
+        body={"n": n},
+        texts={"title": f"title {n}", "content": "some common words"},
+        vector=pack_vector([1.0, float(n), 0.5]),
+        generation=0,
+        **parts,
+    )
+
+
+async def spoil(store: SqlStore, file: Path, n: int, change: str = "text_title = 'forged'") -> None:
+    with raw(file) as connection:
+        assert connection.execute(f"UPDATE entries SET {change} WHERE id = ?", (key_of(n).id,)).rowcount == 1  # noqa: S608
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "text_title = 'forged'", "body = '{\"n\":7}'", "body = '{'", "version = version + 1", "role = 'replica'", "owed = '[]'", "tier = 'x'",
+        "accesses = 9", "vector = zeroblob(12)", "created_at = created_at + 1", "checksum = 0", "generation = 1", "confidence = 0.25",
+        "tags = NULL", "scope = 'user:bob'", "fingerprint = 1", "text_title = CAST(x'ff' AS TEXT)", "revision = 99", "words = 1", "epoch = 'e'",
+    ],
+)  # fmt: skip
+async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: SqlStore, file: Path, change: str) -> None:
+    await done(store, *[put(full(n)) for n in range(3)])
+    await spoil(store, file, 1, change)
+    for _ in range(2):
+        answers = await store.get(ENTRIES, [key_of(n) for n in range(3)])
+        assert [type(a) for a in answers] == [Record, Corrupt, Record]
+        assert answers[1].key == key_of(1)  # type: ignore[union-attr]
+        page = await store.query(Query(ENTRIES, within(HERE)))
+        assert [r.key for r in page.records] == [key_of(0), key_of(2)]
+        assert [h.record.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
+        near = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
+        assert {h.record.key for h in near} == {key_of(0), key_of(2)}
+    await store.close()
+    again = await opened(file)
+    assert isinstance(await found(again, 1), Corrupt)
+    await again.close()
+
+
+async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(store: SqlStore, file: Path) -> None:
+    await done(store, *[put(full(n)) for n in range(6)])
+    await spoil(store, file, 1)
+    for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
+        for _ in range(2):
+            page = await store.query(Query(ENTRIES, where, order=(Order("created_at"),), limit=3))
+            assert [r.key for r in page.records] == [key_of(0), key_of(2), key_of(3)]
+            assert page.corrupt == (key_of(1),)
+
+
+async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: SqlStore, file: Path) -> None:
+    await done(store, put(full(1)))
+    await spoil(store, file, 1)
+    await found(store, 1)
+    with raw(file) as connection:
+        ((problem, content),) = connection.execute("SELECT problem, content FROM memory_quarantine").fetchall()
+        kind, title = connection.execute("SELECT record_kind, text_title FROM entries").fetchone()
+    assert problem == "checksum mismatch"
+    assert '"text_title": "forged"' in content
+    assert (kind, title) == ("corrupt", None)
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+async def test_what_writes_do_to_a_corrupt_record(store: SqlStore, file: Path, set_aside: bool) -> None:
+    for when, status in ((Absent(), Status.CONFLICT), (AtVersion(1), Status.REJECTED), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
+        await done(store, put(full(1), Always()))
+        await spoil(store, file, 1)
+        if set_aside:
+            assert isinstance(await found(store, 1), Corrupt)
+        outcome = await one(store, put(full(1, version=5), when))
+        assert outcome.status is status, when
+        if status is Status.REJECTED:
+            assert key_of(1).id in outcome.reason
+        if status is Status.CONFLICT:
+            assert isinstance(outcome.stored, Corrupt)
+        if status is Status.APPLIED:
+            assert (await live(store)).version == 5
+            assert [h.record.key for h in await searched(store, "common")] == [key_of(1)]
+            assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+    await spoil(store, file, 1)
+    await done(store, delete(1, version=9))
+    assert (await buried(store)).version == 9
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: SqlStore, file: Path, set_aside: bool) -> None:
+    await done(store, *[put(full(n)) for n in range(3)])
+    await spoil(store, file, 1)
+    if set_aside:
+        await found(store, 1)
+    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "no such")), 50) == 1
+    assert (await buried(store, 1)).version == 50
+    assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+    with raw(file) as connection:
+        assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
+
+
+async def test_a_damaged_index_does_not_hide_a_record(store: SqlStore, file: Path) -> None:
+    await done(store, *[put(full(n)) for n in range(3)])
+    await store.close()
+    with raw(file) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_entries_1'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    flip_in_page(file, page, size, key_of(1).id.encode())
+    again = await opened(file)
+    assert (await live(again, 1)).same_content(full(1))
+    assert (await one(again, put(full(1), Absent()))).status is Status.CONFLICT
+    assert (await live(again, 2)).same_content(full(2))
+    await again.close()
+
+
+async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(store: SqlStore, file: Path, tmp_path: Path) -> None:
+    originals = {n: full(n) for n in range(40)}
+    await done(store, *[put(r) for r in originals.values()])
+    await store.close()
+    with raw(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    pristine = content_of(file)
+    chance = random.Random(20261121)  # noqa: S311
+    served = refused = 0
+    for round_ in range(60):
+        content = bytearray(pristine)
+        for _ in range(chance.choice((1, 1, 3, 40))):
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        copy = tmp_path / f"{round_}.db"
+        write_content(copy, content)
+        right, wrong = await _read_everything(copy, originals)
+        served, refused = served + right, refused + wrong
+    assert served > 1000
+    assert refused > 0
+
+
+async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[int, int]:
+    """How many answers were right and how many refused; any other fails here."""
+    store = SqlStore(f"sqlite:///{file}")
+    right = refused = 0
+    try:
+        try:
+            await store.open((ENTRIES,))
+        except MemoryTiersError:
+            return 0, 1
+        for n, original in originals.items():
+            try:
+                answer = await found(store, n)
+            except StoreError:
+                refused += 1
+                continue
+            if isinstance(answer, Corrupt):
+                refused += 1
+                continue
+            assert isinstance(answer, Record), f"record {n} is gone"
+            assert answer.same_content(original)
+            right += 1
+        near = Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 3.0, 0.5])), 10)
+        for look in (lambda: _listed(store), lambda: searched(store, "common title"), lambda: store.search(near)):
+            try:
+                answers = await look()
+            except StoreError:
+                refused += 1
+                continue
+            for shown in (a if isinstance(a, Record) else a.record for a in answers):
+                assert shown.same_content(originals[shown.body["n"]])
+                right += 1
+    finally:
+        await store.close()
+    return right, refused
+
+
+async def _listed(store: SqlStore) -> list[Record]:
+    page = await store.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),)))
+    return [r for r in page.records if isinstance(r, Record)]
+
+
+async def test_a_torn_file_is_an_error_of_ours(store: SqlStore, file: Path, tmp_path: Path) -> None:
+    await done(store, *[put(full(n)) for n in range(40)])
+    await store.close()
+    torn = tmp_path / "torn.db"
+    content = content_of(file)
+    write_content(torn, content[: len(content) // 2])
+    right, refused = await _read_everything(torn, {n: full(n) for n in range(40)})
+    assert refused > 0, right

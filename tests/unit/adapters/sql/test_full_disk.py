@@ -1,0 +1,79 @@
+"""A disk without room: the call fails by name, leaves nothing, and later ones work when there is room again."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory.adapters.sql.store import SqlStore
+from memory.domain.errors import StoreFull
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.support import done, found, key_of, live, put, record, searched
+from memory.ports.record import Record
+from tests.unit.adapters.sql.helping import opened
+
+
+def large(n: int) -> Record:
+    return record(n, texts={"title": f"number{n}"}, body={"filling": "x" * 20_000})
+
+
+async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store: SqlStore) -> None:
+    await done(store, put(large(0)))
+
+    def limit(session: object, pages: int) -> None:
+        session.run(f"PRAGMA max_page_count = {pages}")  # type: ignore[attr-defined]
+
+    await store._driver.write(lambda session: limit(session, session.row("PRAGMA page_count")[0] + 8))
+    with pytest.raises(StoreFull):
+        await store.apply([put(large(n)) for n in range(1, 20)])
+    assert await store.get(ENTRIES, [key_of(n) for n in range(1, 20)]) == [None] * 19
+    assert await searched(store, "number1") == []
+    assert (await live(store, 0)).body == large(0).body
+    await store._driver.write(lambda session: limit(session, 1_000_000))
+    await done(store, *[put(large(n)) for n in range(1, 20)])
+    assert len(await searched(store, "number1")) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"mounting a small disk is not permitted here: {mounted.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def _grow(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
+
+
+async def test_a_full_disk_fails_by_name_and_keeps_what_was_acknowledged(small_disk: Path) -> None:
+    store = await opened(small_disk / "memory.db")
+    acknowledged: list[int] = []
+
+    async def fill() -> None:
+        for n in range(1000):
+            await store.apply([put(large(n))])
+            acknowledged.append(n)
+
+    with pytest.raises(StoreFull):
+        await fill()
+    assert acknowledged
+    assert await found(store, len(acknowledged)) is None
+    assert all([isinstance(await found(store, n), Record) for n in acknowledged])
+    with pytest.raises(StoreFull):
+        await store.apply([put(large(n)) for n in range(2000, 2100)])
+    _grow(small_disk)
+    await done(store, put(large(3000)))
+    await store.close()
+    again = await opened(small_disk / "memory.db")
+    assert all([isinstance(await found(again, n), Record) for n in [*acknowledged, 3000]])
+    assert await found(again, 2000) is None
+    await again.close()

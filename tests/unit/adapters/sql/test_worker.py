@@ -1,0 +1,122 @@
+"""The thread behind the store: cancelled callers, closing while busy, locks held by others, and what errors become."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from memory.adapters.sql.sqlite.errors import translate
+from memory.adapters.sql.sqlite.worker import Worker
+from memory.adapters.sql.store import SqlStore
+from memory.domain.errors import NotOpen, StoreError, StoreFull, StoreUnavailable
+from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.support import done, found, key_of, live, put, record
+from memory.ports.record import Record
+from tests.unit.adapters.sql.helping import opened, raw
+
+
+async def test_a_cancelled_call_hurts_no_other(store: SqlStore) -> None:
+    tasks = [asyncio.create_task(store.apply([put(record(n, body={"n": n}))])) for n in range(60)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(a, asyncio.CancelledError) or a[0].applied for a in answers)  # type: ignore[index]
+    assert all(isinstance(r, Record) for r in await store.get(ENTRIES, [key_of(n) for n in range(1, 60, 2)]))
+    await done(store, put(record(100)))
+    assert (await live(store, 100)).version == 1
+
+
+async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
+    worker, begun, gate = Worker("test"), [], threading.Event()
+    first = asyncio.create_task(worker.run(gate.wait))
+    second = asyncio.create_task(worker.run(lambda: begun.append(2)))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    gate.set()
+    await first
+    await worker.stop(lambda: None)
+    assert begun == []
+
+
+async def test_closing_waits_for_calls_under_way(file: Path) -> None:
+    store = await opened(file)
+    tasks = [asyncio.create_task(store.apply([put(record(n))])) for n in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert all(outcomes[0].applied for outcomes in await asyncio.gather(*tasks))
+    with pytest.raises(NotOpen):
+        await store.get(ENTRIES, [key_of(1)])
+
+
+async def test_a_file_locked_for_too_long_is_unavailable_and_then_works(file: Path) -> None:
+    store = await opened(file, busy_timeout=0.05)
+    with raw(file) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.apply([put(record())])
+        assert await found(store) is None
+        other.execute("ROLLBACK")
+    await done(store, put(record()))
+    await store.close()
+
+
+async def test_one_unstorable_record_does_not_fail_its_batch(store: SqlStore) -> None:
+    bad = [
+        record(1, body={"n": float("nan")}),
+        record(2, texts={"title": "half \ud800"}),
+        record(3, version=2**63),
+        record(4, fields={"confidence": float("inf")}),
+        record(5, body={"x": object()}),
+    ]
+    outcomes = await store.apply([put(r) for r in [*bad, record(6)]])
+    assert [o.status for o in outcomes] == ["rejected"] * 5 + ["applied"]
+    assert all(o.reason for o in outcomes[:5])
+    assert await store.get(ENTRIES, [r.key for r in bad]) == [None] * 5
+
+
+def _with_code(kind: type[sqlite3.Error], code: int, text: str = "") -> sqlite3.Error:
+    error = kind(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "retryable"),
+    [
+        (_with_code(sqlite3.OperationalError, sqlite3.SQLITE_FULL), StoreFull, False),
+        (_with_code(sqlite3.OperationalError, sqlite3.SQLITE_BUSY), StoreUnavailable, True),
+        (_with_code(sqlite3.OperationalError, sqlite3.SQLITE_BUSY_SNAPSHOT), StoreUnavailable, True),
+        (_with_code(sqlite3.OperationalError, sqlite3.SQLITE_IOERR_READ), StoreUnavailable, True),
+        (_with_code(sqlite3.OperationalError, sqlite3.SQLITE_READONLY), StoreUnavailable, True),
+        (_with_code(sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT_INDEX), StoreError, False),
+        (_with_code(sqlite3.DatabaseError, sqlite3.SQLITE_NOTADB), StoreError, False),
+        (sqlite3.ProgrammingError("who knows"), StoreError, False),
+        (sqlite3.OperationalError("Could not decode to UTF-8 column 'x' with text 'secret'"), StoreError, False),
+    ],
+)
+def test_driver_errors_become_ours_also_inside_sqlalchemys(error: sqlite3.Error, expected: type[StoreError], retryable: bool) -> None:
+    for raised in (error, OperationalError("SELECT 1", {}, error)):
+        ours = translate("s", raised)
+        assert type(ours) is expected
+        assert ours.retryable is retryable
+        assert "secret" not in str(ours)
+
+
+def test_what_is_not_the_drivers_is_left_alone() -> None:
+    assert translate("s", ValueError("mine")) is None
+
+
+async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}")
+    for n in range(2):
+        await store.open(COLLECTIONS)
+        await done(store, put(record(n)))
+        await store.close()
+    assert threading.active_count() < 20

@@ -1,0 +1,82 @@
+"""How errors become exit codes and one clear line."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+
+import pytest
+import typer
+
+from memory.cli.command import Cli, run
+from memory.cli.exits import judged
+from memory.domain import errors
+from tests.unit.cli.conftest import CommandLine
+
+JUDGED = [
+    (errors.InvalidInput("limit", "must be 1..1000"), 2, "invalid_input"),
+    (errors.NotFound("x"), 1, "not_found"),
+    (errors.Conflict("taken", "y"), 6, "conflict"),
+    (errors.InvalidScopePromotion("org", "user"), 2, "invalid_promotion"),
+    (errors.CompactionError(["a"], "no"), 2, "invalid_compaction"),
+    (errors.Unsupported("ttl", store="s"), 4, "unsupported"),
+    (errors.StoreUnavailable("s", "down"), 3, "store_unavailable"),
+    (errors.StoreTimeout("s", "late"), 3, "store_unavailable"),
+    (errors.StoreFull("s", "full"), 3, "store_unavailable"),
+    (errors.CorruptRecord("s", "r", "checksum"), 5, "corrupt_record"),
+    (errors.ConfigError("no"), 4, "config"),
+    (errors.EmbedderMismatch("s", "a", "b"), 4, "config"),
+    (FileNotFoundError(2, "No such file or directory", "x"), 2, "file"),
+    (errors.NotOpen("memory"), 70, "internal"),
+    (ZeroDivisionError("division by zero"), 70, "internal"),
+]
+
+
+def ended(error: BaseException, cli: Cli) -> int:
+    def work() -> None:
+        raise error
+
+    return run(cli, work)
+
+
+@pytest.mark.parametrize(("error", "code", "name"), JUDGED, ids=lambda value: type(value).__name__)
+def test_every_error_has_its_exit_code_its_name_and_one_line(error: Exception, code: int, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(error) == (code, name)
+    assert ended(error, Cli(json=True)) == code
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"].items() >= {"code": name, "exit": code}.items()
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_bug_says_that_it_is_one_and_shows_its_traceback_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(KeyError("x"), Cli()) == 70
+    assert capsys.readouterr().err == "error: this is a bug: KeyError: 'x' (--traceback shows where; please report it)\n"
+    assert ended(KeyError("x"), Cli(traceback=True)) == 70
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_a_message_of_several_lines_or_control_codes_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    ended(errors.ConfigError("first\nsecond \x1b[31m"), Cli())
+    assert capsys.readouterr().err == "error: first second [31m\n"
+
+
+def test_interruption_and_typers_own_ends_are_left_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(KeyboardInterrupt(), Cli()) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert ended(typer.Exit(7), Cli()) == 7
+    with pytest.raises(typer.Abort):
+        ended(typer.Abort(), Cli())
+
+
+def test_version_is_the_distributions(memory: CommandLine) -> None:
+    assert memory.ok("--version") == f"memory-tiers {version('memory-tiers')}\n"
+
+
+def test_help_names_the_exit_codes_and_every_command(memory: CommandLine) -> None:
+    text = memory.ok("--help")
+    commands = ("demo", "init", "doctor", "stats", "write", "search", "show", "promote", "forget", "import", "export", "config")
+    for words in (*commands, "Exit codes: 0 done; 1 nothing found"):
+        assert words in text
+    for command in commands[:-1]:
+        assert "--json" in memory.ok(command, "--help")
