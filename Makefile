@@ -22,7 +22,7 @@ LOCKED := pyproject.toml tools/install.py
 CODE := memory memory_tiers tests tools bench
 
 # A backend named in MEMORY_REQUIRE=sqlite,in_memory fails the tests where it did not run. COVERAGE=1 also measures which branches ran.
-PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) --quiet $(PYTEST_FLAGS)
+PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) --dist loadgroup --quiet $(PYTEST_FLAGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint format docs simulate prove bench lock install install-dev clean

@@ -71,7 +71,8 @@ class Record:
     `version` is a positive integer that only grows: writers take `max(stored + 1, now in microseconds since 1970)`.
     `expires_at` hides the record from readers strictly after that moment (A34); a store only keeps it.
     `texts` maps the collection's text parts to what is found by words; `vector` is packed little-endian float32
-    (see `pack_vector`). A field of None is the same as no field: stores may hand out either. `generation` of None in a `Put` means "the partition's current one"; stored records always have a number.
+    (see `pack_vector`). A field of None is the same as no field: stores may hand out either.
+    `generation` of None in a `Put` means "the partition's current one"; stored records always have a number.
     """
 
     key: Key

@@ -30,13 +30,15 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
 
+def _started(url: str, writer: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, url, str(writer), str(EACH)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 @pytest.mark.backend("sqlite")
 async def test_eight_processes_write_one_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, url, str(w), str(EACH)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for w in range(WRITERS)
-    ]
+    writers = [_started(url, w) for w in range(WRITERS)]
     answers = await asyncio.gather(*(asyncio.to_thread(w.communicate, timeout=120) for w in writers))
     assert [w.returncode for w in writers] == [0] * WRITERS, [err for _, err in answers if err]
     said = [json.loads(out) for out, _ in answers]
