@@ -192,7 +192,7 @@ class Retrieval:
             hits += [("words", hit) for hit in by_words]
             if vector is not None and store.capabilities.semantic:
                 near = await store.search(Search(collection, where, Near(vector), pool, condition, SEARCHED))
-                hits += [("meaning", hit) for hit in near]
+                hits += [("meaning", hit) for hit in near if hit.score > 0]
         return hits
 
     async def _hydrated(self, found: dict[str, Record], asked: Asked, now: datetime, degraded: list[str]) -> dict[str, Record]:

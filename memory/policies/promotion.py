@@ -73,9 +73,9 @@ class PromotionRule(BaseModel):
         if self.min_accesses is not None:
             parts.append(f"read at least {self.min_accesses} times")
         if self.idle_for is not None:
-            parts.append(f"unchanged for {self.idle_for}")
+            parts.append(f"unchanged for {_length(self.idle_for)}")
         if self.older_than is not None:
-            parts.append(f"older than {self.older_than}")
+            parts.append(f"older than {_length(self.older_than)}")
         return f"on {self.on.replace('_', ' ')}, {self.source} → {self.target}: " + (" or ".join(parts) if parts else "every entry")
 
     def _conditions(self, facts: Facts, now: datetime) -> list[tuple[bool, str]]:
@@ -91,10 +91,20 @@ class PromotionRule(BaseModel):
         if self.min_accesses is not None:
             found.append((facts.accesses >= self.min_accesses, f"read {facts.accesses} times"))
         if self.idle_for is not None:
-            found.append((now - facts.updated_at >= self.idle_for, f"unchanged for {self.idle_for}"))
+            found.append((now - facts.updated_at >= self.idle_for, f"unchanged for {_length(self.idle_for)}"))
         if self.older_than is not None:
-            found.append((now - facts.created_at >= self.older_than, f"older than {self.older_than}"))
+            found.append((now - facts.created_at >= self.older_than, f"older than {_length(self.older_than)}"))
         return found
+
+
+def _length(span: timedelta) -> str:
+    """A duration for people: in the largest unit that divides it."""
+    seconds = int(span.total_seconds())
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds and seconds % size == 0:
+            count = seconds // size
+            return f"{count} {unit}" + ("" if count == 1 else "s")
+    return f"{span.total_seconds():g} seconds"
 
 
 @dataclass(frozen=True, slots=True)

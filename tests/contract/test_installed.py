@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return contract
 
 
-@pytest.mark.parametrize("harness", ["example:Mine", "harnesses:InMemory", "harnesses:Sqlite"])
+@pytest.mark.parametrize("harness", ["example:Mine", "harnesses:Sqlite"])
 def test_the_installed_contract_passes_an_honest_store(run: Run, harness: str) -> None:
     result = run("--memory-harness", harness)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -42,8 +44,20 @@ class WordLlamaEmbedder:
 
     def _loaded(self) -> Any:
         if self._model is None:
-            import wordllama
+            with _logging_left_alone():
+                import wordllama
 
-            bundled = pathlib.Path(wordllama.__file__).parent
-            self._model = wordllama.WordLlama.load(cache_dir=bundled, disable_download=True)
+                bundled = pathlib.Path(wordllama.__file__).parent
+                self._model = wordllama.WordLlama.load(cache_dir=bundled, disable_download=True)
         return self._model
+
+
+@contextlib.contextmanager
+def _logging_left_alone() -> Iterator[None]:
+    """Importing wordllama configures the root logger; that is the application's to do."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:], root.level = handlers, level
