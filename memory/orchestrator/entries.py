@@ -153,14 +153,15 @@ class Entries:
         if there.record is not None:
             if there.record.fields.get("request_digest") != digest:
                 raise Conflict(f"key {birth.draft.key!r} was used in this scope for another entry", there.record.key.id)
-            return entry_of(await self._first_version(there.record))
+            return entry_of(replace(await self._first_version(there.record), tier=birth.record.tier))
         if there.tombstone is None:
             raise StoreUnavailable(birth.store.name, f"the entry under key {birth.draft.key!r} is moving; try again")
         note = there.tombstone.note
         if note.get("digest") not in (None, digest):
             raise Conflict(f"key {birth.draft.key!r} was used in this scope for another entry, since deleted", birth.record.key.id)
         born = datetime.fromisoformat(note["created_at"]) if "created_at" in note else birth.record.created_at
-        return entry_of(replace(birth.record, created_at=born, updated_at=born, version=note.get("version", there.tombstone.version)))
+        first = replace(birth.record, created_at=born, updated_at=born, version=note.get("version", there.tombstone.version))
+        return entry_of(replace(first, fields={**first.fields, "valid_from": born}))
 
     async def _first_version(self, record: Record) -> Record:
         if record.previous is None:

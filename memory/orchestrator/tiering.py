@@ -24,7 +24,7 @@ from memory.policies.routing import TIERS, is_onward, replicas_of
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Annotate, AtVersion, Delete, Newer, Outcome, Put, Release, Status
+from memory.ports.writes import Annotate, AtVersion, Newer, Outcome, Purge, Put, Release, Status
 
 log = logging.getLogger(__name__)
 
@@ -152,17 +152,14 @@ class Tiering:
         return AGAIN
 
     async def drop_arriving(self, collection: Collection, key: Key, version: int, target: Store, released: Outcome | None = None) -> bool:
-        """Remove an arriving copy whose source neither holds the record nor a mark; true when it was there and went."""
+        """Remove an arriving copy whose source neither holds the record nor a mark; true when this was carried out.
+
+        It leaves no tombstone: the record may live on in another tier, which a tombstone here would hide.
+        """
         if released is not None and isinstance(released.stored, Mark):
             return False  # another mover released it: the copy is home
-        grave = Delete(
-            collection,
-            key,
-            version=self._placement.next_version(version),
-            when=AtVersion(version, Role.ARRIVING),
-            discard_at=self._placement.now() + self._placement.settings.tombstone_life,
-        )
-        return (await self._placement.write_one("move.abort", target, grave)).applied
+        forget = Purge(collection, key, at=version, role_is=Role.ARRIVING)
+        return (await self._placement.write_one("move.abort", target, forget)).applied
 
     def _replicas(self, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
         return owed_replicas(self._placement, collection, home, tier)

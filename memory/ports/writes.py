@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from memory.ports.collections import Collection
-from memory.ports.record import JsonValue, Key, Owed, Partition, Record, Role, Stored
+from memory.ports.record import JsonValue, Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +138,22 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Forget what stands under the key at exactly version `at`: a mark, a tombstone, or a live copy in the role CACHED.
+    """Forget what stands under the key at exactly version `at`, leaving nothing.
 
-    A live copy in any other role conflicts. Purging what is missing is applied.
+    Without `role_is`: a mark, a tombstone, or a live copy in the role CACHED. With it: a live copy in just that role, which may be CACHED or ARRIVING.
+    Everything else conflicts. Purging what is missing is applied.
     """
 
     collection: Collection
     key: Key
     at: int
+    role_is: Role | None = None
+
+    def takes(self, stored: Stored) -> bool:
+        """Whether this purge forgets what stands there."""
+        if isinstance(stored, Record):
+            return stored.version == self.at and stored.role is (self.role_is or Role.CACHED) and stored.role in (Role.CACHED, Role.ARRIVING)
+        return isinstance(stored, Mark | Tombstone) and stored.version == self.at and self.role_is is None
 
 
 @dataclass(frozen=True, slots=True)

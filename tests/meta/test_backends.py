@@ -22,7 +22,7 @@ def outcome(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tests: s
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(tests)
     pytester.makeini("[pytest]\nmarkers = backend\n    behaviour\n")
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:asyncio", *options)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:hypothesispytest", *options)
     return int(result.ret), result.outlines
 
 

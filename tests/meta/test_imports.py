@@ -97,3 +97,14 @@ def test_every_import_contract_has_a_violation_to_prove_it() -> None:
 @pytest.mark.parametrize("contract", VIOLATIONS)
 def test_a_wrong_import_breaks_its_contract(broken_tree: str, contract: str) -> None:
     assert f"{contracts()[contract]} BROKEN" in broken_tree
+
+
+def test_using_the_library_leaves_the_loggers_of_the_program_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    code = (
+        "import logging, json; before = logging.getLogger().level\n"
+        "from memory import BlockingMemory, Scope\n"
+        f"with BlockingMemory({url!r}) as memory: memory.write('Ada prefers tea', scope=Scope.user('ada'))\n"
+        "print(json.dumps([len(logging.getLogger().handlers), logging.getLogger().level == before]))"
+    )
+    assert json.loads(run_python(code)) == [0, True]

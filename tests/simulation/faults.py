@@ -270,7 +270,7 @@ class FaultyStore:
         except asyncio.CancelledError:
             random = seeded(process.plan.seed, *where, 2)
             if writes and not applied and random.random() < 0.5:
-                self._later(act, random.random() * LATEST)  # whoever asked is gone, the request is not
+                self._later(act, _lateness(random))  # whoever asked is gone, the request is not
             if not process.dead:
                 raise
         if process.dead:
@@ -298,10 +298,10 @@ class FaultyStore:
         elif fault is Fault.ERROR_BEFORE:
             raise StoreUnavailable(self.name, "refused")
         elif fault is Fault.TIMEOUT:
-            await asyncio.sleep(random.random() * LATEST)
+            await asyncio.sleep(_lateness(random))
             self._reachable()
             if random.random() < 0.7:
-                self._later(act, random.random() ** 2 * LATEST)
+                self._later(act, _lateness(random))
             raise StoreTimeout(self.name, "no answer")
         elif fault is Fault.PARTIAL and partial is not None:
             await asyncio.sleep(0)
@@ -309,7 +309,7 @@ class FaultyStore:
             await partial(random)
             raise StoreUnavailable(self.name, "cut off in the middle of a batch")
         elif fault is Fault.DOWN:
-            self._server.down_until = process.loop.time() + random.random() ** 3 * LATEST
+            self._server.down_until = process.loop.time() + _lateness(random)
         elif fault in RESTARTS:
             volatile = self._volatile[int(random.random() * len(self._volatile))]
             if volatile.restart is not None:
@@ -325,7 +325,7 @@ class FaultyStore:
         elif fault is Fault.ERROR_AFTER:
             raise StoreUnavailable(self.name, "the connection was lost")
         elif fault is Fault.DUPLICATE:
-            self._later(act, random.random() ** 2 * LATEST)
+            self._later(act, _lateness(random))
         if waits or fault is Fault.REORDER:
             await self._wait(fault, random)
 
@@ -337,7 +337,7 @@ class FaultyStore:
         elif fault is Fault.REORDER:
             await asyncio.sleep(random.random() * 0.03)
         elif fault is Fault.DELAY:
-            await asyncio.sleep(random.random() * LATEST)
+            await asyncio.sleep(_lateness(random))
 
     def _later(self, act: Callable[[], Awaitable[object]], seconds: float) -> None:
         """The request is on the network by itself: whoever sent it may be dead or frozen by then, and nobody waits for the answer."""
@@ -350,6 +350,11 @@ class FaultyStore:
                     process.trace(f"{'(network)':<18} {server.store.name}: a late or repeated request arrives -> {summary(answer)}")
 
         loop.call_later(seconds, lambda: loop.create_task(arrive()), context=Context())
+
+
+def _lateness(random: Random) -> float:
+    """How late something is, on one of the scales that matter: within a call, within an operation, within a run, and as late as ever."""
+    return random.choice((0.002, 0.02, 0.5, LATEST)) * random.random()
 
 
 def _possible(writes: bool, batch: bool, volatile: bool) -> tuple[Fault, ...]:

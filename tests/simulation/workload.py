@@ -42,13 +42,15 @@ class Layout(StrEnum):
 TENANTS = ("acme", "zeta")
 SCOPES = (Scope.session("s1"), Scope.user("ada"), Scope.workspace("w1"))
 """Where entries are written; the ids are the same for both tenants, to tell them apart by nothing else."""
+SESSIONS = (*SCOPES, Scope.session("s1"), Scope.session("s1"))
+"""The same, mostly of a session: what a cache holds."""
 PROMOTED = {
     "session:s1": (Scope.user("ada"), Scope.workspace("w1")),
     "user:ada": (Scope.workspace("w1"), Scope.org("o1")),
     "workspace:w1": (Scope.org("o1"),),
 }
 REST = 4_000.0
-"""Seconds that a worker sometimes rests for: longer than marks live."""
+"""Seconds for which everyone rests in some runs: longer than marks live."""
 ALL_SCOPES = (*SCOPES, Scope.org("o1"))
 
 WEIGHTS = {
@@ -121,10 +123,10 @@ def scenario(
         layout=layout,
         atomic=random.random() < 0.5,
         workers=workers,
-        rate=random.choice((0.0, 0.01, 0.03, 0.03, 0.06, 0.12)),
+        rate=random.choice((0.0, 0.01, 0.03, 0.06, 0.12, 0.2)),
         focus_step=focus_step,
         focus_fault=focus_fault,
-        operations=tuple(_operations(random, workers, weights)),
+        operations=tuple(_operations(random, workers, weights, SESSIONS if layout is Layout.CACHE else SCOPES)),
     )
 
 
@@ -134,23 +136,26 @@ def _layout(random: Random, focus_step: str, focus_fault: str) -> Layout:
     return random.choice(tuple(Layout))
 
 
-def _operations(random: Random, workers: int, weights: dict[Kind, int]) -> list[Operation]:
+def _operations(random: Random, workers: int, weights: dict[Kind, int], scopes: tuple[Scope, ...]) -> list[Operation]:
     """At least 20. The first of each worker writes; most of the others meet on what was written first."""
-    hot = [(f"r{w}", _tenant(random), random.choice(SCOPES)) for w in range(workers)]
+    hot = [(f"r{w}", _tenant(random), random.choice(scopes)) for w in range(workers)]
     keyed = f"k-{hot[0][1]}-{hot[0][2].kind}"
     if random.random() < 0.4:  # what was written under a key is moved and deleted like anything else
         hot[0] = (keyed, *hot[0][1:])
+        weights[Kind.KEYED] += 4
     if random.random() < 0.5:  # everyone on one entry
         hot = [*hot[:1] * 2, *hot]
     kinds, odds = list(weights), list(weights.values())
     pace = random.choice((0.0005, 0.0005, 0.004, 0.02, 20.0))
-    rests = random.random() < 0.2
+    rest = 12 if random.random() < 0.2 else None
     found: list[Operation] = []
     for number in range(20 + int(random.random() * 6)):
         worker = number % workers
         pause = random.random() ** 2 * pace
-        if rests and random.random() < 0.1:
+        if rest is not None and rest <= number < rest + workers:  # everyone rests, and then someone sweeps
             pause += REST
+            found.append(Operation(number, worker, Kind.SWEEP, hot[0][0], hot[0][1], hot[0][2], pick, pause))
+            continue
         pick = int(random.random() * 1000)
         if number < workers:
             name, tenant, scope = hot[-workers + number]

@@ -85,15 +85,17 @@ class InMemoryStore(BaseStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         self._forget()
-        if not together:
-            return [carry_out(self.state, write) for write in writes]
         self.state.begin()
-        outcomes = [carry_out(self.state, write) for write in writes]
-        if all(o.applied for o in outcomes):
-            self.state.commit()
-            return outcomes
-        self.state.roll_back()
-        return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
+        try:
+            outcomes = [carry_out(self.state, write) for write in writes]
+        except BaseException:
+            self.state.roll_back()
+            raise
+        if together and not all(o.applied for o in outcomes):
+            self.state.roll_back()
+            return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
+        self.state.commit()
+        return outcomes
 
     async def _query(self, query: Query) -> Page:
         matching, corrupt = self._matching(query)

@@ -158,7 +158,7 @@ def _without(owed: tuple[Owed, ...], settled: tuple[Owed, ...]) -> tuple[Owed, .
 def _purge(state: State, write: Purge) -> Outcome:
     stored = state.standing(write.collection.name, write.key)
     if stored is not None:
-        if stored.version != write.at or (isinstance(stored, Record) and stored.role is not Role.CACHED):
+        if not write.takes(stored):
             return _conflict(state, write.collection, write.key)
         state.place(write.collection.name, write.key, None)
     return Outcome(Status.APPLIED)

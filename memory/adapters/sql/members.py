@@ -131,7 +131,7 @@ class Members:
         numbers = np.array([r[0] for r in rows], np.int64)
         keep = ~np.isin(self.numbers, numbers)
         numbers = np.concatenate([self.numbers[keep], numbers])
-        words = np.concatenate([self.words[keep], np.array([r[2] for r in rows], np.int64)])
+        words = np.concatenate([self.words[keep], np.array([r[2] if isinstance(r[2], int) else 0 for r in rows], np.int64)])
         roles = np.concatenate([self.roles[keep], np.array([ROLE_CODES.get(r[1], -1) for r in rows], np.int8)])
         order = np.argsort(numbers, kind="stable")
         self.numbers, self.words, self.roles = numbers[order], words[order], roles[order]

@@ -234,7 +234,7 @@ class Layout:
 
     def stems(self, row: Row) -> list[list[str]]:
         """The words of each text part of a row, in the order of the parts."""
-        return [words(row[i]) if row[i] else [] for _, i in self._texts]
+        return [words(row[i]) if row[i] and isinstance(row[i], str) else [] for _, i in self._texts]
 
     def texts(self, row: Row) -> list[str | None]:
         return [row[i] for _, i in self._texts]

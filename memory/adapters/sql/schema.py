@@ -147,7 +147,6 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("fingerprint", "fingerprint")
     index("members", "partition_no", "revision", "role", "words")
     index("created_at", "partition_no", "created_at", "id")
-    index("updated_at", "partition_no", "updated_at", "id")
     index("expires_at", "expires_at", only=table.c.expires_at.is_not(None))
     index("discard_at", "discard_at", only=table.c.discard_at.is_not(None))
     index("owing", "tenant", "id", only=table.c.owed.is_not(None))

@@ -23,7 +23,7 @@ from memory.adapters.sql.sqlite.driver import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.fulltext import word_index_of
 from memory.adapters.sql.writes import NotTogether, carry_out
-from memory.domain.errors import MemoryTiersError
+from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -121,6 +121,8 @@ class SqlStore(BaseStore):
         return await self._driver.write(partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, numbers=Numbers()))
 
     def _translate(self, error: Exception) -> Exception | None:
+        if isinstance(error, UnicodeEncodeError):
+            return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         return translate(self.name, error)
 
     # -- unreadable rows ----------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ class Hand:
         shelf = shelf_of(write.collection)
         found, stored = self._standing(shelf, write.key)
         if found is not None and stored is not None:
-            if isinstance(stored, Corrupt) or stored.version != write.at or (isinstance(stored, Record) and stored.role is not Role.CACHED):
+            if not write.takes(stored):
                 return self._conflict(shelf, found, write.key)
             self._leave(shelf, found)
             shelf.remove(self.session, found.number)

@@ -234,6 +234,19 @@ async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) ->
 
 @needs("conditional")
 @pytest.mark.asyncio
+async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store: Store) -> None:
+    await done(store, put(record(1, role=Role.ARRIVING)), put(record(2)), put(record(3, role=Role.REPLICA)), put(record(4)), release(4))
+
+    await done(store, Purge(ENTRIES, key_of(1), 1, role_is=Role.ARRIVING))
+    for n in (2, 3, 4):
+        assert (await one(store, Purge(ENTRIES, key_of(n), 1, role_is=Role.ARRIVING))).status is Status.CONFLICT
+
+    stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 4)])
+    assert [type(s).__name__ for s in stands] == ["NoneType", "Record", "Record", "Mark"]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
 async def test_purging_what_is_missing_is_applied(store: Store) -> None:
     assert (await one(store, Purge(ENTRIES, key_of(1), 3))).status is Status.APPLIED
 

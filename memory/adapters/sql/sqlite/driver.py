@@ -13,11 +13,19 @@ from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.claims import SqliteConfig
 from memory.adapters.sql.session import Session
-from memory.adapters.sql.sqlite.errors import is_busy, is_undecodable
+from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_undecodable
 from memory.adapters.sql.sqlite.worker import Worker
 from memory.domain.errors import ConfigError, NotOpen
 
 T = TypeVar("T")
+
+
+_UNUSABLE = {
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database; name another file",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that it may be read and written, and its directory too",
+    sqlite3.SQLITE_READONLY: "cannot be written; check the permissions of the file and of its directory",
+    sqlite3.SQLITE_PERM: "cannot be opened; check its permissions",
+}
 
 
 class SqliteDriver:
@@ -97,8 +105,8 @@ class Lane:
         try:
             connection = self._engine.connect()
         except (sqlite3.DatabaseError, sa.exc.DBAPIError) as exc:
-            if getattr(exc, "sqlite_errorcode", getattr(getattr(exc, "orig", None), "sqlite_errorcode", 0)) == sqlite3.SQLITE_NOTADB:
-                raise ConfigError(f"store '{self._name}': {self._config.path} is not a SQLite database") from exc
+            if (problem := _UNUSABLE.get(code_of(exc))) is not None:
+                raise ConfigError(f"store '{self._name}': {self._config.path} {problem}") from exc
             raise
         self._session = Session(connection)
         if read_only:

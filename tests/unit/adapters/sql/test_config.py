@@ -47,7 +47,14 @@ def test_a_wrong_url_or_option_is_refused_by_name(url: str, options: dict[str, A
 async def test_a_missing_directory_a_directory_and_a_file_of_another_kind_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "letter.txt"
     other.write_text("Dear reader, this is no database. " * 100)
-    for path, problem in ((tmp_path / "no" / "a.db", "does not exist"), (tmp_path, "is a directory"), (other, "is not a SQLite database")):
+    astray = tmp_path / "astray.db"
+    astray.symlink_to(tmp_path / "nowhere" / "a.db")
+    for path, problem in (
+        (astray, "cannot be opened"),
+        (tmp_path / "no" / "a.db", "does not exist"),
+        (tmp_path, "is a directory"),
+        (other, "is not a SQLite database"),
+    ):
         with pytest.raises(ConfigError, match=problem):
             await SqlStore(f"sqlite:///{path}").open(COLLECTIONS)
     assert other.read_text().startswith("Dear reader")

@@ -13,9 +13,10 @@ from sqlalchemy.exc import OperationalError
 from memory.adapters.sql.sqlite.errors import translate
 from memory.adapters.sql.sqlite.worker import Worker
 from memory.adapters.sql.store import SqlStore
-from memory.domain.errors import NotOpen, StoreError, StoreFull, StoreUnavailable
+from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.contract.support import done, found, key_of, live, put, record
+from memory.ports.contract.support import HERE, done, found, key_of, live, put, record, searched
+from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Record
 from tests.unit.adapters.sql.helping import opened, raw
 
@@ -120,3 +121,18 @@ async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) 
         await done(store, put(record(n)))
         await store.close()
     assert threading.active_count() < 20
+
+
+async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_finds_nothing(store: SqlStore) -> None:
+    await done(store, put(record(texts={"title": "a word"})))
+    with pytest.raises(InvalidInput, match="surrogate"):
+        await store.query(Query(ENTRIES, within(HERE), Eq("type", "\ud800")))
+    assert await searched(store, "\ud800") == []
+
+
+async def test_many_rows_are_read_in_one_page(store: SqlStore) -> None:
+    await done(store, *[put(record(n, fields={"type": "x" * (n % 3)})) for n in range(5000)])
+    page = await store.query(Query(ENTRIES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999))
+    assert len(page.records) == 4999
+    rest = await store.query(Query(ENTRIES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999, cursor=page.cursor))
+    assert [r.key for r in rest.records] == [key_of(2)]

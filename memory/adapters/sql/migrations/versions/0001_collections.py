@@ -133,7 +133,6 @@ def collection(name: str, fields: str = "", texts: str = "", indexed: str = "", 
     index(name, "fingerprint", ["fingerprint"])
     index(name, "members", ["partition_no", "revision", "role", "words"])
     index(name, "created_at", ["partition_no", "created_at", "id"])
-    index(name, "updated_at", ["partition_no", "updated_at", "id"])
     index(name, "expires_at", ["expires_at"], "expires_at")
     index(name, "discard_at", ["discard_at"], "discard_at")
     index(name, "owing", ["tenant", "id"], "owed")
