@@ -72,7 +72,8 @@ class Placement:
         """Where each record is.
 
         Stores are asked in the direction records move, each only for what the earlier ones did not hold: a record that moves meanwhile
-        is met at its source or, once that is a mark, at its target. An arriving copy counts only when the source showed a mark to it.
+        is met at its source or, once that is a mark, at its target. An arriving copy counts only when the source showed a mark to it, and
+        nothing counts that is not newer than a tombstone met on the way.
         """
         found = {key: Located(key) for key in keys}
         searching = list(found)
@@ -93,14 +94,17 @@ class Placement:
             located.mark, located.marked_in = row, store
             return False
         if isinstance(row, Tombstone):
-            located.tombstone, located.store = row, store
-            return True
+            if located.tombstone is None:
+                located.tombstone, located.store = row, store
+            return False  # of an earlier life, perhaps: a newer record further on outlives it
         if isinstance(row, Record) and self._is_home(located, store, row):
-            located.record, located.store = row, store
+            located.record, located.store, located.tombstone = row, store, None
             return True
         return False
 
     def _is_home(self, located: Located, store: Store, row: Record) -> bool:
+        if located.tombstone is not None and located.tombstone.version >= row.version:
+            return False
         if row.role is Role.HOME:
             return True
         marked = located.mark is not None and self.topology.home(located.mark.to) is store

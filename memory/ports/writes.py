@@ -140,7 +140,7 @@ class Annotate:
 class Purge:
     """Forget what stands under the key at exactly version `at`, leaving nothing.
 
-    Without `role_is`: a mark, a tombstone, or a live copy in the role CACHED. With it: a live copy in just that role, which may be CACHED or ARRIVING.
+    Without `role_is`: a mark, a tombstone, or a live copy in the role CACHED. With it: a live copy in just that role, CACHED or ARRIVING.
     Everything else conflicts. Purging what is missing is applied.
     """
 
