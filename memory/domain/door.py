@@ -145,7 +145,7 @@ def time(field: str, value: object) -> datetime:
 
 def _parsed(field: str, value: str) -> datetime:
     try:
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat(text(field, value))  # which reads on past a NUL as if nothing followed
     except ValueError as exc:
         raise InvalidInput(field, f"{value[:40]!r} is not an ISO 8601 moment such as 2026-01-31T09:30:00Z") from exc
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -70,24 +71,28 @@ class Memory:
         self.tenant = _checked_tenant(self.config.tenant)
         self._embedder = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
         self._clock = clock
+        self._engine_built: Engine | None = None
         self._engine_open: Engine | None = None
         self._owns_engine = True
+        self._turning = asyncio.Lock()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self) -> Self:
         """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated."""
-        if self._engine_open is None:
-            engine = build_engine(self.config, embedder=self._embedder, clock=self._clock)
-            await engine.open()
-            self._engine_open = engine
+        async with self._turning:
+            if self._engine_open is None:
+                self._engine_built = self._engine_built or build_engine(self.config, embedder=self._embedder, clock=self._clock)
+                await self._engine_built.open()
+                self._engine_open = self._engine_built
         return self
 
     async def close(self) -> None:
         """Let go of the stores. Closing twice is a no-op; it may be opened again and finds what it held."""
-        engine, self._engine_open = self._engine_open, None
-        if engine is not None and self._owns_engine:
-            await engine.close()
+        async with self._turning:
+            engine, self._engine_open = self._engine_open, None
+            if engine is not None and self._owns_engine:
+                await engine.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -76,3 +76,10 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, _template: Path) -> d
 async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
     async with Memory(config, clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture
+async def plain(clock: Clock) -> AsyncIterator[Memory]:
+    """For what is refused before any store is touched, and so is the same over all of them."""
+    async with Memory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock) as opened:
+        yield opened

@@ -83,7 +83,7 @@ async def test_a_failing_callback_changes_nothing_and_its_error_is_kept(memory: 
     async def fails_later(entries: list[Entry]) -> str:
         raise cause
 
-    with pytest.raises(CompactionError, match="LLM failed$") as caught:
+    with pytest.raises(CompactionError, match=r"LLM failed$") as caught:
         await memory.compact([s.id for s in sources], fails_later if is_async else fails, delete_sources=True)
     assert caught.value.__cause__ is cause
     assert await everything_stored(memory) == before

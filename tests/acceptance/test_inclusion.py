@@ -71,5 +71,5 @@ async def test_an_entry_that_two_scopes_lead_to_comes_once(memory: Memory) -> No
 @pytest.mark.parametrize("session_id", ["", "\x00", "\ud800", "x" * 513, 5], ids=["empty", "nul", "surrogate", "long", "number"])
 async def test_a_session_that_cannot_be_is_refused(memory: Memory, session_id: str) -> None:
     for narrower in (True, False):
-        with pytest.raises(InvalidInput, match="session|id"):
+        with pytest.raises(InvalidInput, match=r"session|id"):
             await memory.retrieve(USER, include_narrower=narrower, session_id=session_id)

@@ -130,9 +130,10 @@ async def test_updating_what_is_not_there_says_so_by_id(memory: Memory, clock: C
     deleted = await memory.write("deleted", scope=USER)
     await memory.delete(deleted.id)
     for gone in (expired.id, deleted.id, "nothing", ""):
-        for change in ({"content": "x"}, {"expires_at": None}, {}):
+        changes: list[dict[str, Any]] = [{"content": "x"}, {"expires_at": None}, {}]
+        for change in changes:
             with pytest.raises(NotFound, match=f"Memory entry not found: {gone}") as caught:
-                await memory.update(gone, **change)  # type: ignore[arg-type]
+                await memory.update(gone, **change)
             assert caught.value.entry_id == gone
 
 

@@ -152,11 +152,11 @@ def _operations(random: Random, workers: int, weights: dict[Kind, int], scopes: 
     for number in range(20 + int(random.random() * 6)):
         worker = number % workers
         pause = random.random() ** 2 * pace
+        pick = int(random.random() * 1000)
         if rest is not None and rest <= number < rest + workers:  # everyone rests, and then someone sweeps
             pause += REST
             found.append(Operation(number, worker, Kind.SWEEP, hot[0][0], hot[0][1], hot[0][2], pick, pause))
             continue
-        pick = int(random.random() * 1000)
         if number < workers:
             name, tenant, scope = hot[-workers + number]
             found.append(Operation(number, worker, Kind.KEYED if name == keyed else Kind.WRITE, name, tenant, scope, pick, 0.0))

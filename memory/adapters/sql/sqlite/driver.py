@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 from memory.adapters.sql.claims import SqliteConfig
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_undecodable
-from memory.adapters.sql.sqlite.worker import Worker
+from memory.adapters.sql.sqlite.worker import Worker, attempt
 from memory.domain.errors import ConfigError, NotOpen
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class SqliteDriver:
         lane = self._writer
         if lane is None:
             raise NotOpen(f"store '{self._name}'")
-        return await lane.worker.run(partial(lane.writing, work))
+        return await lane.worker.run(partial(lane.writing, work), sharing=True)
 
     def _check_path(self) -> None:
         path = self._config.path
@@ -93,12 +93,13 @@ class Lane:
     """A worker and the connection it owns."""
 
     def __init__(self, name: str, config: SqliteConfig) -> None:
-        self.worker = Worker(name)
+        self.worker = Worker(name, self._write_together)
         self._name = name
         self._config = config
         self._engine: sa.Engine | None = None
         self._raw: sqlite3.Connection | None = None
         self._session: Session | None = None
+        self._shares = False
 
     def connect(self, read_only: bool = False) -> None:
         self._engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT")
@@ -169,6 +170,8 @@ class Lane:
 
     def writing(self, work: Callable[[Session], T]) -> T:
         session = self._open_session()
+        if self._shares:  # inside a transaction already
+            return work(session)
         try:
             return self._write_once(session, work)
         except Exception as exc:
@@ -179,6 +182,32 @@ class Lane:
                 return self._write_once(session, work)
             finally:
                 self._raw.text_factory = str
+
+    def _write_together(self, works: Sequence[Callable[[], Any]]) -> Sequence[tuple[Any, BaseException | None]]:
+        """Writes that wait at the same time share one transaction and its commit; each is still kept whole or not at all.
+
+        Where anything goes wrong with the transaction itself, nothing was kept, and each is done again on its own.
+        """
+        session = self._open_session()
+        self._shares = True
+        try:
+            return self._write_once(session, lambda _: [self._within_savepoint(session, work) for work in works])
+        except Exception as exc:  # noqa: BLE001 - each gets an error of its own
+            if is_busy(exc):  # waiting again for each would take all too long
+                return [(None, exc)] * len(works)
+        finally:
+            self._shares = False
+        return [attempt(work) for work in works]
+
+    def _within_savepoint(self, session: Session, work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        session.run("SAVEPOINT one")
+        result, error = attempt(work)
+        if error is not None:
+            if isinstance(error, sqlite3.Error | sa.exc.SQLAlchemyError):
+                raise error
+            session.run("ROLLBACK TO one")
+        session.run("RELEASE one")
+        return result, error
 
     def _write_once(self, session: Session, work: Callable[[Session], T]) -> T:
         self._persistently(lambda: session.run("BEGIN IMMEDIATE"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -14,10 +14,11 @@ T = TypeVar("T")
 class Job:
     """A piece of work and the future that waits for it."""
 
-    __slots__ = ("_future", "_loop", "work")
+    __slots__ = ("_future", "_loop", "sharing", "work")
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], sharing: bool = False) -> None:
         self.work = work
+        self.sharing = sharing
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[Any] = self._loop.create_future()
 
@@ -45,17 +46,28 @@ class Job:
             self._future.set_exception(error)
 
 
-class Worker:
-    """Runs jobs one after the other in a thread of its own. A job whose caller was cancelled before it began is left out."""
+Shared: TypeAlias = Callable[[Sequence[Callable[[], Any]]], Sequence[tuple[Any, BaseException | None]]]
+"""Does several pieces of work at once: a result or an error for each."""
 
-    def __init__(self, name: str) -> None:
+MOST = 64
+"""How many pieces of work share a call at most: the last of them waits for the first."""
+
+
+class Worker:
+    """Runs jobs one after the other in a thread of its own. A job whose caller was cancelled before it began is left out.
+
+    With `shared`, jobs that wait at the same time are handed to it together.
+    """
+
+    def __init__(self, name: str, shared: Shared | None = None) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._shared = shared
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, sharing: bool = False) -> T:
         """Do the work in the thread. Cancelling the wait does not stop work that has begun."""
-        job = Job(work)
+        job = Job(work, sharing and self._shared is not None)
         self._jobs.put(job)
         result: T = await job.outcome()
         return result
@@ -68,13 +80,39 @@ class Worker:
         await asyncio.shield(job.outcome())
 
     def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if job.abandoned:
-                continue
-            result, error = None, None
-            try:
-                result = job.work()
-            except BaseException as caught:  # noqa: BLE001 - whoever waits gets it
-                error = caught
-            job.finish(result, error)
-            del job, result, error
+        job = self._jobs.get()
+        while job is not None:
+            group = [job]
+            following: Job | Nothing | None = NOTHING
+            while group[-1].sharing and len(group) < MOST and not self._jobs.empty():
+                following = self._jobs.get()
+                if following is None or not following.sharing:
+                    break
+                group.append(following)
+                following = NOTHING
+            self._do([j for j in group if not j.abandoned])
+            del group, job
+            job = self._jobs.get() if isinstance(following, Nothing) else following
+
+    def _do(self, group: Sequence[Job]) -> None:
+        if self._shared is not None and len(group) > 1:
+            for job, (result, error) in zip(group, self._shared([j.work for j in group]), strict=True):
+                job.finish(result, error)
+            return
+        for job in group:
+            job.finish(*attempt(job.work))
+
+
+def attempt(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What the work returned or raised."""
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        return None, error
+
+
+class Nothing:
+    """Not even the end."""
+
+
+NOTHING = Nothing()

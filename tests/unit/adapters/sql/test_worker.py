@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from memory.adapters.sql.session import Session
 from memory.adapters.sql.sqlite.errors import translate
+from memory.adapters.sql.sqlite.fulltext import WordIndex
 from memory.adapters.sql.sqlite.worker import Worker
 from memory.adapters.sql.store import SqlStore
 from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
@@ -18,6 +21,7 @@ from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, done, found, key_of, live, put, record, searched
 from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Record
+from memory.ports.writes import Absent
 from tests.unit.adapters.sql.helping import opened, raw
 
 
@@ -80,6 +84,41 @@ async def test_one_unstorable_record_does_not_fail_its_batch(store: SqlStore) ->
     assert [o.status for o in outcomes] == ["rejected"] * 5 + ["applied"]
     assert all(o.reason for o in outcomes[:5])
     assert await store.get(ENTRIES, [r.key for r in bad]) == [None] * 5
+
+
+async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed: list[str] = []
+    run = Session.run
+
+    def noting(self: Session, sql: str, values: Sequence[object] = ()) -> int:
+        committed.append(sql)
+        return run(self, sql, values)
+
+    monkeypatch.setattr(Session, "run", noting)
+    whole = [store.apply([put(record(n)), put(record(100 + n))]) for n in range(20)]
+    undone = [store.apply([put(record(200 + n)), put(record(n), Absent())], together=True) for n in range(20)]
+    outcomes = await asyncio.gather(*whole, *undone)
+    assert all(o.applied for pair in outcomes[:20] for o in pair)
+    assert [[o.status.value for o in pair] for pair in outcomes[20:]] == [["skipped", "conflict"]] * 20
+    assert committed.count("COMMIT") < 20
+    assert await store.get(ENTRIES, [key_of(200 + n) for n in range(20)]) == [None] * 20
+    assert all(isinstance(r, Record) for r in await store.get(ENTRIES, [key_of(100 + n) for n in range(20)]))
+
+
+async def test_a_write_that_breaks_the_shared_transaction_fails_alone(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = WordIndex.add
+
+    def full(self: WordIndex, session: Session, number: int, partition: int, stems: Sequence[Sequence[str]]) -> None:
+        if any("poison" in part for part in stems):
+            raise _with_code(sqlite3.OperationalError, sqlite3.SQLITE_FULL)
+        add(self, session, number, partition, stems)
+
+    monkeypatch.setattr(WordIndex, "add", full)
+    batches = [[put(record(100 * n + i, texts={"title": "poison" if n == 3 else "water"})) for i in range(40)] for n in range(6)]
+    outcomes = await asyncio.gather(*[store.apply(batch) for batch in batches], return_exceptions=True)
+    assert [isinstance(o, StoreFull) for o in outcomes] == [False, False, False, True, False, False]
+    assert len(await searched(store, "water", limit=1000)) == 200
+    assert await found(store, 300) is None
 
 
 def _with_code(kind: type[sqlite3.Error], code: int, text: str = "") -> sqlite3.Error:

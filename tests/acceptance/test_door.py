@@ -1,0 +1,242 @@
+"""The one input check: on every path hostile input is refused by name before any store is touched, and nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+import pytest
+
+from memory import Entry, InvalidInput, MemoryTiersError, Scope
+from memory.facade.memory import Memory
+from tests.acceptance.support import USER, everything_stored, watching
+
+Path = Callable[[Memory, Entry, Any], Awaitable[Any]]
+
+NESTED_33: Any = "leaf"
+for _ in range(33):
+    NESTED_33 = {"k": NESTED_33}
+LISTS_33: Any = []
+for _ in range(32):
+    LISTS_33 = [LISTS_33]
+LOOP: dict[str, Any] = {}
+LOOP["loop"] = LOOP
+
+
+class Nowhere(tzinfo):
+    """A zone that does not know its offset."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta | None:
+        return None
+
+    def dst(self, when: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, when: datetime | None) -> str | None:
+        return None
+
+
+HOSTILE_TEXT = {"NUL": "a\x00b", "a lone surrogate": "a\ud800b", "half a pair": "\udc00", "a number": 5, "bytes": b"text", "a list": ["text"]}
+HOSTILE_JSON = {
+    "NaN": {"a": float("nan")},
+    "infinity": {"a": [1, {"b": float("inf")}]},
+    "minus infinity": {"a": float("-inf")},
+    "2^63": {"a": 2**63},
+    "below -2^63": {"a": [-(2**63) - 1]},
+    "a huge integer": {"a": 10**5000},
+    "NUL in a value": {"a": {"b": "\x00"}},
+    "NUL in a key": {"a": {"\x00": 1}},
+    "a surrogate in a value": {"a": ["\ud800"]},
+    "a surrogate in a key": {"\ud800": 1},
+    "depth 33": NESTED_33,
+    "lists 33 deep": {"a": LISTS_33},
+    "a loop": LOOP,
+    "a key that is no text": {1: "a"},
+    "a set": {"a": {1, 2}},
+    "bytes": {"a": b"x"},
+    "a datetime": {"a": datetime(2026, 1, 1, tzinfo=UTC)},
+    "a complex number": {"a": 1j},
+    "no object": ["a"],
+    "a text": "a",
+}
+HOSTILE_TIME = {
+    "a naive datetime": datetime(2026, 1, 1),
+    "naive text": "2026-01-01T00:00:00",
+    "a zone without offset": datetime(2026, 1, 1, tzinfo=Nowhere()),
+    "a date": date(2026, 1, 1),
+    "a word": "tomorrow",
+    "nothing": "",
+    "NUL": "2026-01-01T00:00:00Z\x00",
+    "a surrogate": "\ud800",
+    "a 13th month": "2026-13-01T00:00:00Z",
+    "before the first year": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
+    "after the last year": datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-12))),
+    "NaN": float("nan"),
+    "infinity": float("inf"),
+    "minus infinity": float("-inf"),
+    "negative": -1,
+    "past the year 9999 in milliseconds": 10**15,
+    "an integer outside int64": 2**63,
+    "a huge integer": 10**5000,
+    "a truth value": True,
+    "a list": [2026, 1, 1],
+}
+
+
+def _cases(values: dict[str, Any]) -> Any:
+    return [pytest.param(value, id=name) for name, value in values.items()]
+
+
+async def _refused(memory: Memory, path: Path, value: Any, field: str) -> None:
+    entry = await memory.write("standing", scope=USER, key="standing")
+    before = await everything_stored(memory)
+    with watching(memory) as calls, pytest.raises(InvalidInput) as caught:
+        await path(memory, entry, value)
+    assert caught.value.field.split(".")[0].startswith(field)
+    assert calls == []
+    assert await everything_stored(memory) == before
+
+
+TEXT_PATHS: list[Any] = [
+    pytest.param("content", lambda m, e, v: m.write(v, scope=USER), id="write content"),
+    pytest.param("title", lambda m, e, v: m.write("x", scope=USER, title=v), id="write title"),
+    pytest.param("source", lambda m, e, v: m.write("x", scope=USER, source=v), id="write source"),
+    pytest.param("tags", lambda m, e, v: m.write("x", scope=USER, tags=[v]), id="write tags"),
+    pytest.param("key", lambda m, e, v: m.write("x", scope=USER, key=v), id="write key"),
+    pytest.param("type", lambda m, e, v: m.write("x", scope=USER, type=v), id="write type"),
+    pytest.param("content", lambda m, e, v: m.write_many([{"content": "x", "scope": USER}, {"content": v, "scope": USER}]), id="write_many"),
+    pytest.param("content", lambda m, e, v: m.scoped(USER).write(v), id="a view's write"),
+    pytest.param("content", lambda m, e, v: m.update(e.id, content=v), id="update content"),
+    pytest.param("title", lambda m, e, v: m.update(e.id, title=v), id="update title"),
+    pytest.param("source", lambda m, e, v: m.update(e.id, source=v), id="update source"),
+    pytest.param("tags", lambda m, e, v: m.update(e.id, tags=[v]), id="update tags"),
+    pytest.param("query", lambda m, e, v: m.search(v, scope=USER), id="search query"),
+    pytest.param("tags", lambda m, e, v: m.search("x", scope=USER, tags=[v]), id="search tags"),
+    pytest.param("tags", lambda m, e, v: m.retrieve(USER, tags=[v]), id="retrieve tags"),
+    pytest.param("type", lambda m, e, v: m.retrieve(USER, types=[v]), id="retrieve types"),
+    pytest.param("order", lambda m, e, v: m.retrieve(USER, order=v), id="retrieve order"),
+    pytest.param("content", lambda m, e, v: m.promote(e.id, to="org:o", content=v), id="promote content"),
+    pytest.param("tags", lambda m, e, v: m.promote(e.id, to="org:o", tags=[v]), id="promote tags"),
+    pytest.param("tags", lambda m, e, v: m.compact([e.id], lambda entries: "x", tags=[v]), id="compact tags"),
+    pytest.param("tier", lambda m, e, v: m.move([e.id], v), id="move tier"),
+    pytest.param("relation", lambda m, e, v: m.relate(e.id, v, "other"), id="relate label"),
+    pytest.param("id", lambda m, e, v: m.get(v), id="get"),
+    pytest.param("id", lambda m, e, v: m.update(v, content="x"), id="update id"),
+    pytest.param("id", lambda m, e, v: m.delete(v), id="delete"),
+    pytest.param("id", lambda m, e, v: m.invalidate(v), id="invalidate"),
+    pytest.param("id", lambda m, e, v: m.history(v), id="history"),
+    pytest.param("id", lambda m, e, v: m.where(v), id="where"),
+    pytest.param("id", lambda m, e, v: m.promote(v, to="org:o"), id="promote id"),
+    pytest.param("id", lambda m, e, v: m.compact([e.id, v], lambda entries: "x"), id="compact ids"),
+    pytest.param("id", lambda m, e, v: m.move([v], "long"), id="move ids"),
+    pytest.param("id", lambda m, e, v: m.relate(e.id, "supports", v), id="relate target"),
+]
+SCOPE_PATHS: list[Any] = [
+    pytest.param(lambda m, e, v: m.write("x", scope=v), id="write"),
+    pytest.param(lambda m, e, v: m.write_many([{"content": "x", "scope": v}]), id="write_many"),
+    pytest.param(lambda m, e, v: m.retrieve(v), id="retrieve"),
+    pytest.param(lambda m, e, v: m.search("x", scope=v), id="search"),
+    pytest.param(lambda m, e, v: m.search("x", scope=[USER, v]), id="search several"),
+    pytest.param(lambda m, e, v: m.delete_scope(v), id="delete_scope"),
+    pytest.param(lambda m, e, v: m.promote(e.id, to=v), id="promote"),
+    pytest.param(lambda m, e, v: m.compact([e.id], lambda entries: "x", target_scope=v), id="compact"),
+]
+TIME_PATHS: list[Any] = [
+    pytest.param("created_at", lambda m, e, v: m.write("x", scope=USER, created_at=v), id="write created_at"),
+    pytest.param("expires_at", lambda m, e, v: m.write("x", scope=USER, expires_at=v), id="write expires_at"),
+    pytest.param("expires_at", lambda m, e, v: m.update(e.id, expires_at=v), id="update expires_at"),
+    pytest.param("when", lambda m, e, v: m.invalidate(e.id, v), id="invalidate when"),
+    pytest.param("since", lambda m, e, v: m.retrieve(USER, since=v), id="retrieve since"),
+    pytest.param("as_of", lambda m, e, v: m.retrieve(USER, as_of=v), id="retrieve as_of"),
+    pytest.param("known_at", lambda m, e, v: m.search("x", scope=USER, known_at=v), id="search known_at"),
+    pytest.param("as_of", lambda m, e, v: m.get(e.id, as_of=v), id="get as_of"),
+    pytest.param("known_at", lambda m, e, v: m.get(e.id, known_at=v), id="get known_at"),
+]
+JSON_PATHS: list[Any] = [
+    pytest.param(lambda m, e, v: m.write("x", scope=USER, metadata=v), id="write"),
+    pytest.param(lambda m, e, v: m.write_many([{"content": "x", "scope": USER, "metadata": v}]), id="write_many"),
+    pytest.param(lambda m, e, v: m.update(e.id, metadata=v), id="update"),
+    pytest.param(lambda m, e, v: m.promote(e.id, to="org:o", metadata=v), id="promote"),
+    pytest.param(lambda m, e, v: m.compact([e.id], lambda entries: "x", metadata=v), id="compact"),
+]
+
+
+@pytest.mark.behaviour("D11")
+@pytest.mark.parametrize("value", _cases(HOSTILE_TEXT))
+@pytest.mark.parametrize(("field", "path"), TEXT_PATHS)
+async def test_hostile_text_is_refused(plain: Memory, field: str, path: Path, value: Any) -> None:
+    await _refused(plain, path, value, field)
+
+
+@pytest.mark.behaviour("A1", "D11")
+@pytest.mark.parametrize("value", _cases(HOSTILE_TEXT | {"no kind": "ada", "unknown kind": "team:a", "no id": "user:", "no object": "object:t"}))
+@pytest.mark.parametrize("path", SCOPE_PATHS)
+async def test_a_hostile_scope_is_refused(plain: Memory, path: Path, value: Any) -> None:
+    await _refused(plain, path, value, "")
+
+
+@pytest.mark.behaviour("A35", "D9", "D11")
+@pytest.mark.parametrize("value", _cases(HOSTILE_TIME))
+@pytest.mark.parametrize(("field", "path"), TIME_PATHS)
+async def test_what_is_no_moment_is_refused(plain: Memory, field: str, path: Path, value: Any) -> None:
+    await _refused(plain, path, value, field)
+
+
+@pytest.mark.behaviour("D11")
+@pytest.mark.parametrize("value", _cases(HOSTILE_JSON))
+@pytest.mark.parametrize("path", JSON_PATHS)
+async def test_metadata_that_is_no_json_object_is_refused(plain: Memory, path: Path, value: Any) -> None:
+    await _refused(plain, path, value, "metadata")
+
+
+@pytest.mark.behaviour("A9")
+async def test_metadata_may_nest_thirty_two_deep(memory: Memory) -> None:
+    objects: Any = "leaf"
+    for _ in range(32):
+        objects = {"k": objects}
+    lists: Any = []
+    for _ in range(30):
+        lists = [lists]
+    for metadata in (objects, {"k": lists}):
+        entry = await memory.write("deep", scope=USER, metadata=metadata)
+        read = await memory.get(entry.id)
+        assert read is not None
+        assert read.metadata == metadata
+
+
+@pytest.mark.behaviour("D11")
+@pytest.mark.parametrize(
+    "drafts", [None, 5, "text", [5], ["text"], [{}], [{"content": "x"}], [{1: "x"}], [{"model": 1, "scope": "user:a"}], [None]], ids=repr
+)
+async def test_drafts_that_are_none_are_refused(plain: Memory, drafts: Any) -> None:
+    await _refused(plain, lambda m, e, v: m.write_many(v), drafts, "")
+
+
+@pytest.mark.behaviour("D11")
+@pytest.mark.parametrize("field", ["tags", "types"])
+@pytest.mark.parametrize("value", [5, "text", b"text", {"a": 1}, [None], [["a"]]], ids=repr)
+async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, value: Any) -> None:
+    await _refused(plain, lambda m, e, v: m.retrieve(USER, **{field: v}), value, field[:3])
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field[:3])
+
+
+async def test_a_query_may_be_as_long_as_a_text_and_no_longer(plain: Memory) -> None:
+    assert await plain.search("x" * 65_536, scope=USER) == []
+    await _refused(plain, lambda m, e, v: m.search(v, scope=USER), "x" * 65_537, "query")
+
+
+@pytest.mark.behaviour("A2")
+@pytest.mark.parametrize("kind", ["session", "user", "workspace", "org"])
+def test_a_scopes_id_may_have_512_bytes_and_no_more(kind: str) -> None:
+    assert Scope.of(kind, "é" * 256).id == "é" * 256
+    for bad in ("é" * 256 + "x", "", "\x00", "\ud800"):
+        with pytest.raises(InvalidInput, match="id"):
+            Scope.of(kind, bad)
+
+
+async def test_every_refusal_is_an_error_of_ours_and_a_value_error(plain: Memory) -> None:
+    with pytest.raises(MemoryTiersError):
+        await plain.write("", scope=USER)
+    with pytest.raises(ValueError, match="content"):
+        await plain.write("", scope=USER)
