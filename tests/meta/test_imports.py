@@ -21,6 +21,7 @@ VIOLATIONS = {
     "records-only": ("memory/adapters/wrong_entries.py", "import memory.domain.entry"),
     "adapters-apart": ("memory/adapters/in_memory/wrong.py", "import memory.adapters.sql"),
     "no-adapter-inside": ("memory/orchestrator/wrong.py", "import memory.adapters.in_memory"),
+    "by-url": ("memory/facade/wrong.py", "import memory.adapters.in_memory"),
     "drivers": ("memory/policies/wrong.py", "import sqlalchemy"),
     "embedding-model": ("memory/ports/wrong.py", "import wordllama"),
     "numbers": ("memory/policies/wrong_numbers.py", "import numpy"),

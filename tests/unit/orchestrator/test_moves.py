@@ -1,0 +1,172 @@
+"""Moves in four steps: seen throughout, whole after any of the steps broke off, and swept to the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.domain.errors import InvalidInput, StoreUnavailable
+from memory.orchestrator.tiering import MoveResult
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Key
+from memory.ports.writes import Newer, Put, Release
+from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World
+
+
+async def test_a_move_leaves_a_mark_and_a_home_and_then_only_the_home(world: World) -> None:
+    entry = await world.write()
+    assert await world.move(entry, "mid") == MoveResult.MOVED
+    assert await world.stands(entry) == ["mark", "home", "-"]
+    assert await world.seen(entry) == ["text"]
+    assert await world.owed() == 1  # its replica in long
+    world.clock.advance(2 * HOUR)
+    await world.engine.maintenance.sweep()
+    assert await world.stands(entry) == ["-", "home", "replica"]
+    assert await world.seen(entry) == ["text"]
+
+
+async def test_a_move_goes_onward_only_and_only_to_tiers(world: World) -> None:
+    entry = await world.write()
+    await world.move(entry, "long")
+    for tier in ("short", "mid", "long"):
+        assert await world.move(entry, tier) == MoveResult.ALREADY
+    with pytest.raises(InvalidInput, match="tier"):
+        await world.move(entry, "attic")
+    await world.delete(entry)
+    assert await world.move(entry, "long") == MoveResult.GONE
+
+
+@pytest.mark.parametrize("outcome", ["before", "after"])
+@pytest.mark.parametrize("step", ["move.copy", "move.verify", "move.release", "move.arrive"])
+async def test_a_move_broken_off_at_any_step_loses_nothing_and_is_swept_to_its_end(world: World, step: str, outcome: str) -> None:
+    entry = await world.write()
+    await world.update(entry, content="text, edited")
+    for store in world.stores:
+        (store.fails_before if outcome == "before" else store.fails_after).add(step)
+    try:
+        await world.move(entry, "long")
+    except StoreUnavailable:
+        assert step != "move.arrive"  # the release was the moment of the move: what follows is owed
+    world.heal()
+    assert await world.seen(entry) == ["text, edited"]
+    world.clock.advance(HOUR)
+    await world.engine.maintenance.sweep()
+    assert await world.seen(entry) == ["text, edited"]
+    assert await world.owed() == 0
+    stands = await world.stands(entry)
+    assert stands.count("home") == 1
+    assert "arriving" not in stands
+    assert await world.move(entry, "long") in (MoveResult.MOVED, MoveResult.ALREADY)
+    assert await world.stands(entry) == ["mark", "-", "home"]
+
+
+@pytest.mark.parametrize("step", ["move.copy", "move.verify", "move.release", "move.arrive"])
+async def test_an_entry_deleted_after_a_broken_move_stays_deleted(world: World, step: str) -> None:
+    entry = await world.write()
+    for store in world.stores:
+        store.fails_after.add(step)
+    try:
+        await world.move(entry, "long")
+    except StoreUnavailable:
+        pass
+    world.heal()
+    assert await world.delete(entry) is True
+    assert await world.seen(entry) == []
+    for _ in range(2):
+        world.clock.advance(HOUR)
+        await world.engine.maintenance.sweep()
+        assert await world.seen(entry) == []
+    assert "home" not in await world.stands(entry)
+
+
+@pytest.mark.parametrize("step", ["move.copy", "move.verify"])
+async def test_an_edit_after_a_broken_move_wins_over_the_copy_it_left(world: World, step: str) -> None:
+    entry = await world.write()
+    for store in world.stores:
+        store.fails_after.add(step)
+    with pytest.raises(StoreUnavailable):
+        await world.move(entry, "long")
+    world.heal()
+    assert await world.stands(entry) == ["home", "-", "arriving"]
+    await world.update(entry, content="text, edited since")
+    assert await world.seen(entry) == ["text, edited since"]
+    assert await world.move(entry, "long") == MoveResult.MOVED
+    assert await world.seen(entry) == ["text, edited since"]
+
+
+async def test_an_arriving_copy_without_source_or_mark_is_swept_away(world: World) -> None:
+    entry = await world.write()
+    world.short.fails_before.add("move.release")
+    with pytest.raises(StoreUnavailable):
+        await world.move(entry, "mid")
+    world.heal()
+    world.short.state.place("entries", Key(TENANT, entry.id), None)  # the source forgot it
+    assert await world.stands(entry) == ["-", "arriving", "-"]
+    assert await world.seen(entry) == []
+    await world.engine.maintenance.sweep()
+    assert await world.stands(entry) == ["-", "-", "-"]
+
+
+async def test_a_mover_that_comes_late_takes_nothing_back(world: World) -> None:
+    entry = await world.write()
+    await world.move(entry, "mid")
+    late = Release(ENTRIES, Key(TENANT, entry.id), at=entry.version, to="long")
+    assert (await world.short.apply([late]))[0].applied in (True, False)
+    assert await world.seen(entry) == ["text"]
+    assert await world.move(entry, "long") == MoveResult.MOVED
+    assert await world.seen(entry) == ["text"]
+    assert (await world.stands(entry))[2] == "home"
+
+
+async def test_a_move_onto_its_own_replica_changes_the_replicas_role(world: World) -> None:
+    entry = await world.write(scope=USER)
+    assert await world.stands(entry) == ["-", "home", "replica"]
+    assert await world.move(entry, "long") == MoveResult.MOVED
+    assert await world.stands(entry) == ["-", "mark", "home"]
+    assert await world.seen(entry) == ["text"]
+
+
+async def test_a_move_waits_while_the_entry_owes_a_step(world: World) -> None:
+    entry = await world.write()
+    world.mid.fails_before.add("version.keep")
+    await world.update(entry, content="text, edited")
+    assert await world.move(entry, "long") == MoveResult.POSTPONED
+    world.heal()
+    assert await world.move(entry, "long") == MoveResult.MOVED
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text", "text, edited"]
+
+
+async def test_a_move_that_a_tombstone_of_an_earlier_life_blocks_waits_until_that_is_purged(world: World) -> None:
+    source = await world.write("text")
+    promoted = await world.engine.derivation.promote(TENANT, source.id, USER)
+    await world.delete(promoted)
+    again = await world.engine.derivation.promote(TENANT, source.id, USER)
+    assert (await world.stands(again))[1] == "home"
+    result = await world.move(again, "long")
+    assert result in (MoveResult.MOVED, MoveResult.POSTPONED)
+    assert await world.seen(again) == ["text"]
+    world.clock.advance(31 * DAY)
+    await world.engine.maintenance.sweep()
+    assert await world.move(again, "long") in (MoveResult.MOVED, MoveResult.ALREADY)
+    assert await world.seen(again) == ["text"]
+
+
+async def test_a_target_that_refuses_a_record_postpones_its_move() -> None:
+    from dataclasses import replace
+
+    from tests.unit.orchestrator.world import DURABLE
+
+    async with World(long=replace(DURABLE, max_record_bytes=300)) as world:
+        entry = await world.write("text " * 200)
+        assert await world.move(entry, "long") == MoveResult.POSTPONED
+        assert await world.stands(entry) == ["home", "-", "-"]
+
+
+async def test_a_scope_erased_in_mid_move_stays_erased(world: World) -> None:
+    entry = await world.write()
+    row = await world.standing(world.short, entry.id)
+    assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+    for store in (world.mid, world.long):
+        outcome = (await store.apply([Put(ENTRIES, row, Newer())]))[0]  # type: ignore[arg-type]
+        assert not outcome.applied
+    assert await world.move(entry, "long") == MoveResult.GONE
+    assert await world.browse() == []

@@ -1,0 +1,182 @@
+"""A small world for the engine: stores that fail when told to, a clock that obeys, and engines that come and go over the same stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.door import build
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import StoreUnavailable
+from memory.domain.scope import Scope
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.steps import current_step
+from memory.orchestrator.topology import Topology
+from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import ENTRIES, Collection
+from memory.ports.embedder import Embedder
+from memory.ports.query import Everywhere, Kind, Query
+from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
+
+TENANT = "acme"
+SESSION, USER, ORG = Scope.session("s1"), Scope.user("ada"), Scope.org("o1")
+VOLATILE = InMemoryStore.claims
+DURABLE = replace(VOLATILE, durable=True, shared=True)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+class Flaky(InMemoryStore):
+    """A store in memory that can be told to fail: at a step before or after carrying it out, or altogether; or not to answer."""
+
+    def __init__(self, name: str, capabilities: Capabilities) -> None:
+        super().__init__(name, capabilities=capabilities)
+        self.fails_before: set[str] = set()
+        self.fails_after: set[str] = set()
+        self.down = False
+        self.silent = False
+        self.steps: list[str] = []
+
+    def heal(self) -> None:
+        self.fails_before.clear()
+        self.fails_after.clear()
+        self.down = self.silent = False
+
+    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        step = current_step.get()
+        self.steps.append(step)
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.down or step in self.fails_before:
+            raise StoreUnavailable(self.name, f"fails before {step}")
+        answer = await getattr(InMemoryStore, method)(self, *args, **kwargs)
+        if step in self.fails_after:
+            raise StoreUnavailable(self.name, f"fails after {step}")
+        return answer
+
+    async def get(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._call("get", *args, **kwargs)
+
+    async def apply(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._call("apply", *args, **kwargs)
+
+    async def query(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._call("query", *args, **kwargs)
+
+    async def search(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._call("search", *args, **kwargs)
+
+    async def delete_matching(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._call("delete_matching", *args, **kwargs)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.moment = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.moment += timedelta(microseconds=1)
+        return self.moment
+
+    def advance(self, by: timedelta = HOUR) -> datetime:
+        self.moment += by
+        return self.moment
+
+
+class World:
+    """Three stores and as many engines over them as a test wants."""
+
+    def __init__(
+        self,
+        *,
+        short: Capabilities = DURABLE,
+        mid: Capabilities = DURABLE,
+        long: Capabilities = DURABLE,
+        embedder: Embedder | None = None,
+        rules: Sequence[PromotionRule] = DEFAULT_RULES,
+        settings: EngineSettings | None = None,
+    ) -> None:
+        self.short, self.mid, self.long = Flaky("short", short), Flaky("mid", mid), Flaky("long", long)
+        self.clock = Clock()
+        self.embedder, self.rules, self.settings = embedder, rules, settings
+        self.engine = self.another_engine()
+
+    @property
+    def stores(self) -> tuple[Flaky, Flaky, Flaky]:
+        return self.short, self.mid, self.long
+
+    def another_engine(self) -> Engine:
+        """As another process would have it: the same stores, nothing else shared."""
+        topology = Topology(short=self.short, mid=self.mid, long=self.long)
+        return Engine(topology, embedder=self.embedder, clock=self.clock, rules=self.rules, settings=self.settings)
+
+    async def __aenter__(self) -> World:
+        await self.engine.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.engine.close()
+
+    def heal(self) -> None:
+        for store in self.stores:
+            store.heal()
+
+    # -- what callers do ----------------------------------------------------------------------------------------------
+
+    async def write(self, content: str = "text", scope: Scope = SESSION, **more: Any) -> Entry:
+        return await self.engine.entries.write(TENANT, build(EntryDraft, scope=scope, content=content, **more))
+
+    async def update(self, entry: Entry, **changes: Any) -> Entry:
+        return await self.engine.entries.update(TENANT, entry.id, changes)
+
+    async def get(self, entry: Entry, **at: Any) -> Entry | None:
+        return await self.engine.entries.get(TENANT, entry.id, **at)
+
+    async def delete(self, entry: Entry) -> bool:
+        return await self.engine.delete(TENANT, entry.id)
+
+    async def move(self, entry: Entry, to: str) -> str:
+        return await self.engine.tiering.move(ENTRIES, Key(TENANT, entry.id), to)
+
+    async def browse(self, scope: Scope = SESSION, **more: Any) -> list[str]:
+        return [e.content for e in await self.engine.retrieval.browse(Asked(TENANT, (scope,), **more))]
+
+    async def search(self, text: str, scope: Scope = SESSION, **more: Any) -> list[str]:
+        return [h.entry.content for h in await self.engine.retrieval.search(Asked(TENANT, (scope,), **more), text)]
+
+    async def seen(self, entry: Entry) -> list[str]:
+        """What every way of reading shows of an entry, which must agree."""
+        got = await self.get(entry)
+        ways = [[] if got is None else [got.content], await self.browse(entry.scope), await self.search("text", entry.scope)]
+        assert ways[0] == ways[1] == ways[2], ways
+        return ways[0]
+
+    # -- what stands in the stores ------------------------------------------------------------------------------------
+
+    async def standing(self, store: Flaky, record_id: str, collection: Collection = ENTRIES) -> Stored | None:
+        return (await InMemoryStore.get(store, collection, [Key(TENANT, record_id)]))[0]
+
+    async def stands(self, entry: Entry) -> list[str]:
+        """What stands for an entry in short, mid and long."""
+        return [_describe(await self.standing(store, entry.id)) for store in self.stores]
+
+    async def rows(self, store: Flaky, collection: Collection) -> list[Record]:
+        page = await InMemoryStore.query(store, Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.RECORD})))
+        return [r for r in page.records if isinstance(r, Record)]
+
+    async def owed(self) -> int:
+        return await self.engine.maintenance.owed()
+
+
+def _describe(row: Stored | None) -> str:
+    if row is None:
+        return "-"
+    if isinstance(row, Record):
+        return row.role.value
+    return "mark" if isinstance(row, Mark) else "tombstone" if isinstance(row, Tombstone) else "corrupt"
