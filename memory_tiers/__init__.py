@@ -41,4 +41,4 @@ def main() -> None:
         sys.exit(IN_THE_WAY)
     from memory.cli.main import main as command
 
-    sys.exit(command())
+    command()

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
-from memory.facade.values import Duration, StoreUrl, masked, masked_options, parse_duration, scheme_of, show_duration
+from memory.facade.values import Duration, Interval, StoreUrl, masked, masked_options, parse_duration, scheme_of, show_duration
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
@@ -87,6 +87,7 @@ class Durations(BaseModel):
     tombstone_life: Duration = EngineSettings().tombstone_life
     cache_max_age: Duration = EngineSettings().cache_max_age
     lease: Duration = EngineSettings().lease
+    sweep_every: Interval = EngineSettings().sweep_every
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from memory.facade import reports
 from memory.facade.build import as_embedder, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.reports import Copy, Stats, StoreReport
+from memory.facade.upkeep import Upkeep
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
@@ -74,17 +75,23 @@ class Memory:
         self._engine_built: Engine | None = None
         self._engine_open: Engine | None = None
         self._owns_engine = True
+        self._upkeep: Upkeep | None = None
         self._turning = asyncio.Lock()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self) -> Self:
-        """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated."""
+        """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated.
+
+        While open, maintenance runs in the background every `durations.sweep_every`.
+        """
         async with self._turning:
             if self._engine_open is None:
                 self._engine_built = self._engine_built or build_engine(self.config, embedder=self._embedder, clock=self._clock)
                 await self._engine_built.open()
                 self._engine_open = self._engine_built
+                self._upkeep = Upkeep(self._engine_built.maintenance, self.config.engine.sweep_every)
+                self._upkeep.start()
         return self
 
     async def close(self) -> None:
@@ -92,6 +99,8 @@ class Memory:
         async with self._turning:
             engine, self._engine_open = self._engine_open, None
             if engine is not None and self._owns_engine:
+                if self._upkeep is not None:
+                    await self._upkeep.stop()
                 await engine.close()
 
     async def __aenter__(self) -> Self:

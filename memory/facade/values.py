@@ -78,8 +78,18 @@ def _positive(value: object) -> object:
     return parsed
 
 
+def _not_negative(value: object) -> object:
+    parsed = parse_duration(value)
+    if (isinstance(parsed, timedelta) and parsed < timedelta()) or (isinstance(parsed, int | float) and parsed < 0):
+        raise ValueError("should not be negative")
+    return parsed
+
+
 Duration = Annotated[timedelta, BeforeValidator(_positive)]
 """A length of time of more than nothing."""
+
+Interval = Annotated[timedelta, BeforeValidator(_not_negative)]
+"""A length of time; zero means never."""
 
 
 def show_duration(length: timedelta) -> str:

@@ -17,7 +17,7 @@ from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNKEEP, UNPLACE, UNREL
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS, Collection
-from memory.ports.query import Lt, Query, within
+from memory.ports.query import Eq, Lt, Query, Tenant, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGeneration
@@ -93,17 +93,37 @@ class Erasure:
         return {} if digest is None else {"digest": digest, "version": record.version, "created_at": record.created_at.isoformat()}
 
     async def _delete_unreadable(self, collection: Collection, key: Key) -> bool:
-        """What cannot be read can still be erased: a tombstone in every store."""
+        """What cannot be read can still be erased: a tombstone in every store, and what hangs on it, as far as that can be read."""
+        archive = self._placement.topology.archive
+        await self._cache.invalidate(collection, key)
+        owed = await self._owed_blindly(key) if collection is ENTRIES else ()
         for store in self._placement.topology.homes:
-            grave = Delete(
-                collection,
-                key,
-                version=self._placement.next_version(),
-                when=Newer(),
-                discard_at=self._placement.now() + self._placement.settings.tombstone_life,
-            )
-            await self._placement.write_one("delete.unreadable", store, grave)
+            fallen = await self._bury(collection, key, store, owed if store is archive else ())
+            await self._owed.try_finish(Debt(collection, store, fallen))
         return True
+
+    async def _owed_blindly(self, key: Key) -> tuple[Owed, ...]:
+        """What the tombstone of an entry owes whose record cannot say which versions of it were kept."""
+        query = Query(ENTRY_VERSIONS, Tenant(key.tenant), Eq("entry_id", key.id))
+        with step("version.find"):
+            page = await self._placement.topology.archive.query(query)
+        versions = [row.version for row in page.records if isinstance(row, Record)]
+        return (Owed(UNKEEP, {"versions": versions}), Owed(UNRELATE))
+
+    async def _bury(self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]) -> Tombstone:
+        """A tombstone over whatever stands there, however new it says it is."""
+        stands = 0
+        for _ in range(self._placement.settings.attempts):
+            version = self._placement.next_version(stands)
+            discard_at = None if owed else self._placement.now() + self._placement.settings.tombstone_life
+            grave = Delete(collection, key, version=version, when=Newer(), owed=owed, discard_at=discard_at)
+            outcome = await self._placement.write_one("delete.unreadable", store, grave)
+            if outcome.applied:
+                return Tombstone(key, version, owed)
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            stands = outcome.version or stands
+        raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
     async def _delete_noted(self, debt: Debt, owed: Owed) -> bool:
         """Delete the records noted, each only at the version noted: one that changed since is left alone."""

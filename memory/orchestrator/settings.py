@@ -11,13 +11,14 @@ class EngineSettings:
     """Durations of the protocols.
 
     `mark_life` and `tombstone_life` must exceed the longest time a call can be under way (a frozen worker, a late duplicate): within it
-    late copies and late readers are told apart from fresh ones.
+    late copies and late readers are told apart from fresh ones. `sweep_every` is how often an open memory does maintenance; zero: never by itself.
     """
 
     mark_life: timedelta = timedelta(hours=1)
     tombstone_life: timedelta = timedelta(days=30)
     cache_max_age: timedelta = timedelta(minutes=5)
     lease: timedelta = timedelta(seconds=30)
+    sweep_every: timedelta = timedelta(minutes=5)
     deadline: timedelta = timedelta(seconds=10)
     attempts: int = 16
     batch: int = 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -56,7 +57,9 @@ def test_every_file_the_readme_links_to_exists() -> None:
 
 
 def test_make_needs_no_tool_a_newcomer_lacks() -> None:
-    planned = subprocess.run(["make", "-n", "-B", "demo", "test", "check"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = ["make", "--no-print-directory", "-n", "-B", "demo", "test", "check"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    planned = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
     programs = {line.split()[0] for line in planned.splitlines() if line.strip()}
     assert all(p == "python3" or p.startswith(".venv/bin/") for p in programs), programs
 

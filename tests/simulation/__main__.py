@@ -89,7 +89,7 @@ _QUIET = ("  auditor ", "  embedder.")
 
 def _show(plan: Scenario, variant: Variant, result: Result) -> None:
     print(f"seed {plan.seed}: {plan.layout}, atomic={plan.atomic}, {plan.workers} workers, interleaving {variant.schedule}")
-    print(f"focus: {plan.focus_fault} at {plan.focus_step}; faults at {plan.rate:.0%} of calls")
+    print(f"focus: {plan.focus[1]} at {plan.focus[0]}; faults at {plan.rate:.0%} of calls")
     for operation in plan.operations:
         if operation.number not in variant.dropped:
             print(f"  {operation}")

@@ -188,7 +188,7 @@ class EngineClient:
 
     async def move(self, o: Operation) -> None:
         _, entry_id = self._about(o)
-        to = ("mid", "long")[o.pick % 2]
+        to = ("mid", "long")[o.pick % 2] if o.scope.kind == "session" else "long"
         await self.attempt("move", lambda: self.engine.tiering.move(ENTRIES, Key(o.tenant, entry_id), to))
 
     async def sweep(self, o: Operation) -> None:
@@ -228,16 +228,30 @@ class EngineClient:
         if done is not None:
             self._shown(done[0], asked, done[1], complete=not getattr(done[0], "degraded", ()))
 
+    async def export(self, o: Operation) -> None:
+        """Everything in a scope, read page by page while others write and move."""
+        asked = Asked(o.tenant, (o.scope,))
+
+        async def everything() -> list[Entry]:
+            return [e async for e in self.engine.retrieval.everything(o.tenant, o.scope)]
+
+        await self.answered("everything", asked, everything)
+
     async def known_at(self, o: Operation) -> None:
-        """What an entry said at an earlier moment, which is not sharper than the clocks that versions are made of."""
+        """What was known at an earlier moment, which is not sharper than the clocks that versions are made of."""
         name, entry_id = self._about(o)
-        back = (o.pick % 100) / 100 * self.world.loop.time()
-        at = self.world.loop.time() - back
+        at = self.world.loop.time() * (o.pick % 100) / 100
         moment = START + timedelta(seconds=at)
-        done = await self.attempt("known at", lambda: self.engine.entries.get(o.tenant, entry_id, known_at=moment, as_of=self.process.clock()))
-        if done is not None:
-            value = None if done[0] is None else _value(done[0])
-            self.history.known_at.append(KnownAt(name, value, at, 2 * self.world.widest + 0.1, done[1].start))
+        found: dict[str, str | None] = {}
+        if o.pick % 2:
+            asked = Asked(o.tenant, (o.scope,), known_at=moment, as_of=self.process.clock(), limit=200)
+            browsed = await self.attempt("browse known at", lambda: self.engine.retrieval.browse(asked))
+            found = {} if browsed is None else {self.seen(e).register: _value(e) for e in browsed[0]}
+        else:
+            done = await self.attempt("known at", lambda: self.engine.entries.get(o.tenant, entry_id, known_at=moment, as_of=self.process.clock()))
+            found = {} if done is None else {name: None if done[0] is None else _value(done[0])}
+        asked_at = self.history.moment()
+        self.history.known_at += [KnownAt(n, v, at, 2 * self.world.widest + 0.1, asked_at) for n, v in found.items()]
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -297,7 +311,7 @@ def _value(entry: Entry) -> str:
     return entry.content.split(" ")[1]
 
 
-_ABOUT_NONE = frozenset({Kind.WRITE, Kind.KEYED, Kind.BATCH, Kind.DELETE_SCOPE, Kind.RETRIEVE, Kind.SEARCH, Kind.SWEEP})
+_ABOUT_NONE = frozenset({Kind.WRITE, Kind.KEYED, Kind.BATCH, Kind.DELETE_SCOPE, Kind.RETRIEVE, Kind.SEARCH, Kind.SWEEP, Kind.EXPORT})
 
 _ACTIONS: dict[Kind, Callable[[EngineClient, Operation], Awaitable[None]]] = {
     Kind.WRITE: EngineClient.write,
@@ -318,4 +332,5 @@ _ACTIONS: dict[Kind, Callable[[EngineClient, Operation], Awaitable[None]]] = {
     Kind.KNOWN_AT: EngineClient.known_at,
     Kind.FOREIGN: EngineClient.foreign,
     Kind.RELATE: EngineClient.relate,
+    Kind.EXPORT: EngineClient.export,
 }

@@ -50,11 +50,11 @@ LATEST = 30.0
 CLOCK_ERROR = 60.0
 """Seconds by which a worker's clock may be wrong, either way."""
 
-FREEZE = (200.0, 2_000.0)
+FREEZE = (200.0, 6_000.0)
 """Seconds for which a worker may be frozen."""
 
 
-FOCUS = 0.4
+FOCUS = 0.6
 """How likely the fault that a seed is about strikes at the step it is about."""
 
 
@@ -124,8 +124,7 @@ class FaultPlan:
 
     seed: int
     rate: float = 0.03
-    focus_step: str = ""
-    focus_fault: Fault | None = None
+    focus: tuple[tuple[str, str], ...] = ()
     most: int = 12
     dropped: frozenset[tuple[int, int]] = frozenset()
     active: bool = True
@@ -139,8 +138,8 @@ class FaultPlan:
         bits = mixed(self.seed, *where)
         chance = (bits & 0xFFFFFFFF) / 2**32
         chosen: Fault | None = None
-        if step == self.focus_step and self.focus_fault in possible and chance < FOCUS:
-            chosen = self.focus_fault
+        if chance < FOCUS:
+            chosen = next((Fault(f) for s, f in self.focus if s == step and f in possible), None)
         elif chance > 1 - self.rate:
             chosen = possible[(bits >> 32) % len(possible)]
         if chosen is None or where in self.dropped:

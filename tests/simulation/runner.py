@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from tests.simulation.client import EngineClient, staleness
-from tests.simulation.faults import Coverage, Fault
-from tests.simulation.loop import seeded
+from tests.simulation.faults import Coverage
+from tests.simulation.loop import mixed, seeded
 from tests.simulation.mutants import applied
 from tests.simulation.shrink import Variant, shrink
-from tests.simulation.steps import favoured, named_steps
+from tests.simulation.steps import aim_at, focuses
 from tests.simulation.workload import Scenario, scenario
 from tests.simulation.world import Result, simulate
 
@@ -50,7 +50,8 @@ class Summary:
 
 
 def scenario_of(seed: int) -> Scenario:
-    return scenario(seed, named_steps(), tuple(Fault), favoured)
+    focus = focuses()[mixed(seed) % len(focuses())]
+    return scenario(seed, focus, aim_at(*focus))
 
 
 @contextmanager

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
+from typing import Protocol
 
 from memory.domain.scope import Scope
 from tests.simulation.loop import seeded
@@ -30,6 +30,7 @@ class Kind(StrEnum):
     KNOWN_AT = "known at"
     FOREIGN = "foreign get"
     RELATE = "relate"
+    EXPORT = "read everything"
 
 
 class Layout(StrEnum):
@@ -53,7 +54,7 @@ REST = 4_000.0
 """Seconds for which everyone rests in some runs: longer than marks live."""
 ALL_SCOPES = (*SCOPES, Scope.org("o1"))
 
-WEIGHTS = {
+WEIGHTS: dict[Kind, float] = {
     Kind.WRITE: 3,
     Kind.KEYED: 3,
     Kind.BATCH: 2,
@@ -67,12 +68,17 @@ WEIGHTS = {
     Kind.PROMOTE_AWAY: 2,
     Kind.COMPACT: 1,
     Kind.COMPACT_AWAY: 2,
-    Kind.MOVE: 7,
+    Kind.MOVE: 9,
     Kind.SWEEP: 4,
     Kind.KNOWN_AT: 1,
     Kind.FOREIGN: 1,
     Kind.RELATE: 1,
+    Kind.EXPORT: 1,
 }
+
+
+DEADLY = frozenset({Kind.DELETE, Kind.DELETE_SCOPE, Kind.PROMOTE_AWAY, Kind.COMPACT_AWAY})
+"""Operations after which an entry is gone, and nothing more happens to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,76 +107,122 @@ class Scenario:
     atomic: bool
     workers: int
     rate: float
-    focus_step: str
-    focus_fault: str
+    focus: tuple[str, str]
+    """The step and the fault that this run is about."""
+    lure: tuple[str, str] | None
+    """A step and a fault there that lead to the step in focus."""
     operations: tuple[Operation, ...]
 
 
-def scenario(
-    seed: int, steps: tuple[str, ...] = (), faults: tuple[str, ...] = (), favoured: Callable[[str], tuple[Kind, ...]] | None = None
-) -> Scenario:
-    """The run of this seed. Seeds go round all pairs of step and fault: that fault strikes there more often, among operations that take the step."""
+class Aim(Protocol):
+    """What a run should be like for a step to be taken in it; empty says nothing. See `tests.simulation.steps`."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]: ...
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]: ...
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]: ...
+
+    @property
+    def rests(self) -> bool: ...
+
+    @property
+    def lure(self) -> tuple[str, str] | None: ...
+
+
+def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = None) -> Scenario:
+    """The run of this seed: that fault strikes more often at that step, among operations and stores that make the step likely."""
     random = seeded(seed, 1)
-    pair = seed % (len(steps) * len(faults)) if steps and faults else 0
-    focus_step, focus_fault = (steps[pair % len(steps)], faults[pair // len(steps)]) if steps and faults else ("", "")
-    layout = _layout(random, focus_step, focus_fault)
+    layout = random.choice((aim.layouts if aim else ()) or tuple(Layout))
+    scopes = (aim.scopes if aim and random.random() < 0.8 else ()) or (SESSIONS if layout is Layout.CACHE else SCOPES)
+    weights = {kind: weight * (0.2 if kind in DEADLY else 1.0) for kind, weight in WEIGHTS.items()} if random.random() < 0.5 else dict(WEIGHTS)
     workers = 2 if random.random() < 0.7 else 3
-    weights = dict(WEIGHTS)
-    for kind in favoured(focus_step) if favoured is not None else ():
-        weights[kind] += 12
     return Scenario(
         seed=seed,
         layout=layout,
-        atomic=random.random() < 0.5,
+        atomic=random.random() < 0.5 and focus[1] != "partial batch",
         workers=workers,
         rate=random.choice((0.0, 0.01, 0.03, 0.06, 0.12, 0.2)),
-        focus_step=focus_step,
-        focus_fault=focus_fault,
-        operations=tuple(_operations(random, workers, weights, SESSIONS if layout is Layout.CACHE else SCOPES)),
+        focus=focus,
+        lure=aim.lure if aim else None,
+        operations=tuple(_operations(random, workers, weights, scopes, aim)),
     )
 
 
-def _layout(random: Random, focus_step: str, focus_fault: str) -> Layout:
-    if focus_step.startswith("cache") or focus_fault in ("restart empty", "rolled back"):
-        return Layout.CACHE
-    return random.choice(tuple(Layout))
-
-
-def _operations(random: Random, workers: int, weights: dict[Kind, int], scopes: tuple[Scope, ...]) -> list[Operation]:
-    """At least 20. The first of each worker writes; most of the others meet on what was written first."""
+def _operations(random: Random, workers: int, weights: dict[Kind, float], scopes: tuple[Scope, ...], aim: Aim | None) -> list[Operation]:
+    """At least 20. The first of each worker writes; most of the others meet on what was written first; some are the aim's pattern."""
+    weights = dict(weights)
     hot = [(f"r{w}", _tenant(random), random.choice(scopes)) for w in range(workers)]
     keyed = f"k-{hot[0][1]}-{hot[0][2].kind}"
     if random.random() < 0.4:  # what was written under a key is moved and deleted like anything else
         hot[0] = (keyed, *hot[0][1:])
         weights[Kind.KEYED] += 4
+    drawn = _Drawn(random, workers, pace=random.choice((0.0005, 0.0005, 0.004, 0.02, 20.0)))
+    for worker, target in enumerate(hot):
+        drawn.add(Kind.KEYED if target[0] == keyed else Kind.WRITE, target, worker)
     if random.random() < 0.5:  # everyone on one entry
         hot = [*hot[:1] * 2, *hot]
+    rest = 12 if random.random() < 0.2 or (aim is not None and aim.rests) else None
     kinds, odds = list(weights), list(weights.values())
-    pace = random.choice((0.0005, 0.0005, 0.004, 0.02, 20.0))
-    rest = 12 if random.random() < 0.2 else None
-    found: list[Operation] = []
-    for number in range(20 + int(random.random() * 6)):
-        worker = number % workers
-        pause = random.random() ** 2 * pace
-        pick = int(random.random() * 1000)
-        if rest is not None and rest <= number < rest + workers:  # everyone rests, and then someone sweeps
-            pause += REST
-            found.append(Operation(number, worker, Kind.SWEEP, hot[0][0], hot[0][1], hot[0][2], pick, pause))
-            continue
-        if number < workers:
-            name, tenant, scope = hot[-workers + number]
-            found.append(Operation(number, worker, Kind.KEYED if name == keyed else Kind.WRITE, name, tenant, scope, pick, 0.0))
-            continue
-        kind = random.choices(kinds, odds)[0]
-        name, tenant, scope = random.choice(hot)
+    most = 20 + int(random.random() * 6)
+    while len(drawn.found) < most:
+        if rest is not None and len(drawn.found) >= rest:  # everyone rests, and then someone sweeps
+            for worker in range(workers):
+                drawn.add(Kind.SWEEP, hot[0], worker, rest=REST)
+            rest = None
+        elif aim is not None and aim.kinds and random.random() < 0.5:
+            drawn.pattern(aim.kinds, hot)
+        else:
+            drawn.any(random.choices(kinds, odds)[0], hot)
+    return drawn.found
+
+
+_Target = tuple[str, str, Scope]
+"""An entry by name, and the tenant and scope it is written in."""
+
+
+class _Drawn:
+    """Operations drawn so far."""
+
+    def __init__(self, random: Random, workers: int, pace: float) -> None:
+        self.found: list[Operation] = []
+        self._random = random
+        self._workers = workers
+        self._pace = pace
+
+    def add(self, kind: Kind, target: _Target, worker: int | None = None, rest: float = 0.0) -> None:
+        number = len(self.found)
+        who = number % self._workers if worker is None else worker
+        pause = rest + (self._random.random() ** 2 * self._pace if number >= self._workers else 0.0)
+        self.found.append(Operation(number, who, kind, *target, int(self._random.random() * 1000), pause))
+
+    def any(self, kind: Kind, hot: list[_Target]) -> None:
+        name, tenant, scope = self._random.choice(hot)
         if kind in (Kind.WRITE, Kind.BATCH):
-            name = f"n{number}"
+            name = f"n{len(self.found)}"
+            if kind is Kind.WRITE and self._random.random() < 0.5:
+                hot.append((name, tenant, scope))
         elif kind is Kind.KEYED:
-            name = f"k{'1' if pick % 4 == 0 else ''}-{tenant}-{scope.kind}"
-        elif kind in (Kind.RETRIEVE, Kind.SEARCH) and random.random() < 0.2:
-            tenant = random.choice(TENANTS)
-        found.append(Operation(number, worker, kind, name, tenant, scope, pick, pause))
-    return found
+            name = f"k{'1' if self._random.random() < 0.25 else ''}-{tenant}-{scope.kind}"
+        elif kind in (Kind.RETRIEVE, Kind.SEARCH, Kind.EXPORT) and self._random.random() < 0.2:
+            tenant = self._random.choice(TENANTS)
+        self.add(kind, (name, tenant, scope))
+
+    def pattern(self, kinds: tuple[Kind, ...], hot: list[_Target]) -> None:
+        """By one worker on an entry of its own, or by several on a shared one."""
+        _, tenant, scope = shared = self._random.choice(hot)
+        if self._random.random() < 0.5:
+            worker = int(self._random.random() * self._workers)
+            own = (f"p{len(self.found)}", tenant, scope)
+            self.add(Kind.WRITE, own, worker)
+            for kind in kinds:
+                self.add(kind, own if kind is not Kind.KEYED else shared, worker)
+        else:
+            for kind in kinds:
+                self.add(kind, shared, int(self._random.random() * self._workers))
 
 
 def _tenant(random: Random) -> str:

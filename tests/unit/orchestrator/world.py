@@ -153,7 +153,10 @@ class World:
     async def seen(self, entry: Entry) -> list[str]:
         """What every way of reading shows of an entry, which must agree."""
         got = await self.get(entry)
-        ways = [[] if got is None else [got.content], await self.browse(entry.scope), await self.search("text", entry.scope)]
+        asked = Asked(TENANT, (entry.scope,))
+        listed = await self.engine.retrieval.browse(asked)
+        found = [hit.entry for hit in await self.engine.retrieval.search(asked, "text")]
+        ways = [[e.content for e in way if e.id == entry.id] for way in ([got] if got else [], listed, found)]
         assert ways[0] == ways[1] == ways[2], ways
         return ways[0]
 

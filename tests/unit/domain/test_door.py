@@ -1,0 +1,127 @@
+"""The door, value by value."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.time import EPOCH, micros, moment
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00")),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "ü"]), JSON, max_size=3))
+def test_every_json_object_is_taken_as_a_copy_equal_to_it(value: dict[str, Any]) -> None:
+    copied = door.json_object("metadata", value)
+    assert copied == value
+    assert copied is not value
+
+
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: {"k": v}, lambda v: (v,)], ids=["list", "object", "tuple"])
+def test_nesting_ends_at_thirty_two_levels(wrap: Any) -> None:
+    value: Any = 1
+    for _ in range(31):
+        value = wrap(value)
+    door.json_object("metadata", {"k": value})
+    with pytest.raises(InvalidInput, match="deeper than 32"):
+        door.json_object("metadata", {"k": wrap(value)})
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -> None:
+    try:
+        taken = door.time("when", value)
+    except InvalidInput:
+        assert value.year in (1, 9999)
+        return
+    assert taken.replace(tzinfo=None) == value.replace(tzinfo=None, fold=0) - (value.utcoffset() or timedelta(0))
+    assert taken.utcoffset() == timedelta(0)
+
+
+@given(st.integers(0, 253_402_300_800 - 86_400))
+def test_seconds_are_taken_exactly(seconds: int) -> None:
+    assert door.time("when", seconds) == EPOCH + timedelta(seconds=seconds)
+
+
+@given(st.integers(-(10**17), 10**17))
+def test_microseconds_and_moments_are_inverse(value: int) -> None:
+    value %= 250_000_000_000_000_000
+    assert micros(moment(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("number", "is_moment"),
+    [(10**12 + 1, datetime(2001, 9, 9, 1, 46, 40, 1000, tzinfo=UTC)), (0.5, EPOCH + timedelta(milliseconds=500)), (-0.0, EPOCH)],
+)
+def test_numbers_above_ten_to_the_twelfth_are_milliseconds(number: float, is_moment: datetime) -> None:
+    assert door.time("when", number) == is_moment
+
+
+def test_text_with_a_zone_is_a_moment() -> None:
+    assert door.time("when", "2026-01-31T09:30:00+05:30") == datetime(2026, 1, 31, 9, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+
+
+@pytest.mark.parametrize(("value", "default", "limit"), [(None, 20, 20), (1, 20, 1), (1000, 20, 1000)])
+def test_a_limit_within_its_range_is_taken(value: int | None, default: int, limit: int) -> None:
+    assert door.whole_limit(value, default=default) == limit
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, 1001, 10**5000, True, 2.0, "2", float("nan")], ids=["0", "-1", "1001", "huge", "true", "2.0", "text", "nan"]
+)
+def test_any_other_limit_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="limit"):
+        door.whole_limit(value, default=20)
+
+
+@pytest.mark.parametrize("value", [10**5000, object(), [], "other", "x" * 1000], ids=["huge", "object", "list", "other", "long"])
+def test_what_is_none_of_the_choices_is_refused_with_the_choices(value: object) -> None:
+    with pytest.raises(InvalidInput, match="choose from a, b") as caught:
+        door.one_of("field", value, ("a", "b"))
+    assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize("value", ["text", b"bytes", {"a": 1}, 5, None], ids=repr)
+def test_one_thing_is_not_several(value: object) -> None:
+    with pytest.raises(InvalidInput, match="must be a list"):
+        door.sequence("things", value)
+
+
+def test_several_things_may_come_as_any_iterable() -> None:
+    assert door.sequence("things", (n for n in range(3))) == [0, 1, 2]
+    assert door.sequence("things", ()) == []
+
+
+def test_an_error_of_the_model_names_the_field_and_shows_no_value() -> None:
+    class Model(BaseModel):
+        number: int
+
+    with pytest.raises(InvalidInput) as caught:
+        door.build(Model, number="hunter2")
+    assert caught.value.field == "number"
+    assert "hunter2" not in str(caught.value)
+    assert door.build(Model, number=1).number == 1
+
+
+def test_tags_count_after_duplicates_are_gone() -> None:
+    assert door.tags(["a"] * 40) == ["a"]
+    with pytest.raises(InvalidInput, match="at most 32"):
+        door.tags([str(n) for n in range(33)])

@@ -1,0 +1,164 @@
+"""A volatile short store is a cache: it saves reads of home, misleads a reader for a bounded time, and never a writer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Key, Record, Role
+from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, VOLATILE, World
+
+
+async def test_entries_of_the_short_tier_are_homed_in_the_next_durable_store(cached: World) -> None:
+    entry = await cached.write()
+    assert entry.tier == "short"
+    assert await cached.stands(entry) == ["-", "home", "-"]
+    assert cached.engine.topology.cache is cached.short
+
+
+async def test_a_read_fills_the_cache_and_the_next_does_not_ask_home(cached: World) -> None:
+    entry = await cached.write()
+    assert await cached.get(entry) == entry
+    assert await cached.stands(entry) == ["cached", "home", "-"]
+    cached.mid.steps.clear()
+    assert await cached.get(entry) == entry
+    assert cached.mid.steps == []
+
+
+async def test_only_what_belongs_to_the_short_tier_is_cached(cached: World) -> None:
+    entry = await cached.write(scope=USER)
+    await cached.get(entry)
+    assert await cached.stands(entry) == ["-", "home", "replica"]
+
+
+async def test_a_writer_clears_the_cache_and_reads_its_own_write(cached: World) -> None:
+    entry = await cached.write()
+    await cached.get(entry)
+    await cached.update(entry, content="text, edited")
+    assert await cached.seen(entry) == ["text, edited"]
+    await cached.delete(entry)
+    assert await cached.seen(entry) == []
+
+
+async def test_a_copy_older_than_its_time_is_a_miss(cached: World) -> None:
+    entry = await cached.write()
+    await cached.get(entry)
+    cached.short.fails_before.add("cache.invalidate")  # the writer cannot reach the cache
+    await cached.update(entry, content="text, edited")
+    cached.heal()
+    stale = await cached.get(entry)
+    assert stale is not None
+    assert stale.content == "text"
+    cached.clock.advance(timedelta(minutes=5, seconds=1))
+    fresh = await cached.get(entry)
+    assert fresh is not None
+    assert fresh.content == "text, edited"
+
+
+async def test_a_stale_copy_never_misleads_a_writer(cached: World) -> None:
+    entry = await cached.write(metadata={"n": 1})
+    await cached.get(entry)
+    cached.short.fails_before.add("cache.invalidate")
+    await cached.update(entry, metadata={"n": 2, "m": 2})
+    edited = await cached.update(entry, content="text, edited")
+    assert edited.metadata == {"n": 2, "m": 2}
+    assert await cached.browse() == ["text, edited"]
+
+
+async def test_a_copy_from_before_a_restart_is_a_miss(cached: World) -> None:
+    entry = await cached.write()
+    await cached.get(entry)
+    cached.short.fails_before.add("cache.invalidate")
+    await cached.update(entry, content="text, edited")
+    cached.heal()
+    cached.short.restart(keep=True)  # rolled back to what it held
+    fresh = await cached.get(entry)
+    assert fresh is not None
+    assert fresh.content == "text, edited"
+
+
+async def test_a_cache_that_lost_everything_is_filled_again(cached: World) -> None:
+    entry = await cached.write()
+    await cached.get(entry)
+    cached.short.restart(keep=False)
+    assert await cached.stands(entry) == ["-", "home", "-"]
+    assert await cached.get(entry) == entry
+    assert await cached.stands(entry) == ["cached", "home", "-"]
+
+
+async def test_a_cache_that_is_down_is_left_out(cached: World) -> None:
+    cached.short.down = True
+    entry = await cached.write()
+    assert await cached.get(entry) == entry
+    await cached.update(entry, content="text, edited")
+    assert await cached.seen(entry) == ["text, edited"]
+    assert (await cached.engine.maintenance.sweep()).waiting == ()
+    assert await cached.delete(entry) is True
+
+
+async def test_a_cache_that_cannot_be_filled_fails_no_read(cached: World) -> None:
+    cached.short.fails_before.add("cache.fill")
+    entry = await cached.write()
+    assert await cached.get(entry) == entry
+    assert await cached.stands(entry) == ["-", "home", "-"]
+
+
+async def test_a_reader_that_is_overtaken_by_a_writer_fills_nothing(cached: World) -> None:
+    entry = await cached.write()
+    seen = await cached.engine.cache.look(ENTRIES, Key(TENANT, entry.id))
+    old = await cached.standing(cached.mid, entry.id)
+    assert isinstance(old, Record)
+    await cached.update(entry, content="text, edited")
+    await cached.engine.cache.fill(ENTRIES, old, seen)
+    assert await cached.seen(entry) == ["text, edited"]
+
+
+async def test_a_reader_that_is_overtaken_by_a_restart_fills_nothing(cached: World) -> None:
+    entry = await cached.write()
+    seen = await cached.engine.cache.look(ENTRIES, Key(TENANT, entry.id))
+    old = await cached.standing(cached.mid, entry.id)
+    assert isinstance(old, Record)
+    cached.short.restart(keep=False)
+    await cached.engine.cache.fill(ENTRIES, old, seen)
+    assert await cached.stands(entry) == ["-", "home", "-"]
+
+
+async def test_old_copies_and_stamps_are_swept_from_the_cache(cached: World) -> None:
+    kept, edited = await cached.write("text one"), await cached.write("text two")
+    await cached.get(kept)
+    await cached.update(edited, content="text two, edited")
+    assert await cached.stands(kept) == ["cached", "home", "-"]
+    cached.clock.advance(DAY)
+    await cached.engine.maintenance.sweep()
+    assert (await cached.stands(kept))[0] == "-"
+    assert (await cached.stands(edited))[0] == "-"
+
+
+async def test_an_erased_scope_is_erased_from_the_cache(cached: World) -> None:
+    entry = await cached.write()
+    await cached.get(entry)
+    assert await cached.engine.erasure.erase_scope(TENANT, SESSION) == 1
+    assert await cached.get(entry) is None
+    assert (await cached.stands(entry))[0] != "cached"
+
+
+async def test_a_move_clears_the_cache(cached: World) -> None:
+    entry = await cached.write()
+    await cached.get(entry)
+    await cached.move(entry, "long")
+    got = await cached.get(entry)
+    assert got is not None
+    assert got.tier == "long"
+    assert await cached.stands(entry) == ["tombstone", "mark", "home"]
+
+
+async def test_a_cached_copy_is_found_by_no_query_and_no_search() -> None:
+    async with World(short=VOLATILE) as world:
+        entry = await world.write()
+        await world.get(entry)
+        row = await world.standing(world.short, entry.id)
+        assert isinstance(row, Record)
+        assert row.role is Role.CACHED
+        world.mid.down = True
+        assert await world.browse() == []
+        assert await world.search("text") == []

@@ -1,0 +1,94 @@
+"""A record that cannot be read is refused by name, its neighbours are served, and it can be erased."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from memory.domain.entry import Entry
+from memory.domain.errors import CorruptRecord
+from memory.orchestrator.retrieval import Asked
+from memory.ports.collections import ENTRY_VERSIONS
+from memory.ports.record import Key
+from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
+
+
+async def _spoiled(world: World, **more: str) -> Entry:
+    entry = await world.write("text spoiled", scope=USER, **more)
+    await world.write("text beside", scope=USER)
+    world.mid.state.spoil("entries", Key(TENANT, entry.id))
+    return entry
+
+
+async def test_it_is_refused_by_name_on_every_path_that_needs_it(world: World) -> None:
+    entry = await _spoiled(world, key="k")
+    for call in (
+        world.get(entry),
+        world.update(entry, content="x"),
+        world.engine.entries.history(TENANT, entry.id),
+        world.engine.derivation.promote(TENANT, entry.id, ORG),
+        world.engine.derivation.compact(TENANT, [entry.id], lambda entries: "x"),
+        world.engine.entries.invalidate(TENANT, entry.id, None),
+        world.write("text spoiled", scope=USER, key="k"),
+        world.move(entry, "long"),
+    ):
+        with pytest.raises(CorruptRecord, match=entry.id) as caught:
+            await call
+        assert caught.value.record_id == entry.id
+
+
+async def test_its_neighbours_are_served(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    entry = await _spoiled(world)
+    with caplog.at_level(logging.WARNING):
+        assert await world.browse(USER) == ["text beside"]
+    assert entry.id in caplog.text
+    assert await world.search("text", USER) == ["text beside"]
+    assert [e.content async for e in world.engine.retrieval.everything(TENANT, USER)] == ["text beside"]
+
+
+async def test_it_can_be_deleted_with_all_that_hung_on_it(world: World) -> None:
+    entry, other = await world.write("text one", scope=USER), await world.write("text two", scope=USER)
+    known = world.clock.advance()
+    await world.update(entry, content="text edited")
+    await world.engine.relations.relate(TENANT, entry.id, "supports", other.id)
+    world.mid.state.spoil("entries", Key(TENANT, entry.id))
+    assert await world.delete(entry) is True
+    assert await world.delete(entry) is False
+    assert await world.get(entry) is None
+    assert await world.browse(USER, known_at=known) == ["text two"]
+    await world.engine.maintenance.sweep()
+    assert await world.rows(world.mid, ENTRY_VERSIONS) == []
+    assert await world.engine.relations.related(TENANT) == []
+
+
+async def test_it_is_deleted_also_when_the_clock_went_back(world: World) -> None:
+    entry = await _spoiled(world)
+    world.clock.advance(-(world.clock.moment - entry.created_at) * 10_000)
+    await world.delete(entry)
+    assert await world.get(entry) is None
+
+
+async def test_it_is_erased_with_its_scope_and_counted(world: World) -> None:
+    entry = await _spoiled(world)
+    assert await world.engine.erasure.erase_scope(TENANT, USER) == 2
+    assert await world.get(entry) is None
+
+
+async def test_maintenance_passes_it_over(world: World) -> None:
+    await _spoiled(world)
+    report = await world.engine.maintenance.sweep()
+    assert report.ran
+    assert report.waiting == ()
+
+
+async def test_a_corrupt_kept_version_hides_no_other(world: World) -> None:
+    entry = await world.write("text one", scope=SESSION)
+    known = world.clock.advance()
+    world.clock.advance()
+    await world.update(entry, content="text two")
+    kept = (await world.rows(world.mid, ENTRY_VERSIONS))[0]
+    world.mid.state.spoil("entry_versions", kept.key)
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text two"]
+    assert await world.engine.retrieval.browse(Asked(TENANT, (SESSION,), known_at=known)) == []
+    assert await world.seen(entry) == ["text two"]

@@ -1,0 +1,252 @@
+"""What happens when somebody else was faster: made certain by acting in the middle of a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, StoreUnavailable
+from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.steps import current_step
+from memory.ports.collections import RELATIONS
+from memory.ports.record import Key
+from memory.ports.writes import Outcome, Status
+from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, Flaky, World
+
+
+def before_step(store: Flaky, step: str, act: Callable[[], Awaitable[Any]], times: int = 1) -> None:
+    """Act just before the store carries out this step, so many times."""
+    original, left = store._call, [times]
+
+    async def call(method: str, *args: Any, **kwargs: Any) -> Any:
+        if current_step.get() == step and left[0]:
+            left[0] -= 1
+            await act()
+        return await original(method, *args, **kwargs)
+
+    store._call = call  # type: ignore[method-assign]
+
+
+async def test_two_edits_at_once_both_count(world: World) -> None:
+    entry = await world.write(metadata={"a": 0})
+    before_step(world.short, "update.home", lambda: world.update(entry, metadata={"b": 1}))
+    await world.update(entry, metadata={"a": 1})
+    got = await world.get(entry)
+    assert got is not None
+    assert got.metadata == {"a": 1, "b": 1}
+    assert len(await world.engine.entries.history(TENANT, entry.id)) == 3
+
+
+async def test_twenty_edits_at_once_all_count(world: World) -> None:
+    entry = await world.write(scope=USER)
+    await asyncio.gather(*(world.update(entry, metadata={f"k{n}": n}) for n in range(20)))
+    got = await world.get(entry)
+    assert got is not None
+    assert got.metadata == {f"k{n}": n for n in range(20)}
+
+
+async def test_an_entry_that_never_holds_still_is_given_up_on() -> None:
+    async with World(settings=EngineSettings(attempts=3)) as world:
+        entry = await world.write()
+        count = iter(range(1000))
+        busy = [True]
+
+        async def meddle() -> None:
+            if busy[0]:
+                busy[0] = False
+                await world.update(entry, metadata={"n": next(count)})
+                busy[0] = True
+
+        before_step(world.short, "update.home", meddle, times=100)
+        with pytest.raises(StoreUnavailable, match="keeps changing"):
+            await world.update(entry, content="x")
+        before_step(world.short, "delete.home", lambda: world.update(entry, metadata={"m": next(count)}), times=100)
+        busy[0] = False
+        with pytest.raises(StoreUnavailable, match="keeps changing"):
+            await world.delete(entry)
+
+
+async def test_an_entry_deleted_under_an_edit_is_not_found(world: World) -> None:
+    entry = await world.write()
+    before_step(world.short, "update.home", lambda: world.delete(entry))
+    with pytest.raises(NotFound):
+        await world.update(entry, content="x")
+    assert await world.seen(entry) == []
+
+
+async def test_an_edit_under_a_delete_does_not_save_the_entry(world: World) -> None:
+    entry = await world.write()
+    before_step(world.short, "delete.home", lambda: world.update(entry, content="text, edited"))
+    assert await world.delete(entry) is True
+    assert await world.seen(entry) == []
+
+
+@pytest.mark.parametrize("step", ["move.copy", "move.verify", "move.release"])
+async def test_an_edit_in_the_middle_of_a_move_is_what_arrives(world: World, step: str) -> None:
+    entry = await world.write()
+    for store in world.stores:
+        before_step(store, step, lambda: world.update(entry, content="text, edited"))
+    await world.move(entry, "long")
+    assert await world.seen(entry) == ["text, edited"]
+    assert (await world.stands(entry))[2] == "home"
+
+
+@pytest.mark.parametrize("step", ["move.copy", "move.verify", "move.release", "move.arrive"])
+async def test_a_deletion_in_the_middle_of_a_move_holds(world: World, step: str) -> None:
+    entry = await world.write()
+    for store in world.stores:
+        before_step(store, step, lambda: world.delete(entry))
+    await world.move(entry, "long")
+    assert await world.seen(entry) == []
+    world.clock.advance(HOUR)
+    await world.engine.maintenance.sweep()
+    assert await world.seen(entry) == []
+
+
+@pytest.mark.parametrize("step", ["move.copy", "move.verify", "move.release", "move.arrive"])
+async def test_two_movers_at_once_move_it_once(world: World, step: str) -> None:
+    entry = await world.write()
+    for store in world.stores:
+        before_step(store, step, lambda: world.move(entry, "long"))
+    await world.move(entry, "long")
+    assert await world.stands(entry) == ["mark", "-", "home"]
+    assert await world.seen(entry) == ["text"]
+
+
+@pytest.mark.parametrize("step", ["move.copy", "move.release"])
+async def test_a_scope_erased_in_the_middle_of_a_move_stays_erased(world: World, step: str) -> None:
+    entry = await world.write()
+    for store in world.stores:
+        before_step(store, step, lambda: world.engine.erasure.erase_scope(TENANT, SESSION))
+    await world.move(entry, "long")
+    assert await world.seen(entry) == []
+
+
+async def test_a_scope_erased_in_the_middle_of_an_edit_stays_erased(world: World) -> None:
+    entry = await world.write()
+    before_step(world.short, "update.home", lambda: world.engine.erasure.erase_scope(TENANT, SESSION))
+    with pytest.raises(NotFound):
+        await world.update(entry, content="x")
+    assert await world.browse() == []
+
+
+async def test_a_keyed_write_that_another_finishes_first_returns_the_first(world: World) -> None:
+    first = []
+
+    async def other() -> None:
+        first.append(await world.write("text", key="k"))
+
+    before_step(world.short, "write.home", other)
+    assert await world.write("text", key="k") == first[0]
+    assert await world.browse() == ["text"]
+
+
+async def test_a_keyed_write_that_took_longer_than_a_marks_life_withdraws_for_the_first(world: World) -> None:
+    async def other() -> None:
+        entry = await world.write("text", key="k")
+        await world.move(entry, "long")
+        world.clock.advance(2 * HOUR)
+        await world.engine.maintenance.sweep()
+        assert await world.stands(entry) == ["-", "-", "home"]
+
+    before_step(world.short, "write.home", other)
+    entry = await world.write("text", key="k")
+    assert await world.browse() == ["text"]
+    assert await world.seen(entry) == ["text"]
+
+
+async def test_a_promotion_another_finishes_first_returns_the_first(world: World) -> None:
+    source = await world.write()
+    first = []
+
+    async def other() -> None:
+        first.append(await world.engine.derivation.promote(TENANT, source.id, USER))
+
+    before_step(world.mid, "derive.home", other)
+    assert await world.engine.derivation.promote(TENANT, source.id, USER) == first[0]
+    assert await world.browse(USER) == ["text"]
+
+
+async def test_a_promotion_that_never_comes_first_is_given_up_on() -> None:
+    async with World(settings=EngineSettings(attempts=2)) as world:
+        source = await world.write()
+        promoted = await world.engine.derivation.promote(TENANT, source.id, USER)
+        busy = [False]
+
+        async def come_and_go() -> None:
+            if not busy[0]:
+                busy[0] = True
+                await world.delete(await world.engine.derivation.promote(TENANT, source.id, USER))
+                busy[0] = False
+
+        await world.delete(promoted)
+        before_step(world.mid, "derive.home", come_and_go, times=50)
+        with pytest.raises(StoreUnavailable, match="keeps changing"):
+            await world.engine.derivation.promote(TENANT, source.id, USER)
+        assert await world.browse(USER) == []
+
+
+async def test_an_entry_deleted_while_it_is_linked_takes_the_link_with_it(world: World) -> None:
+    a, b = await world.write("text a"), await world.write("text b")
+    before_step(world.mid, "relate.home", lambda: world.delete(b))
+    with pytest.raises(InvalidInput, match="relation"):
+        await world.engine.relations.relate(TENANT, a.id, "supports", b.id)
+    assert await world.rows(world.mid, RELATIONS) == []
+    assert await world.engine.relations.related(TENANT) == []
+
+
+async def test_a_fresh_id_that_is_taken_is_said_to_be(world: World) -> None:
+    world.engine.placement.random_bits = lambda bits: 0
+    world.clock.advance(timedelta(0))
+    moment = world.clock.moment
+    await world.write("text one")
+    world.clock.moment = moment
+    with pytest.raises(Conflict):
+        await world.write("text two")
+    assert await world.browse() == ["text one"]
+
+
+@pytest.mark.parametrize("step", ["write.home", "update.home", "delete.home", "derive.home", "relate.home", "erase.begin"])
+async def test_a_rejection_by_a_store_is_an_error_that_tells_its_reason(world: World, step: str) -> None:
+    a, b = await world.write("text a", scope=USER), await world.write("text b", scope=USER)
+    original = world.mid._call
+
+    async def call(method: str, *args: Any, **kwargs: Any) -> Any:
+        if current_step.get() == step:
+            return [Outcome(Status.REJECTED, reason="record: too large") for _ in args[0]]
+        return await original(method, *args, **kwargs)
+
+    world.mid._call = call  # type: ignore[method-assign]
+    calls: dict[str, Callable[[], Awaitable[Any]]] = {
+        "write.home": lambda: world.write("text c", scope=USER),
+        "update.home": lambda: world.update(a, content="x"),
+        "delete.home": lambda: world.delete(a),
+        "derive.home": lambda: world.engine.derivation.compact(TENANT, [a.id, b.id], lambda entries: "x"),
+        "relate.home": lambda: world.engine.relations.relate(TENANT, a.id, "supports", b.id),
+        "erase.begin": lambda: world.engine.erasure.erase_scope(TENANT, USER),
+    }
+    with pytest.raises(StoreError, match="store 'mid': record: too large"):
+        await calls[step]()
+    assert sorted(await world.browse(USER)) == ["text a", "text b"]
+
+
+async def test_a_record_too_large_for_its_store_is_refused_with_the_limit() -> None:
+    async with World(short=replace(DURABLE, max_record_bytes=400)) as world:
+        with pytest.raises(StoreError, match="at most 400 bytes"):
+            await world.write("x" * 500)
+        assert await world.browse() == []
+
+
+async def test_an_id_that_is_not_ours_is_never_looked_for(world: World) -> None:
+    for store in world.stores:
+        store.steps.clear()
+    assert await world.engine.entries.get(TENANT, "nothing") is None
+    assert await world.engine.delete(TENANT, "nothing") is False
+    assert await world.engine.relations.unrelate(TENANT, "nothing") is False
+    assert [s for store in world.stores for s in store.steps] == []
+    assert (await world.engine.placement.locate(RELATIONS, Key(TENANT, "00000000-0000-8000-8000-000000000000"))).record is None

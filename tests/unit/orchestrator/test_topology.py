@@ -1,0 +1,162 @@
+"""Which stores may serve which tiers, and whose vectors they hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
+from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.topology import CACHE_NEEDS, Topology
+from memory.ports.collections import COLLECTIONS
+from memory.ports.embedder import Embedder, Fingerprint
+from memory.ports.record import pack_vector
+from memory.ports.store import Store
+from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, VOLATILE, World
+
+
+class Letters:
+    """An embedder whose vectors say how often a, b and c occur."""
+
+    def __init__(self, model: str = "letters", dimensions: int = 3) -> None:
+        self._fingerprint = Fingerprint(model, dimensions)
+
+    async def fingerprint(self) -> Fingerprint:
+        return self._fingerprint
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        counted = [[float(text.count(letter)) for letter in "abc"] for text in texts]
+        return [pack_vector([n / math.hypot(*row) for n in row]) if any(row) else b"" for row in counted]
+
+
+def embedder(model: str = "letters", dimensions: int = 3) -> Embedder:
+    return Letters(model, dimensions)
+
+
+async def test_a_home_must_be_durable_and_a_cache_need_not(world: World) -> None:
+    volatile = InMemoryStore("volatile")
+    durable = InMemoryStore("durable", capabilities=DURABLE)
+    placings: list[dict[str, Store]] = [
+        {"short": durable, "mid": volatile, "long": durable},
+        {"short": durable, "mid": durable, "long": volatile},
+    ]
+    for tiers in placings:
+        with pytest.raises(ConfigError, match="on store 'volatile' lacks durable"):
+            await Topology(short=tiers["short"], mid=tiers["mid"], long=tiers["long"]).open(COLLECTIONS)
+    await Topology(short=volatile, mid=durable, long=durable).open(COLLECTIONS)
+
+
+async def test_every_problem_is_named_at_once() -> None:
+    weak = InMemoryStore("weak", capabilities=replace(DURABLE, filter=False, order=False))
+    with pytest.raises(ConfigError, match="tier 'short' on store 'weak' lacks filter, order; tier 'mid' on store 'weak'"):
+        await Topology(short=weak, mid=weak, long=weak).open(COLLECTIONS)
+
+
+async def test_a_cache_must_be_able_to_decide_conditions() -> None:
+    durable = InMemoryStore("durable", capabilities=DURABLE)
+    weak = InMemoryStore("weak", capabilities=replace(CACHE_NEEDS, conditional=False))
+    with pytest.raises(ConfigError, match="tier 'short' on store 'weak' lacks conditional"):
+        await Topology(short=weak, mid=durable, long=durable).open(COLLECTIONS)
+
+
+async def test_everything_may_be_volatile_where_loss_is_accepted() -> None:
+    stores = [InMemoryStore(name) for name in ("short", "mid", "long")]
+    topology = Topology(short=stores[0], mid=stores[1], long=stores[2], accept_loss=True)
+    await topology.open(COLLECTIONS)
+    assert topology.cache is None
+    assert topology.homes == tuple(stores)
+
+
+async def test_one_store_may_serve_every_tier_and_is_opened_once() -> None:
+    store = InMemoryStore("one", capabilities=DURABLE)
+    topology = Topology(short=store, mid=store, long=store)
+    await topology.open(COLLECTIONS)
+    assert topology.stores == topology.homes == (store,)
+    assert topology.tiers_of(store) == ("short", "mid", "long")
+    assert topology.later(store) == ()
+
+
+async def test_a_failed_opening_closes_what_was_opened_and_may_be_repeated() -> None:
+    class Fails(InMemoryStore):
+        broken = True
+
+        async def open(self, collections: object) -> None:
+            if self.broken:
+                raise StoreUnavailable(self.name, "not there")
+            await super().open(COLLECTIONS)
+
+    first, second = InMemoryStore("first", capabilities=DURABLE), Fails("second", capabilities=DURABLE)
+    topology = Topology(short=first, mid=second, long=second)
+    with pytest.raises(StoreUnavailable):
+        await topology.open(COLLECTIONS)
+    with pytest.raises(NotOpen):
+        await first.check()
+    second.broken = False
+    await topology.open(COLLECTIONS)
+    assert (await first.check()).ok
+
+
+async def test_vectors_of_another_embedder_are_refused_and_the_stores_closed() -> None:
+    world = World(embedder=embedder())
+    async with world:
+        await world.write("abc")
+    for other in (embedder("other"), embedder(dimensions=4)):
+        world.embedder = other
+        with pytest.raises(EmbedderMismatch, match="letters") as caught:
+            await world.another_engine().open()
+        assert caught.value.stored == "letters (3 dimensions, cosine)"
+        with pytest.raises(NotOpen):
+            await world.short.check()
+    world.embedder = embedder()
+    same = world.another_engine()
+    await same.open()
+    assert await same.meaning.fingerprint_in(world.long) == await world.embedder.fingerprint()
+
+
+async def test_a_store_opened_without_an_embedder_takes_any_later() -> None:
+    world = World()
+    async with world:
+        assert world.engine.meaning.on is False
+        assert await world.engine.meaning.fingerprint_in(world.long) is None
+        await world.write("abc")
+        assert await world.search("abc") == ["abc"]
+    world.embedder = embedder()
+    engine = world.another_engine()
+    await engine.open()
+    assert engine.meaning.on is True
+
+
+async def test_an_embedder_with_more_dimensions_than_a_store_takes_is_refused() -> None:
+    world = World(long=replace(DURABLE, max_vector_dims=2), embedder=embedder())
+    with pytest.raises(ConfigError, match="at most 2 dimensions"):
+        await world.engine.open()
+
+
+async def test_stores_that_take_no_vectors_are_not_asked_about_them() -> None:
+    async with World(short=replace(DURABLE, semantic=False), embedder=embedder()) as world:
+        assert await world.engine.meaning.fingerprint_in(world.short) is None
+        await world.write("aaa")
+        assert await world.search("aaa") == ["aaa"]
+
+
+async def test_entries_are_found_by_meaning_and_an_edit_changes_theirs() -> None:
+    async with World(embedder=embedder()) as world:
+        a = await world.write("aaaa", scope=USER)
+        await world.write("bbbb", scope=USER)
+        await world.write("zzzz", scope=USER)  # has no vector
+        hits = await world.engine.retrieval.search(Asked(TENANT, (USER,), limit=1), "aa")
+        assert [(h.entry.content, "by_meaning" in h.explanation) for h in hits] == [("aaaa", True)]
+        await world.update(a, content="cccc")
+        assert (await world.search("ccc", USER))[0] == "cccc"
+        assert (await world.search("bbb", USER))[0] == "bbbb"
+        assert await world.search("qqqq", USER) == []
+
+
+async def test_a_volatile_short_store_holds_no_vectors_to_disagree_about() -> None:
+    async with World(short=VOLATILE, embedder=embedder()) as world:
+        await world.write("aaaa", scope=SESSION)
+        assert await world.search("aa") == ["aaaa"]

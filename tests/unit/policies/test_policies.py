@@ -1,0 +1,159 @@
+"""Pure decisions: where records are born, what moves onward by which rule, how rankings become one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import ScopeKind
+from memory.policies.promotion import DEFAULT_RULES, Facts, PromotionRule, decide
+from memory.policies.ranking import fuse, rank_by_words
+from memory.policies.routing import TIERS, is_onward, replicas_of, route
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Key, Record
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+PLAIN = Facts(tier="short", type="context", tags=(), confidence=None, created_at=NOW - 10 * DAY, updated_at=NOW - 2 * DAY)
+
+
+def rule(**conditions: Any) -> PromotionRule:
+    return PromotionRule(name="r", **conditions)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "facts", "because"),
+    [
+        ({}, {}, "the rule takes every entry"),
+        ({"tags": ("fact", "rule")}, {"tags": ("x", "rule")}, "tagged 'rule'"),
+        ({"tags": ("fact",)}, {"tags": ("Fact",)}, None),
+        ({"types": ("learning",)}, {"type": "learning"}, "of type learning"),
+        ({"types": ("learning",)}, {}, None),
+        ({"min_confidence": 0.8}, {"confidence": 0.8}, "confidence 0.8 is at least 0.8"),
+        ({"min_confidence": 0.8}, {"confidence": 0.79}, None),
+        ({"min_confidence": 0.8}, {}, None),
+        ({"min_accesses": 3}, {"accesses": 3}, "read 3 times"),
+        ({"min_accesses": 3}, {"accesses": 2}, None),
+        ({"idle_for": 2 * DAY}, {}, "unchanged for 2 days"),
+        ({"idle_for": 3 * DAY}, {}, None),
+        ({"older_than": 10 * DAY}, {}, "older than 10 days"),
+        ({"older_than": 11 * DAY}, {}, None),
+        ({"tags": ("fact",), "min_confidence": 0.5}, {"confidence": 0.6}, "confidence 0.6 is at least 0.5"),
+    ],
+    ids=str,
+)
+def test_a_rule_takes_an_entry_when_any_of_its_conditions_holds(conditions: dict[str, Any], facts: dict[str, Any], because: str | None) -> None:
+    assert rule(**conditions).reason(replace(PLAIN, **facts), NOW) == because
+
+
+def test_the_first_rule_that_takes_the_entry_wins() -> None:
+    rules = (
+        rule(source="mid", target="long"),
+        PromotionRule(name="swept", on="sweep"),
+        PromotionRule(name="tagged", tags=("fact",), target="long"),
+        PromotionRule(name="all", target="mid"),
+    )
+    assert decide(rules, "session_end", PLAIN, NOW).rule == "all"
+    decision = decide(rules, "session_end", replace(PLAIN, tags=("fact",)), NOW)
+    assert (decision.target, decision.rule, decision.because) == ("long", "tagged", "tagged 'fact'")
+    assert decide(rules, "sweep", PLAIN, NOW).rule == "swept"
+    kept = decide((), "sweep", PLAIN, NOW)
+    assert (kept.target, kept.because) == (None, "no sweep rule takes it from 'short'")
+
+
+def test_by_default_facts_outlive_their_session_and_idle_ones_leave_the_short_tier() -> None:
+    assert decide(DEFAULT_RULES, "session_end", replace(PLAIN, confidence=0.8), NOW).target == "long"
+    assert decide(DEFAULT_RULES, "session_end", PLAIN, NOW).target is None
+    assert decide(DEFAULT_RULES, "sweep", replace(PLAIN, updated_at=NOW - 7 * DAY), NOW).target == "mid"
+    assert decide(DEFAULT_RULES, "sweep", PLAIN, NOW).target is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [
+        ({"source": "attic"}, "source"),
+        ({"target": "attic"}, "target"),
+        ({"source": "mid", "target": "short"}, "target"),
+        ({"target": "short"}, "target"),
+    ],
+)
+def test_a_rule_moves_onward_between_tiers_only(wrong: dict[str, str], names: str) -> None:
+    with pytest.raises(ValueError, match=names):
+        rule(**wrong)
+
+
+def test_a_rule_tells_itself_in_words() -> None:
+    full = rule(tags=("fact",), types=("user",), min_confidence=0.8, min_accesses=2, idle_for=DAY, older_than=2 * DAY, target="long")
+    assert full.describe() == (
+        "on session end, short → long: tagged fact or of type user or confidence at least 0.8 or read at least 2 times or unchanged for "
+        "1 day or older than 2 days"
+    )
+    assert rule().describe() == "on session end, short → mid: every entry"
+
+
+@pytest.mark.parametrize("kind", list(ScopeKind))
+def test_entries_of_a_session_start_short_and_all_others_in_the_middle(kind: ScopeKind) -> None:
+    chosen = route("entries", kind)
+    assert chosen.tier == ("short" if kind is ScopeKind.SESSION else "mid")
+    assert chosen.replicas == replicas_of("entries", chosen.tier)
+    assert chosen.because
+
+
+def test_everything_else_is_kept_in_the_middle_without_replicas() -> None:
+    for name in ("relations", "operations", "entry_versions"):
+        assert (route(name).tier, route(name).replicas, replicas_of(name, "mid")) == ("mid", (), ())
+
+
+def test_onward_is_one_direction() -> None:
+    assert [(a, b) for a in TIERS for b in TIERS if is_onward(a, b)] == [("short", "mid"), ("short", "long"), ("mid", "long")]
+
+
+@given(st.lists(st.uuids().map(str), unique=True, max_size=20))
+def test_one_ranking_alone_keeps_its_order(ranking: list[str]) -> None:
+    assert [i for i, _ in fuse({"words": ranking})] == ranking
+
+
+@pytest.mark.behaviour("D86")
+def test_ranks_of_several_rankings_add_up_and_ties_go_by_id() -> None:
+    fused = fuse({"words": ["b", "a"], "meaning": ["a", "b"]})
+    assert [i for i, _ in fused] == ["a", "b"]
+    assert fused[0][1] == pytest.approx(1 / 61 + 1 / 62)
+    assert [i for i, _ in fuse({"one": ["a", "b"], "two": ["c", "b"]})] == ["b", "a", "c"]
+    assert fuse({}) == fuse({"words": []}) == []
+
+
+@pytest.mark.behaviour("D86")
+def test_a_heavier_ranking_counts_for_more() -> None:
+    rankings = {"words": ["a", "b"], "meaning": ["b", "a"]}
+    assert [i for i, _ in fuse(rankings, {"meaning": 2.0})] == ["b", "a"]
+    assert [i for i, _ in fuse(rankings, {"words": 2.0})] == ["a", "b"]
+
+
+def _record(name: str, **texts: str) -> Record:
+    return Record(Key("t", name), "user:u", 1, NOW, NOW, texts=texts)
+
+
+def test_records_without_an_index_are_ranked_by_words_all_the_same() -> None:
+    records = [
+        _record("1", title="Generic notes", content="mention kubernetes once among many other words"),
+        _record("2", title="Kubernetes deployment runbook", content="steps"),
+        _record("3", content="nothing of the kind"),
+    ]
+    assert [h.record.key.id for h in rank_by_words(records, ENTRIES, "kubernetes", 10)] == ["2", "1"]
+    assert [h.record.key.id for h in rank_by_words(records, ENTRIES, "kubernetes", 1)] == ["2"]
+    assert rank_by_words(records, ENTRIES, "alpaca", 10) == []
+    assert rank_by_words([], ENTRIES, "alpaca", 10) == []
+    assert rank_by_words(records, ENTRIES, " ?! ", 10) == []
+
+
+def test_a_rule_wrong_in_its_tier_says_so_as_bad_input() -> None:
+    with pytest.raises(ValueError, match=r"r\.target") as caught:
+        rule(target="attic")
+    cause = caught.value.errors()[0]["ctx"]["error"]  # type: ignore[attr-defined]
+    assert isinstance(cause, InvalidInput)
