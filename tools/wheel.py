@@ -17,8 +17,8 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NEED_THE_CHECKOUT = ("meta", "simulation")
-"""Test folders that judge the checkout itself, or run the same code at length: the wheel gains nothing from them."""
+LEFT_OUT = ("meta", "simulation", "faults", "test_liars.py", "test_plugin.py", "test_installed.py")
+"""Tests that judge the checkout or the contract suite itself, or run the same code at length: the wheel gains nothing from them."""
 
 
 def build(folder: Path) -> Path:
@@ -50,7 +50,7 @@ def main() -> int:
         folder = Path(name)
         programs = install(build(folder / "dist"), folder / "env")
         place = folder / "tests-only"
-        shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *NEED_THE_CHECKOUT))
+        shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *LEFT_OUT))
         shutil.copytree(ROOT / "tools", place / "tools", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", place)
         python = str(programs / "python")

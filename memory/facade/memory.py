@@ -413,11 +413,10 @@ def _scope(value: object) -> Scope:
 
 
 def _draft(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
-    if isinstance(given, EntryDraft):
-        return given
-    if not isinstance(given, Mapping):
+    if not isinstance(given, EntryDraft | Mapping):
         raise InvalidInput("draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}")
-    values = {door.text("draft", name): value for name, value in given.items()}
+    parts = given if isinstance(given, EntryDraft) else given.items()  # a draft is checked again: its lists may have been changed since
+    values = {door.text("draft", name): value for name, value in parts}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
     return door.build(EntryDraft, **(values | {"scope": _scope(values["scope"])}))

@@ -24,7 +24,7 @@ from memory.orchestrator.versions import kept_version
 from memory.policies.routing import route
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Eq, Order, Query, within
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, Owed, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Release, Status
 
@@ -139,7 +139,8 @@ class Entries:
         for store in self._placement.topology.later(birth.store):
             with step("write.recheck"):
                 row = (await store.get(ENTRIES, [birth.record.key]))[0]
-            if row is not None:
+            copy_of_ours = isinstance(row, Record) and row.role is not Role.HOME
+            if row is not None and not copy_of_ours:
                 tier = self._placement.topology.tiers_of(store)[0]
                 life = self._placement.now() + self._placement.settings.mark_life
                 ours = Release(ENTRIES, birth.record.key, at=birth.record.version, to=tier, discard_at=life)

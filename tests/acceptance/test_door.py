@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory import Entry, InvalidInput, MemoryTiersError, Scope
+from memory import Entry, EntryDraft, InvalidInput, MemoryTiersError, Scope
 from memory.facade.memory import Memory
 from tests.acceptance.support import USER, everything_stored, watching
 
@@ -240,3 +240,21 @@ async def test_every_refusal_is_an_error_of_ours_and_a_value_error(plain: Memory
         await plain.write("", scope=USER)
     with pytest.raises(ValueError, match="content"):
         await plain.write("", scope=USER)
+
+
+@pytest.mark.behaviour("A9", "D11")
+async def test_a_draft_changed_after_it_was_checked_is_checked_again(plain: Memory) -> None:
+    def changed(change: Callable[[EntryDraft], object]) -> EntryDraft:
+        draft = EntryDraft(scope=USER, content="fine", metadata={"a": [1]}, tags=["t"])
+        change(draft)
+        return draft
+
+    for change in (lambda d: d.metadata.update(a=float("nan")), lambda d: d.tags.append("\x00"), lambda d: d.metadata["a"].append(2**63)):
+        await _refused(plain, lambda m, e, v: m.write_many([v]), changed(change), "")
+    draft = changed(lambda d: None)
+    (entry,) = await plain.write_many([draft])
+    draft.metadata["a"].append("late")
+    draft.tags.append("late")
+    read = await plain.get(entry.id)
+    assert read is not None
+    assert (read.metadata, read.tags) == ({"a": [1]}, ["t"])

@@ -156,7 +156,7 @@ async def test_an_edit_does_not_change_the_order(memory: Memory, clock: Clock) -
     assert contents(await memory.retrieve(USER)) == ["two", "one, edited"]
 
 
-@pytest.mark.behaviour("A33")
+@pytest.mark.behaviour("A14", "A33")
 async def test_filters_apply_before_the_limit(memory: Memory, clock: Clock) -> None:
     wanted = await memory.write("wanted", scope=USER, tags=["t"], type="user")
     clock.advance()

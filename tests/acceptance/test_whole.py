@@ -31,7 +31,7 @@ async def test_every_operation_of_the_catalogue_is_there_and_a_write_returns_wha
     assert await memory.get(three.id) is None
 
 
-@pytest.mark.behaviour("A12", "A14", "A15", "A19", "B5")
+@pytest.mark.behaviour("A19", "B5")
 @pytest.mark.parametrize("flag", ["conditional", "filter", "order", "tenant_wide"])
 async def test_a_store_that_cannot_do_what_a_tier_needs_is_refused_by_name(flag: str) -> None:
     store = InMemoryStore("weak", capabilities=replace(HOME_NEEDS, **{flag: False}))  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def _many(options: argparse.Namespace) -> int:
         print(f"\r{so_far.seeds}/{options.seeds} seeds, {rate:.0f}/s, {len(so_far.failures)} failed", end="", file=sys.stderr, flush=True)
 
     stop = 1 if options.mutant else options.stop
-    total = run_many(options.first, options.seeds, jobs=options.jobs, mutant=options.mutant, stop=stop, progress=progress)
+    total = run_many(range(options.first, options.first + options.seeds), jobs=options.jobs, mutant=options.mutant, stop=stop, progress=progress)
     print(file=sys.stderr)
     least, step, fault = seldomest(total.coverage)
     if options.json:

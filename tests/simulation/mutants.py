@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -31,7 +31,7 @@ Patch = tuple[object, str, Any]
 @contextmanager
 def applied(name: str) -> Iterator[None]:
     """The library without this safeguard, as long as the block lasts."""
-    target, attribute, mutated = MUTANTS[name]()
+    target, attribute, mutated = MUTANTS[name].patch()
     with patch.object(target, attribute, mutated):
         yield
 
@@ -177,27 +177,35 @@ def writers_do_not_invalidate() -> Patch:
     return Cache, "invalidate", _nothing
 
 
-MUTANTS: dict[str, Callable[[], Patch]] = {
-    mutant.__name__.replace("_", "-"): mutant
-    for mutant in (
-        release_at_any_version,
-        copy_whatever_stands_there,
-        copy_without_the_arriving_flag,
-        sweep_takes_arriving_copies_of_live_records,
-        release_owes_nothing,
-        browsing_counts_every_arriving_copy,
-        targets_are_read_before_sources,
-        replicas_overwrite_what_is_newer,
-        nothing_is_owed_to_replicas,
-        settling_at_any_version,
-        deletion_leaves_replicas,
-        deletion_leaves_kept_versions,
-        erased_generations_are_let_in,
-        erasure_raises_no_generation,
-        erasure_is_not_resumed,
-        update_whatever_stands_there,
-        keys_are_looked_up_in_the_first_tier_only,
-        fills_ask_for_no_stamp,
-        writers_do_not_invalidate,
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A safeguard patched out, and the steps near which that shows: seeds about these are tried first."""
+
+    patch: Callable[[], Patch]
+    near: tuple[str, ...]
+
+
+MUTANTS: dict[str, Mutant] = {
+    patched.__name__.replace("_", "-"): Mutant(patched, near)
+    for patched, near in (
+        (release_at_any_version, ("move.release", "move.verify")),
+        (copy_whatever_stands_there, ("move.",)),
+        (copy_without_the_arriving_flag, ("move.",)),
+        (sweep_takes_arriving_copies_of_live_records, ("sweep.source", "move.")),
+        (release_owes_nothing, ("move.arrive",)),
+        (browsing_counts_every_arriving_copy, ("delete.elsewhere", "move.", "browse.marks")),
+        (targets_are_read_before_sources, ("move.",)),
+        (replicas_overwrite_what_is_newer, ("replica.",)),
+        (nothing_is_owed_to_replicas, ("replica.",)),
+        (settling_at_any_version, ("replica.", "owed.")),
+        (deletion_leaves_replicas, ("delete.",)),
+        (deletion_leaves_kept_versions, ("version.",)),
+        (erased_generations_are_let_in, ("erase.",)),
+        (erasure_raises_no_generation, ("erase.",)),
+        (erasure_is_not_resumed, ("erase.",)),
+        (update_whatever_stands_there, ("update.", "delete.", "move.")),
+        (keys_are_looked_up_in_the_first_tier_only, ("write.",)),
+        (fills_ask_for_no_stamp, ("cache.fill",)),
+        (writers_do_not_invalidate, ("cache.",)),
     )
 }

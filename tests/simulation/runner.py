@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tests.simulation.client import EngineClient, staleness
 from tests.simulation.faults import Coverage
 from tests.simulation.loop import mixed, seeded
-from tests.simulation.mutants import applied
+from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.shrink import Variant, shrink
 from tests.simulation.steps import aim_at, focuses
 from tests.simulation.workload import Scenario, scenario
@@ -110,11 +110,22 @@ def run_chunk(seeds: Sequence[int], mutant: str | None = None) -> Summary:
     return summary
 
 
+def nearest_first(seeds: Sequence[int], near: tuple[str, ...]) -> list[int]:
+    """The same seeds, those first whose focus is at a step that begins with one of these."""
+    return sorted(seeds, key=lambda seed: not scenario_of(seed).focus[0].startswith(near))
+
+
 def run_many(
-    first: int, count: int, *, jobs: int = 1, mutant: str | None = None, stop: int | None = None, progress: Callable[[Summary], None] | None = None
+    seeds: Sequence[int],
+    *,
+    jobs: int = 1,
+    mutant: str | None = None,
+    stop: int | None = None,
+    progress: Callable[[Summary], None] | None = None,
 ) -> Summary:
-    """Seeds `first` and the `count - 1` after it. Ends early once `stop` have failed."""
-    chunks = [(list(range(i, min(i + CHUNK, first + count))), mutant) for i in range(first, first + count, CHUNK)]
+    """These seeds. Ends early once `stop` have failed."""
+    ordered = nearest_first(seeds, MUTANTS[mutant].near) if mutant is not None else list(seeds)
+    chunks = [(ordered[i : i + CHUNK], mutant) for i in range(0, len(ordered), CHUNK)]
     total, began = Summary(), time.monotonic()
     for part in _results(chunks, jobs):
         total.add(part)

@@ -137,7 +137,7 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
     """The run of this seed: that fault strikes more often at that step, among operations and stores that make the step likely."""
     random = seeded(seed, 1)
     layout = random.choice((aim.layouts if aim else ()) or tuple(Layout))
-    scopes = (aim.scopes if aim and random.random() < 0.8 else ()) or (SESSIONS if layout is Layout.CACHE else SCOPES)
+    scopes = (aim.scopes if aim else ()) or (SESSIONS if layout is Layout.CACHE else SCOPES)
     weights = {kind: weight * (0.2 if kind in DEADLY else 1.0) for kind, weight in WEIGHTS.items()} if random.random() < 0.5 else dict(WEIGHTS)
     workers = 2 if random.random() < 0.7 else 3
     return Scenario(
@@ -173,7 +173,7 @@ def _operations(random: Random, workers: int, weights: dict[Kind, float], scopes
             for worker in range(workers):
                 drawn.add(Kind.SWEEP, hot[0], worker, rest=REST)
             rest = None
-        elif aim is not None and aim.kinds and random.random() < 0.5:
+        elif aim is not None and aim.kinds and random.random() < 0.75:
             drawn.pattern(aim.kinds, hot)
         else:
             drawn.any(random.choices(kinds, odds)[0], hot)
@@ -219,10 +219,17 @@ class _Drawn:
             own = (f"p{len(self.found)}", tenant, scope)
             self.add(Kind.WRITE, own, worker)
             for kind in kinds:
-                self.add(kind, own if kind is not Kind.KEYED else shared, worker)
+                self.add(kind, self._fitting(kind, own), worker)
         else:
             for kind in kinds:
-                self.add(kind, shared, int(self._random.random() * self._workers))
+                self.add(kind, self._fitting(kind, shared), int(self._random.random() * self._workers))
+
+    def _fitting(self, kind: Kind, target: _Target) -> _Target:
+        """The target, but for what is written anew or under a key."""
+        _, tenant, scope = target
+        if kind is Kind.KEYED:
+            return f"k-{tenant}-{scope.kind}", tenant, scope
+        return (f"n{len(self.found)}", tenant, scope) if kind in (Kind.WRITE, Kind.BATCH) else target
 
 
 def _tenant(random: Random) -> str:

@@ -1,0 +1,134 @@
+"""Shapes as SQL expressions. Every value is bound; every comparison is true or false, never NULL.
+
+Text compares by its bytes in UTF-8, which is by code point. Tags compare as a whole by the text of their column.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.rows import RECORD
+from memory.adapters.sql.schema import field_column
+from memory.adapters.sql.shapes import NEVER_MISSING, Shape
+from memory.ports.query import SYSTEM_FIELDS, Kind, Order
+from memory.ports.record import Role
+
+Condition = sa.ColumnElement[bool]
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_TYPES: dict[str, sa.types.TypeEngine[Any]] = {"s": sa.Text(), "i": sa.BigInteger(), "f": sa.Double(), "b": sa.LargeBinary()}
+
+
+def bound_name(place: int) -> str:
+    return f"v{place}"
+
+
+class Conditions:
+    """Builds the conditions of one statement. Shapes are to be given in the order in which their values were added."""
+
+    def __init__(self, table: sa.Table) -> None:
+        self._table = table
+        self._places = count()
+
+    def value(self, code: str) -> sa.BindParameter[Any]:
+        """The next value."""
+        return sa.bindparam(bound_name(next(self._places)), type_=_TYPES[code])
+
+    def values(self, codes: str) -> list[sa.BindParameter[Any]]:
+        return [self.value(code) for code in codes]
+
+    def column(self, field: str) -> sa.ColumnElement[Any]:
+        if field == "owing":
+            return self._table.c.owed.is_not(None)
+        return self._table.c[field if field in SYSTEM_FIELDS else field_column(field)]
+
+    # -- where, roles and kinds ---------------------------------------------------------------------------------------
+
+    def scope(self, shape: Shape) -> Condition:
+        if shape[0] == "partitions":
+            numbers = self.values("i" * shape[1])
+            return self._table.c.partition_no == numbers[0] if len(numbers) == 1 else self._table.c.partition_no.in_(numbers)
+        return self._table.c.tenant == self.value("s") if shape[0] == "tenant" else sa.true()
+
+    def standing(self, roles: frozenset[Role], kinds: frozenset[Kind]) -> Condition:
+        """Roles and kinds are ours, not a caller's: written out, so that partial indexes can serve them."""
+        of_kind: list[Condition] = [self._table.c.record_kind == _constant(kind) for kind in sorted(kinds) if kind is not Kind.RECORD]
+        if Kind.RECORD in kinds:
+            wanted = [_constant(role.value) for role in sorted(roles)]
+            of_role = self._table.c.role == wanted[0] if len(wanted) == 1 else self._table.c.role.in_(wanted)
+            of_kind.append(sa.and_(self._table.c.record_kind == _constant(RECORD), of_role if wanted else sa.false()))
+        return sa.or_(sa.false(), *of_kind)
+
+    # -- filters ------------------------------------------------------------------------------------------------------
+
+    def filter(self, shape: Shape) -> Condition:
+        match shape:
+            case ("true",):
+                return sa.true()
+            case ("false",):
+                return sa.false()
+            case ("and", *parts):
+                return sa.and_(sa.true(), *map(self.filter, parts))
+            case ("or", *parts):
+                return sa.or_(sa.false(), *map(self.filter, parts))
+            case ("not", inner):
+                return sa.not_(self.filter(inner))
+            case ("null", field):
+                return self.column(field).is_(None)
+            case ("owing", wanted):
+                return self._table.c.owed.is_not(None) if wanted else self._table.c.owed.is_(None)
+            case ("has", field):
+                return self._present(field, sa.func.instr(self.column(field), self.value("s")) > 0)
+            case ("in", field, codes):
+                return self._present(field, self.column(field).in_(self.values(codes)))
+            case (sign, field, code):
+                return self._present(field, _OPERATORS[sign](self.column(field), self.value(code)))
+            case _:
+                raise AssertionError(shape)
+
+    def _present(self, field: str, condition: Condition) -> Condition:
+        """The condition, false where the value is missing. Under a plain AND that NULL would do as well, but not under NOT."""
+        if field == "owing":
+            return condition
+        return sa.and_(self.column(field).is_not(None), condition)
+
+    # -- order and cursors --------------------------------------------------------------------------------------------
+
+    def ordering(self, order: Sequence[Order], tenants: bool) -> list[sa.ColumnElement[Any]]:
+        """What to sort by. The id comes last, and after it the tenant where several are asked. SQLite puts NULL first going up."""
+        last_descends = bool(order) and order[-1].descending
+        columns = [(self.column(o.field), o.descending) for o in order]
+        columns.append((self._table.c.id, last_descends))
+        if tenants:
+            columns.append((self._table.c.tenant, last_descends))
+        return [c.desc() if descending else c.asc() for c, descending in columns]
+
+    def after(self, shape: Shape) -> Condition:
+        """Whether a row stands strictly behind the position."""
+        keys = [(self.column(field), field, descending, None if code is None else self.value(code)) for field, descending, code in shape[1]]
+        if all(field in NEVER_MISSING and value is not None for _, field, _, value in keys) and len({d for _, _, d, _ in keys}) == 1:
+            here, there = sa.tuple_(*[c for c, _, _, _ in keys]), sa.tuple_(*[v for _, _, _, v in keys])
+            return here < there if keys[0][2] else here > there
+        behind: list[Condition] = []
+        equal: list[Condition] = []
+        for column, _, descending, value in keys:
+            behind.append(sa.and_(*equal, _behind(column, descending, value)))
+            equal.append(column.is_(None) if value is None else column == value)
+        return sa.or_(*behind)
+
+
+def _behind(column: sa.ColumnElement[Any], descending: bool, value: sa.BindParameter[Any] | None) -> Condition:
+    if value is None:
+        return sa.false() if descending else column.is_not(None)
+    if descending:
+        return sa.or_(column < value, column.is_(None))
+    return column > value
+
+
+def _constant(text: str) -> sa.ColumnElement[str]:
+    return sa.literal_column(f"'{text}'", sa.Text())

@@ -1,0 +1,202 @@
+"""What is asked, as two halves: a shape, which decides the statement, and the values bound to it.
+
+The engine asks the same few questions over and over with other values, so a statement is built once a shape. A shape is a nested tuple
+of operators, field names and the kinds of the values; nothing of a caller's is in it but names of declared fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from memory.adapters.sql.rows import OWED, Layout, Row, Unstorable, decode_tags, encode_tags, encode_value, tag_token
+from memory.adapters.sql.schema import field_column
+from memory.domain.errors import InvalidInput
+from memory.domain.time import micros, moment
+from memory.ports.collections import FieldType
+from memory.ports.query import SYSTEM_FIELDS, And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Order, Partitions, Position, Where
+from memory.ports.record import FieldValue
+
+Shape: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = list[Any]
+
+TRUE: Shape = ("true",)
+FALSE: Shape = ("false",)
+
+_SYSTEM_TYPES: dict[str, FieldType] = {
+    **dict.fromkeys(("id", "scope", "role", "tier"), FieldType.TEXT),
+    **dict.fromkeys(("version", "generation", "accesses"), FieldType.INTEGER),
+    **dict.fromkeys(("created_at", "updated_at", "expires_at", "discard_at", "accessed_at"), FieldType.TIME),
+    "owing": FieldType.BOOLEAN,
+}
+NEVER_MISSING = frozenset(("id", "version", "owing", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope"))
+"""Of live records."""
+
+_COMPARISONS: dict[type[Filter], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
+_NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN)
+
+
+def scope(where: Where, partitions: Sequence[int], values: Values) -> Shape:
+    """Where to look. A partition's number names its tenant too. Few different counts, so that few statements are built."""
+    if isinstance(where, Partitions):
+        count = len(partitions)
+        wide = 1 << (count - 1).bit_length()
+        values += partitions
+        values += [partitions[0]] * (wide - count)
+        return ("partitions", wide)
+    if isinstance(where, Everywhere):
+        return ("everywhere",)
+    values.append(where.tenant)
+    return ("tenant",)
+
+
+class Shaper:
+    """The shapes of filters, orders and cursors over one collection's fields."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._name = layout.collection.name
+        self._types = {**_SYSTEM_TYPES, **{f.name: f.type for f in layout.collection.fields if f.name not in SYSTEM_FIELDS}}
+
+    def type_of(self, field: str) -> FieldType:
+        kind = self._types.get(field)
+        if kind is None:
+            raise InvalidInput(field, f"collection '{self._name}' declares no such field")
+        return kind
+
+    # -- filters ------------------------------------------------------------------------------------------------------
+
+    def filter(self, part: Filter | None, values: Values) -> Shape:
+        """The filter's shape; its values are added to the given ones."""
+        return TRUE if part is None else _SHAPED[type(part)](self, part, values)
+
+    def _all(self, part: And, values: Values) -> Shape:
+        return ("and", *[self.filter(p, values) for p in part.parts])
+
+    def _any(self, part: Or, values: Values) -> Shape:
+        return ("or", *[self.filter(p, values) for p in part.parts])
+
+    def _not(self, part: Not, values: Values) -> Shape:
+        return ("not", self.filter(part.part, values))
+
+    def _is_null(self, part: IsNull, values: Values) -> Shape:
+        self.type_of(part.field)
+        return FALSE if part.field == "owing" else ("null", part.field)
+
+    def _has(self, part: Has, values: Values) -> Shape:
+        self.type_of(part.field)
+        values.append(tag_token(part.tag))
+        return ("has", part.field)
+
+    def _in(self, part: In, values: Values) -> Shape:
+        bound = [b for v in part.values if v is not None and (b := self._bound(part.field, v)) is not NOTHING]
+        values += bound
+        return ("in", part.field, "".join([_code(b) for b in bound])) if bound else FALSE
+
+    def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
+        field, value = part.field, part.value
+        if value is None:
+            self.type_of(field)
+            return FALSE
+        bound = self._bound(field, value, ordering=not isinstance(part, Eq))
+        if bound is NOTHING:
+            return FALSE
+        if field == "owing" and isinstance(part, Eq) and bound in (0, 1):
+            return ("owing", bool(bound))  # this way an index can serve it
+        values.append(bound)
+        return (_COMPARISONS[type(part)], field, _code(bound))
+
+    def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
+        """The value as its column would hold it; NOTHING where no value of the field can equal it."""
+        kind = self.type_of(field)
+        if kind in _NUMBERS:
+            if isinstance(value, int | float):
+                return _number(value)
+        elif _suits(kind, value):
+            try:
+                return encode_value(kind, field, value)
+            except Unstorable:
+                return NOTHING
+        if ordering:
+            raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
+        return NOTHING
+
+    # -- cursors ------------------------------------------------------------------------------------------------------
+
+    def after(self, order: Sequence[Order], position: Position, values: Values) -> Shape:
+        """Of rows strictly behind the position: the sort keys with their directions, and what kinds of value it holds."""
+        keys = []
+        for by, value in zip(order, position.values, strict=True):
+            bound = None if value is None else self._place_value(by.field, value)
+            keys.append((by.field, by.descending, None if bound is None else _code(bound)))
+            values += () if bound is None else (bound,)
+        values.append(position.id)
+        return ("after", (*keys, ("id", bool(order) and order[-1].descending, "s")))
+
+    def _place_value(self, field: str, value: FieldValue) -> Any:
+        kind = self.type_of(field)
+        if kind is FieldType.TAGS and isinstance(value, list | tuple):
+            return encode_tags(value)
+        if not (isinstance(value, int | float) if kind in _NUMBERS else _suits(kind, value)):
+            raise InvalidInput("cursor", "this cursor was made for a query with another order")
+        return micros(value) if isinstance(value, datetime) else int(value) if isinstance(value, bool) else value
+
+    def position(self, order: Sequence[Order], row: Row) -> tuple[Any, ...]:
+        """Where a row stands, as a cursor tells it."""
+        return tuple([self._value(o.field, self.value_in(row, o.field)) for o in order])
+
+    def value_in(self, row: Row, field: str) -> Any:
+        """What the field's column holds in a row."""
+        if field == "owing":
+            return int(row[OWED] is not None)
+        return row[self._layout.at[field if field in SYSTEM_FIELDS else field_column(field)]]
+
+    def _value(self, field: str, value: Any) -> FieldValue:
+        kind = self.type_of(field)
+        if value is None:
+            return None
+        if kind is FieldType.TAGS:
+            return decode_tags(value)
+        if kind is FieldType.TIME:
+            return moment(value)
+        return bool(value) if kind is FieldType.BOOLEAN else value
+
+
+_SHAPED: dict[type, Callable[[Shaper, Any, Values], Shape]] = {
+    And: Shaper._all,
+    Or: Shaper._any,
+    Not: Shaper._not,
+    IsNull: Shaper._is_null,
+    Has: Shaper._has,
+    In: Shaper._in,
+    **dict.fromkeys(_COMPARISONS, Shaper._comparison),
+}
+
+NOTHING: Any = object()
+
+
+def _suits(kind: FieldType, value: FieldValue) -> bool:
+    match kind:
+        case FieldType.TEXT:
+            return isinstance(value, str)
+        case FieldType.TIME:
+            return isinstance(value, datetime) and value.utcoffset() is not None
+        case FieldType.TAGS:
+            return isinstance(value, tuple) and all(isinstance(tag, str) for tag in value)
+        case FieldType.BYTES:
+            return isinstance(value, bytes)
+        case _:
+            return False
+
+
+def _number(value: float) -> float:
+    """A number to compare with. One that 64 bits cannot hold compares like the nearest real number does."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float("inf") if value > 0 else float("-inf")
+    return int(value) if isinstance(value, bool) else value
+
+
+def _code(value: Any) -> str:
+    """A letter for the kind of a bound value: `statements` gives each its SQL type."""
+    return "s" if isinstance(value, str) else "i" if isinstance(value, int) else "f" if isinstance(value, float) else "b"

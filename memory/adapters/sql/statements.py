@@ -1,0 +1,133 @@
+"""Statements made of what a caller asks, prepared once a shape: building and compiling one takes ten times as long as running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.conditions import Conditions, bound_name
+from memory.adapters.sql.rows import RECORD
+from memory.adapters.sql.session import Session
+from memory.adapters.sql.shapes import TRUE, Shape, Values, scope
+from memory.adapters.sql.shelf import Shelf
+from memory.ports.query import Everywhere, Filter, Kind, Query, decode_cursor
+from memory.ports.record import Role
+
+MOST = 512
+"""Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement as the driver takes it, and which of the values goes where; None where they come in order."""
+
+    sql: str
+    places: tuple[int, ...] | None
+
+    def rows(self, session: Session, values: Values) -> list[Any]:
+        return session.rows(self.sql, values if self.places is None else [values[i] for i in self.places])
+
+
+Build = Callable[[Shelf, Shape], sa.Select[Any]]
+
+
+def prepared(session: Session, shelf: Shelf, build: Build, shape: Shape) -> Prepared:
+    """The statement of this shape, built where there is none yet."""
+    kept: dict[Any, Prepared] = shelf.prepared
+    key = (session.dialect.name, build, shape)
+    found = kept.get(key)
+    if found is None:
+        if len(kept) >= MOST:
+            kept.clear()
+        found = kept[key] = _compiled(session, build(shelf, shape))
+    return found
+
+
+def _compiled(session: Session, statement: sa.Select[Any]) -> Prepared:
+    compiled: Any = statement.compile(dialect=session.dialect, compile_kwargs={"render_postcompile": True})
+    names = list(compiled.positiontup or ())
+    places = tuple(int(name.removeprefix(bound_name(0)[:-1])) for name in names)
+    return Prepared(str(compiled), None if places == tuple(range(len(places))) else places)
+
+
+# -- queries ----------------------------------------------------------------------------------------------------------
+
+
+def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int | None, whole: bool) -> list[Any]:
+    """The rows of a page in order, each with its number before it; only the numbers unless `whole`."""
+    values: Values = []
+    where = scope(query.where, partitions, values)
+    kept = shelf.shaper.filter(query.filter, values)
+    after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
+    if limit is not None:
+        values.append(limit)
+    shape = (whole, where, query.roles, query.kinds, kept, after, query.order, limit is not None)
+    return prepared(session, shelf, _page, shape).rows(session, values)
+
+
+def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
+    whole, where, roles, kinds, kept, after, order, limited = shape
+    conditions = Conditions(shelf.table)
+    asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(kept)]
+    if after != TRUE:
+        asked.append(conditions.after(after))
+    ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
+    statement = sa.select(shelf.table if whole else shelf.table.c.number).where(*asked).order_by(*ordering)
+    return statement.limit(conditions.value("i")) if limited else statement
+
+
+def totals(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[int, int]:
+    """How many records match, and their bytes."""
+    values: Values = []
+    where = scope(query.where, partitions, values)
+    shape = (where, query.roles, query.kinds, shelf.shaper.filter(query.filter, values))
+    ((records, size),) = prepared(session, shelf, _totals, shape).rows(session, values)
+    return int(records), int(size)
+
+
+def _totals(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
+    where, roles, kinds, kept = shape
+    conditions = Conditions(shelf.table)
+    asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(kept)]
+    return sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(shelf.table.c.bytes), 0)).select_from(shelf.table).where(*asked)
+
+
+def matches(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> dict[int, bool]:
+    """For every live row there, by number, whether the query matches it."""
+    values: Values = []
+    where = scope(query.where, partitions, values)
+    shape = (where, query.roles, query.kinds, shelf.shaper.filter(query.filter, values))
+    return {number: bool(wanted) for number, wanted in prepared(session, shelf, _matches, shape).rows(session, values)}
+
+
+def _matches(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
+    where, roles, kinds, kept = shape
+    conditions = Conditions(shelf.table)
+    somewhere = conditions.scope(where)
+    wanted = sa.and_(conditions.standing(roles, kinds), conditions.filter(kept))
+    return sa.select(shelf.table.c.number, wanted).where(somewhere, shelf.table.c.partition_no.is_not(None))
+
+
+# -- candidates of a search -------------------------------------------------------------------------------------------
+
+
+def among(
+    session: Session, shelf: Shelf, numbers: Sequence[int], part: Filter | None, roles: frozenset[Role], columns: tuple[str, ...] = ()
+) -> list[Any]:
+    """The live rows of these numbers, in these roles, that the filter lets through, each with its number before it: these columns, or all."""
+    wide = 1 << (len(numbers) - 1).bit_length()
+    values: Values = [*numbers, *[numbers[0]] * (wide - len(numbers))]
+    shape = (wide, roles, shelf.shaper.filter(part, values), columns)
+    return prepared(session, shelf, _among, shape).rows(session, values)
+
+
+def _among(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
+    wide, roles, kept, columns = shape
+    conditions = Conditions(shelf.table)
+    these = shelf.table.c.number.in_(conditions.values("i" * wide))
+    asked = [these, conditions.standing(roles, frozenset({Kind(RECORD)})), conditions.filter(kept)]
+    chosen = [shelf.table.c.number, *(shelf.table.c[c] for c in columns)] if columns else [shelf.table]
+    return sa.select(*chosen).where(*asked)

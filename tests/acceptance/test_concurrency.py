@@ -1,0 +1,92 @@
+"""Many callers at once, over every placing of the tiers: every acknowledged change counts once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from memory import Entry, NotFound, Scope
+from memory.facade.memory import Memory
+from tests.acceptance.support import ORG, SESSION, USER, Clock, contents
+
+SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+
+
+@pytest.mark.behaviour("A48", "D34")
+@SCOPES
+async def test_edits_at_once_are_all_in_the_entry_and_in_its_history(memory: Memory, scope: Scope) -> None:
+    entry = await memory.write("counted", scope=scope)
+    await asyncio.gather(*(memory.update(entry.id, metadata={f"k{n}": n}) for n in range(12)))
+    read = await memory.get(entry.id)
+    assert read is not None
+    assert read.metadata == {f"k{n}": n for n in range(12)}
+    history = await memory.history(entry.id)
+    assert [len(version.metadata) for version in history] == list(range(13))
+
+
+@pytest.mark.behaviour("A72")
+async def test_promotions_at_once_make_one_entry(memory: Memory) -> None:
+    source = await memory.write("once", scope=SESSION)
+    promoted = await asyncio.gather(*(memory.promote(source.id, to=USER) for _ in range(20)))
+    assert {entry.id for entry in promoted} == {promoted[0].id}
+    assert await memory.retrieve(USER) == [promoted[0]]
+
+
+@pytest.mark.behaviour("A55", "D29")
+async def test_of_deletions_at_once_one_finds_the_entry(memory: Memory) -> None:
+    entry = await memory.write("gone", scope=USER)
+    outcomes = await asyncio.gather(*(memory.delete(entry.id) for _ in range(10)))
+    assert sorted(outcomes) == [False] * 9 + [True]
+
+
+@pytest.mark.behaviour("D25")
+async def test_of_invalidations_at_once_one_finds_the_entry_active(memory: Memory, clock: Clock) -> None:
+    entry = await memory.write("ended", scope=USER)
+    clock.advance()
+    outcomes = await asyncio.gather(*(memory.invalidate(entry.id) for _ in range(10)))
+    assert sorted(outcomes) == [False] * 9 + [True]
+
+
+@pytest.mark.behaviour("A56")
+@SCOPES
+async def test_what_was_acknowledged_before_an_erasure_is_gone_and_what_came_after_stays(memory: Memory, scope: Scope) -> None:
+    before = await memory.write_many([{"content": f"before {n}", "scope": scope} for n in range(5)])
+    edits: list[Any] = [memory.update(entry.id, content="edited") for entry in before]
+    outcomes = await asyncio.gather(memory.delete_scope(scope), *edits, return_exceptions=True)
+    assert all(isinstance(o, int | Entry | NotFound) for o in outcomes)
+    assert await memory.retrieve(scope) == []
+    await memory.write("after", scope=scope)
+    assert contents(await memory.retrieve(scope)) == ["after"]
+
+
+@pytest.mark.behaviour("A93", "B86")
+async def test_an_entry_is_in_every_answer_while_it_moves_and_changes(memory: Memory) -> None:
+    entry = await memory.write("always there", scope=SESSION)
+
+    async def moves() -> None:
+        await memory.move([entry.id], "mid")
+        await memory.move([entry.id], "long")
+
+    async def edits() -> None:
+        for n in range(6):
+            await memory.update(entry.id, metadata={"n": n})
+
+    async def reads() -> list[int]:
+        return [len(await memory.retrieve(SESSION)) + (await memory.get(entry.id) is not None) for _ in range(12)]
+
+    seen = await asyncio.gather(reads(), moves(), edits(), reads())
+    assert set(seen[0]) | set(seen[3]) == {2}
+    read = await memory.get(entry.id)
+    assert read is not None
+    assert (read.tier, read.metadata) == ("long", {"n": 5})
+
+
+@pytest.mark.behaviour("A84", "A72")
+async def test_compactions_at_once_make_one_entry(memory: Memory) -> None:
+    ids = [(await memory.write(f"part {n}", scope=USER)).id for n in range(3)]
+    made = await asyncio.gather(*(memory.compact(ids, lambda entries: "whole") for _ in range(8)))
+    assert {entry.id for entry in made} == {made[0].id}
+    assert len(await memory.retrieve(USER)) == 4
+    assert await memory.retrieve(ORG) == []

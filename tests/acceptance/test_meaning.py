@@ -1,0 +1,47 @@
+"""Search by meaning, with the embedder everyone gets, wherever the tiers are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory.facade.memory import Memory
+from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock
+
+
+async def test_an_entry_is_found_by_meaning_without_a_word_in_common(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
+        tea = await memory.write("Ada prefers tea with milk", scope=USER)
+        await memory.write("The deployment failed on Friday", scope=USER)
+        await memory.write("Hot drinks are what Bob likes", scope=OTHER_USER)
+        hits = await memory.search("favourite hot beverage", scope=USER)
+        assert hits[0].entry == tea
+        assert "by_meaning" in hits[0].explanation
+        assert "by_words" not in hits[0].explanation
+        assert {h.entry.scope for h in hits} == {USER}
+
+
+async def test_an_edited_entry_is_found_by_its_new_meaning_and_a_deleted_one_by_none(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
+        entry = await memory.write("Ada prefers tea with milk", scope=SESSION)
+        other = await memory.write("A long walk in the hills", scope=SESSION)
+        await memory.update(entry.id, content="The server crashed during the night")
+        assert (await memory.search("database outage", scope=SESSION))[0].entry.id == entry.id
+        known = clock.moment
+        await memory.move([entry.id], "long")
+        assert (await memory.search("database outage", scope=SESSION))[0].entry.id == entry.id
+        assert (await memory.search("hiking in the mountains", scope=SESSION))[0].entry.id == other.id
+        await memory.delete(entry.id)
+        for moment in (None, known):
+            found = [h.entry.id for h in await memory.search("the server crashed", scope=SESSION, known_at=moment)]
+            assert entry.id not in found
+            assert found in ([], [other.id])
+
+
+async def test_an_invalidated_entry_is_found_by_meaning_only_as_of_its_time(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config | {"embedder": "wordllama"}, clock=clock) as memory:
+        entry = await memory.write("Ada prefers tea with milk", scope=USER)
+        then = clock.advance()
+        clock.advance()
+        await memory.invalidate(entry.id)
+        assert await memory.search("hot beverage", scope=USER) == []
+        assert [h.entry.id for h in await memory.search("hot beverage", scope=USER, as_of=then)] == [entry.id]

@@ -1,0 +1,75 @@
+"""The engine under simulation, as long as a build may take; `make simulate` runs it for longer. And the proof that it would notice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.report import table
+from tests.simulation.runner import run_many, run_seed, run_variant, scenario_of, shrink_seed
+from tests.simulation.steps import can_meet, focuses, named_steps
+from tests.simulation.workload import Kind, Layout
+
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "400"))
+JOBS = os.cpu_count() or 1
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_invariant_is_broken_under_faults() -> None:
+    total = run_many(range(SEEDS), jobs=JOBS)
+    told = [f"seed {f.seed}: {f.violations[0]}" for f in total.failures]
+    assert not told, "\n".join([*told[:5], "again, as small as it gets: python -m tests.simulation --seed " + str(total.failures[0].seed)])
+    assert total.seeds == SEEDS
+    assert total.fewest >= 20
+    assert len(table(total.coverage).splitlines()) > 40
+
+
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_missing_safeguard_is_noticed_within_two_thousand_seeds(mutant: str) -> None:
+    total = run_many(range(2000), jobs=JOBS, mutant=mutant, stop=1)
+    assert total.failures, f"{total.seeds} seeds passed although '{mutant}'"
+
+
+def test_a_seed_is_replayed_to_the_letter() -> None:
+    for seed in range(0, 60, 7):
+        first, second = run_seed(seed, traced=True), run_seed(seed, traced=True)
+        assert first.trace == second.trace
+        assert first.struck == second.struck
+
+
+def test_a_seed_is_replayed_to_the_letter_by_another_process() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "--seed", "3"]
+    told = {subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout for _ in range(2)}
+    assert len(told) == 1
+
+
+def test_a_failure_shrinks_to_a_smaller_one_of_the_same_kind() -> None:
+    from tests.simulation.mutants import applied
+
+    with applied("deletion-leaves-kept-versions"):
+        seed = next(s for s in range(200) if run_seed(s).violations)
+        plan, variant = shrink_seed(seed)
+        result = run_variant(plan, variant)
+    assert result.violations[0].kind == "leftover"
+    assert len(plan.operations) - len(variant.dropped) <= 4
+
+
+def test_scenarios_cover_every_layout_and_every_operation() -> None:
+    plans = [scenario_of(seed) for seed in range(600)]
+    assert {p.layout for p in plans} == set(Layout)
+    assert {p.atomic for p in plans} == {True, False}
+    assert {o.kind for p in plans for o in p.operations} == set(Kind)
+    assert all(p.workers >= 2 and len(p.operations) >= 20 for p in plans)
+
+
+def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
+    from tests.simulation.faults import Fault
+
+    aimed = set(focuses())
+    assert {(s, f.value) for s in named_steps() for f in Fault if can_meet(s, f)} == aimed
+    assert {"move.copy", "move.release", "replica.deliver", "erase.raise", "cache.fill"} <= set(named_steps())
