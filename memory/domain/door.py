@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -26,8 +26,6 @@ MAX_LIMIT = 1_000  # decision D49
 INT64 = 2**63
 _MILLISECONDS_FROM = 10**12  # D9: numbers above this are milliseconds
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 def text(field: str, value: object, *, max_chars: int | None = None, max_bytes: int | None = None, min_chars: int = 0) -> str:
@@ -169,13 +167,19 @@ def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
     return str(value)
 
 
-def build(model: type[Model], /, **values: Any) -> Model:
-    """The pydantic model of these values; whatever it finds wrong becomes one `InvalidInput` that names the field."""
-    try:
-        return model(**values)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidInput):
-            raise cause from None
-        raise InvalidInput(".".join(str(part) for part in first["loc"]) or model.__name__, first["msg"]) from None
+class Checked(BaseModel):
+    """A model whose values come from callers: whatever is wrong with them becomes one `InvalidInput` that names the field."""
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as exc:
+            raise _explained(type(self), exc) from None
+
+
+def _explained(model: type[BaseModel], exc: ValidationError) -> InvalidInput:
+    first = exc.errors(include_url=False, include_input=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidInput):
+        return cause
+    return InvalidInput(".".join(str(part) for part in first["loc"]) or model.__name__, first["msg"])

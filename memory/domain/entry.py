@@ -70,7 +70,7 @@ class Entry(BaseModel):
         return self.valid_from <= now and (self.valid_to is None or now < self.valid_to)
 
 
-class EntryDraft(BaseModel):
+class EntryDraft(door.Checked):
     """An entry as handed in. Everything is checked here, once (D11)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput, InvalidScopePromotion
@@ -30,7 +30,7 @@ PROMOTABLE: dict[ScopeKind, frozenset[ScopeKind]] = {
 """Where an entry of each kind may be promoted to (A59-A61)."""
 
 
-class Scope(BaseModel):
+class Scope(door.Checked):
     """One scope: `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket", "t1")`, … or `Scope.parse("user:ada")`.
 
     Two scopes are the same when kind, id and, for objects, type are equal to the letter.
@@ -54,7 +54,7 @@ class Scope(BaseModel):
     @classmethod
     def of(cls, kind: str, id: str, object_type: str | None = None) -> Scope:  # noqa: A002 - the field's own name
         door.one_of("scope kind", kind, ScopeKind)
-        return door.build(cls, kind=ScopeKind(kind), id=id, object_type=object_type)
+        return cls(kind=ScopeKind(kind), id=id, object_type=object_type)
 
     @classmethod
     def session(cls, session_id: str) -> Scope:

@@ -110,6 +110,7 @@ class MemoryConfig(BaseModel):
     tenant: str = "default"
     embedder: Literal["wordllama", "none"] = "wordllama"
     accept_loss: bool = False
+    inclusion_rules: bool = True
     tiers: Tiers = Tiers()
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
@@ -205,7 +206,7 @@ class MemoryConfig(BaseModel):
 
     def leaves(self) -> dict[str, Any]:
         """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
-        shown: dict[str, Any] = {"tenant": self.tenant, "embedder": self.embedder, "accept_loss": self.accept_loss}
+        shown: dict[str, Any] = {name: getattr(self, name) for name in ("tenant", "embedder", "accept_loss", "inclusion_rules")}
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
         stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.serving().values() if s.name == MAIN}}
         for name, store in stores.items():

@@ -145,8 +145,7 @@ class Memory:
         `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at` is hidden, not deleted (A36).
         """
-        draft = door.build(
-            EntryDraft,
+        draft = EntryDraft(
             scope=_scope(scope),
             content=content,
             type=type,
@@ -386,7 +385,7 @@ class Memory:
         if not scopes:
             raise InvalidInput("scope", "name at least one")
         session = None if session_id is None else Scope.session(session_id)
-        if include_narrower and session is not None and any(s.kind is ScopeKind.USER for s in scopes):
+        if include_narrower and self.config.inclusion_rules and session is not None and any(s.kind is ScopeKind.USER for s in scopes):
             scopes.append(session)
         return Asked(
             tenant=self.tenant,
@@ -419,7 +418,7 @@ def _draft(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
     values = {door.text("draft", name): value for name, value in parts}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
-    return door.build(EntryDraft, **(values | {"scope": _scope(values["scope"])}))
+    return EntryDraft(**(values | {"scope": _scope(values["scope"])}))
 
 
 def _id(value: object) -> str:

@@ -158,7 +158,7 @@ def _draft(found: Mapping[str, Any], place: str, forced: Scope | None, scope: Sc
     values = {name: fields.pop(name) for name in _OWN if name in fields}
     key, created_at = _key(fields.pop("id", None)) or place, _time(fields)
     metadata = _metadata(fields.pop("metadata", None), {"role": role, **fields})
-    return door.build(EntryDraft, scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **values)
+    return EntryDraft(scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **values)
 
 
 def _key(value: object) -> str | None:
@@ -199,7 +199,7 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> EntryDraft:
     key = _key(found.get("id"))
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
-    return door.build(EntryDraft, **fields, key=key)
+    return EntryDraft(**fields, key=key)
 
 
 def _refuse_provenance(name: str) -> NoReturn:

@@ -42,7 +42,10 @@ class Derivation:
         self, tenant: str, entry_id: str, target: Scope, *, overrides: dict[str, Any] | None = None, delete_original: bool = False
     ) -> Entry:
         """Copy an entry into a broader scope (A59-A71). Promoting the same source to the same scope again returns the same entry (A72)."""
-        source = await self._entries.live_record(tenant, entry_id)
+        try:
+            source = await self._entries.live_record(tenant, entry_id)
+        except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
+            return await self._promoted(tenant, entry_id, target)
         origin = entry_of(source)
         check_promotion(origin.scope, target)
         metadata = dict(origin.metadata)
@@ -58,7 +61,7 @@ class Derivation:
         )
         record = record_of(
             draft,
-            key=Key(tenant, ids.derived_id(tenant, target.text, "promote", entry_id)),
+            key=_promoted_key(tenant, entry_id, target),
             version=self._placement.next_version(),
             now=self._placement.now(),
             tier=route(ENTRIES.name, target.kind).tier,
@@ -67,6 +70,13 @@ class Derivation:
             contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
         )
         return await self._store(record, [source] if delete_original else [])
+
+    async def _promoted(self, tenant: str, entry_id: str, target: Scope) -> Entry:
+        """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
+        located = await self._placement.locate(ENTRIES, _promoted_key(tenant, entry_id, target))
+        if located.record is None:
+            raise NotFound(entry_id)
+        return entry_of(await self._entries.live_record(tenant, located.key.id))
 
     async def compact(
         self,
@@ -134,7 +144,7 @@ class Derivation:
     def _draft(
         scope: Scope, kind: EntryType, title: str | None, source: str | None, expires_at: datetime | None, wanted: dict[str, Any]
     ) -> EntryDraft:
-        return door.build(EntryDraft, scope=scope, type=kind, title=title, source=source, expires_at=expires_at, **wanted)
+        return EntryDraft(scope=scope, type=kind, title=title, source=source, expires_at=expires_at, **wanted)
 
     async def _store(self, record: Record, to_delete: Sequence[Record]) -> Entry:
         """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life; return the first one else."""
@@ -169,6 +179,10 @@ class Derivation:
         """The highest version of what stands under the key in any store: a new life must be newer than all of it."""
         rows = [(await store.get(ENTRIES, [key]))[0] for store in self._placement.topology.homes]
         return max((getattr(row, "version", 0) for row in rows), default=0)
+
+
+def _promoted_key(tenant: str, entry_id: str, target: Scope) -> Key:
+    return Key(tenant, ids.derived_id(tenant, target.text, "promote", entry_id))
 
 
 def _latest(moments: Sequence[datetime | None]) -> datetime | None:

@@ -14,7 +14,7 @@ from memory.domain.time import micros
 from memory.orchestrator import codec
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entry_records import changed, entry_of, record_of, request_digest
-from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.erasure import DIGEST, Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import KEEP, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Located, Placement, refused
@@ -150,15 +150,15 @@ class Entries:
 
     async def _repeated(self, birth: Birth, there: Located) -> Entry:
         """The first outcome of a keyed write (decision A5): the entry as first stored, also when it was edited or deleted since."""
-        digest = birth.record.fields["request_digest"]
+        digest = birth.record.fields[DIGEST]
         if there.record is not None:
-            if there.record.fields.get("request_digest") != digest:
+            if there.record.fields.get(DIGEST) != digest:
                 raise Conflict(f"key {birth.draft.key!r} was used in this scope for another entry", there.record.key.id)
             return entry_of(replace(await self._first_version(there.record), tier=birth.record.tier))
         if there.tombstone is None:
             raise StoreUnavailable(birth.store.name, f"the entry under key {birth.draft.key!r} is moving; try again")
         note = there.tombstone.note
-        if note.get("digest") not in (None, digest):
+        if note.get(DIGEST) != digest:
             raise Conflict(f"key {birth.draft.key!r} was used in this scope for another entry, since deleted", birth.record.key.id)
         born = datetime.fromisoformat(note["created_at"]) if "created_at" in note else birth.record.created_at
         first = replace(birth.record, created_at=born, updated_at=born, version=note.get("version", there.tombstone.version))

@@ -28,6 +28,8 @@ SCOPED = (ENTRIES, ENTRY_VERSIONS, RELATIONS)
 """The collections whose records belong to callers' scopes."""
 UNSCOPED = tuple(c for c in COLLECTIONS if c not in SCOPED)
 """The engine's own: they hold no caller's text beyond the life of an operation."""
+DIGEST = "request_digest"
+"""The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
 OTHER_ROLES = frozenset(Role) - {Role.HOME}
 
 
@@ -89,8 +91,8 @@ class Erasure:
     @staticmethod
     def _note(record: Record) -> dict[str, Any]:
         """What a repeated keyed write needs to know of a deleted record: a digest, dates and the version; no text."""
-        digest = record.fields.get("request_digest")
-        return {} if digest is None else {"digest": digest, "version": record.version, "created_at": record.created_at.isoformat()}
+        digest = record.fields.get(DIGEST)
+        return {} if digest is None else {DIGEST: digest, "version": record.version, "created_at": record.created_at.isoformat()}
 
     async def _delete_unreadable(self, collection: Collection, key: Key) -> bool:
         """What cannot be read can still be erased: a tombstone in every store, and what hangs on it, as far as that can be read."""
@@ -177,13 +179,13 @@ class Erasure:
         entries = 0
         older = None if store is self._placement.topology.cache else Lt("generation", generation)  # a cache may lose anything
         for collection in SCOPED:
+            keep = (DIGEST,) if collection is ENTRIES else ()
             arriving = await self._arrivals(store, collection, partition, older) if collection is ENTRIES else 0
             for roles in (frozenset({Role.HOME}), OTHER_ROLES):
                 query = Query(collection, within(partition), filter=older, roles=roles)
                 with step("erase.delete"):
-                    gone = await store.delete_matching(
-                        query, self._placement.next_version(), self._placement.now() + self._placement.settings.tombstone_life
-                    )
+                    discard_at = self._placement.now() + self._placement.settings.tombstone_life
+                    gone = await store.delete_matching(query, self._placement.next_version(), discard_at, keep)
                 entries += gone if collection is ENTRIES and Role.HOME in roles else 0
             entries += arriving
         return entries

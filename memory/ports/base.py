@@ -148,10 +148,13 @@ class BaseStore(ABC):
             raise InvalidInput("vector", problem)
         return await self._translated(self._search(search))
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None) -> int:
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
         self._check_where(query.collection, query.where)
         self._check_filter(query.collection, query.filter)
-        return await self._translated(self._delete_matching(query, version, discard_at))
+        for name in keep:
+            if self._field_type(query.collection, name) is not FieldType.TEXT:
+                raise InvalidInput(name, "only declared text fields can be kept in a tombstone's note")
+        return await self._translated(self._delete_matching(query, version, discard_at, keep))
 
     # -- what an adapter implements -----------------------------------------------------------------------------------
 
@@ -180,7 +183,7 @@ class BaseStore(ABC):
         raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
 
     @abstractmethod
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None) -> int: ...
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int: ...
 
     @abstractmethod
     def _translate(self, error: Exception) -> Exception | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memory import InvalidInput, Scope
@@ -73,3 +75,11 @@ async def test_a_session_that_cannot_be_is_refused(memory: Memory, session_id: s
     for narrower in (True, False):
         with pytest.raises(InvalidInput, match=r"session|id"):
             await memory.retrieve(USER, include_narrower=narrower, session_id=session_id)
+
+
+@pytest.mark.behaviour("A43", "A15")
+async def test_inclusion_can_be_switched_off_for_good(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory({**config, "inclusion_rules": False}, clock=clock) as memory:
+        await memory.write("of the user", scope=USER)
+        await memory.write("of the session", scope=SESSION)
+        assert contents(await memory.retrieve(USER, include_narrower=True, session_id=SESSION.id)) == ["of the user"]

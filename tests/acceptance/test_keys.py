@@ -150,3 +150,13 @@ async def test_a_key_that_cannot_be_is_refused(memory: Memory, key: str) -> None
     with pytest.raises(InvalidInput, match="key"):
         await memory.write("once", scope=USER, key=key)
     assert await memory.retrieve(USER) == []
+
+
+@pytest.mark.behaviour("A57")
+async def test_a_key_of_an_erased_scope_brings_nothing_back_and_takes_no_other_content(memory: Memory) -> None:
+    first = await memory.write("a", scope=USER, key="k")
+    assert await memory.delete_scope(USER) == 1
+    assert (await memory.write("a", scope=USER, key="k")).id == first.id
+    with pytest.raises(Conflict, match="'k'"):
+        await memory.write("b", scope=USER, key="k")
+    assert await memory.retrieve(USER) == []

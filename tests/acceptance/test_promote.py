@@ -220,3 +220,12 @@ async def test_confidence_neither_ranks_nor_merges_anything(memory: Memory) -> N
     hits = await memory.search("tea", scope=USER)
     assert [h.entry.id for h in hits] == sorted(e.id for e in entries)
     assert {h.entry.metadata["agentId"] for h in hits} == {"0.1", "0.99", "None"}
+
+
+@pytest.mark.behaviour("A70", "A72")
+async def test_promoting_again_after_the_original_went_with_it_returns_the_same_entry(memory: Memory) -> None:
+    source = await memory.write("kept", scope=SESSION)
+    first = await memory.promote(source.id, USER, delete_original=True)
+    assert await memory.promote(source.id, USER, delete_original=True) == first
+    with pytest.raises(NotFound, match=source.id):
+        await memory.promote(source.id, ORG)

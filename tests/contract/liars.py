@@ -460,7 +460,7 @@ class StartsAfreshWhenOpenedTwice(InMemoryStore):
 
 @_liar("test_deleting_what_matches_leaves_tombstones_above_both_versions")
 class LeavesNoTombstones(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         page = await super()._query(replace(query, limit=None, order=(), cursor=None))
         for record in page.records:
             self.state.place(query.collection.name, record.key, None)

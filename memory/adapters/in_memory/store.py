@@ -116,13 +116,15 @@ class InMemoryStore(BaseStore):
         hits = by_words(search.by.text, search.collection, records)
         return best([hit for hit in hits if lets_through(search.filter, hit.record)], search.limit)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         matching, corrupt = self._matching(query)
         keys = [s.key for s in matching if isinstance(s, Record)] + corrupt
         for key in keys:
             stored = self.state.standing(query.collection.name, key)
             over = max(stored.version + 1, version) if stored else version
-            self.state.place(query.collection.name, key, Tombstone(key, over, discard_at=maybe_in_utc(discard_at)))
+            kept = stored.fields if isinstance(stored, Record) and key not in corrupt else {}
+            note = {name: kept[name] for name in keep if kept.get(name) is not None}
+            self.state.place(query.collection.name, key, Tombstone(key, over, note=note, discard_at=maybe_in_utc(discard_at)))
         return len(keys)
 
     def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:

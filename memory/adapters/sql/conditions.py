@@ -24,8 +24,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"=": operator.eq, "<": opera
 _TYPES: dict[str, sa.types.TypeEngine[Any]] = {"s": sa.Text(), "i": sa.BigInteger(), "f": sa.Double(), "b": sa.LargeBinary()}
 
 
-def bound_name(place: int) -> str:
-    return f"v{place}"
+def is_ours(name: str) -> bool:
+    """Whether a bound parameter is one of `Conditions.value`, of the name v and its place; dialects add some of their own."""
+    return name[:1] == "v" and name[1:].isdigit()
 
 
 class Conditions:
@@ -37,7 +38,7 @@ class Conditions:
 
     def value(self, code: str) -> sa.BindParameter[Any]:
         """The next value."""
-        return sa.bindparam(bound_name(next(self._places)), type_=_TYPES[code])
+        return sa.bindparam(f"v{next(self._places)}", type_=_TYPES[code])
 
     def values(self, codes: str) -> list[sa.BindParameter[Any]]:
         return [self.value(code) for code in codes]
@@ -83,7 +84,7 @@ class Conditions:
             case ("owing", wanted):
                 return self._table.c.owed.is_not(None) if wanted else self._table.c.owed.is_(None)
             case ("has", field):
-                return self._present(field, sa.func.instr(self.column(field), self.value("s")) > 0)
+                return self._present(field, sa.func.instr(self.column(field), self.value("s")) > sa.literal_column("0"))
             case ("in", field, codes):
                 return self._present(field, self.column(field).in_(self.values(codes)))
             case (sign, field, code):

@@ -20,6 +20,7 @@ from memory.ports.record import Role
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
+_BLOCK = 8192  # numbers: OpenBLAS begins to think of threads at 9,216
 ROLE_CODES = {role.value: i for i, role in enumerate(Role)}
 
 
@@ -28,17 +29,14 @@ class Matrix:
 
     def __init__(self, dimensions: int) -> None:
         self.count = 0
-        self._numbers: Ints = np.empty(16, np.int64)
-        self._vectors: Floats = np.empty((16, dimensions), np.float32)
+        self._block = max(1, _BLOCK // dimensions)
+        self._numbers: Ints = np.empty(self._block, np.int64)
+        self._vectors: Floats = np.zeros((self._block, dimensions), np.float32)
         self._places: dict[int, int] = {}
 
     @property
     def numbers(self) -> Ints:
         return self._numbers[: self.count]
-
-    @property
-    def vectors(self) -> Floats:
-        return self._vectors[: self.count]
 
     @property
     def size(self) -> int:
@@ -73,11 +71,17 @@ class Matrix:
     def holds(self, number: int) -> bool:
         return number in self._places
 
+    def dot(self, unit: Floats) -> Floats:
+        """The product with each vector, in blocks too small for BLAS to start threads, which on a busy machine wait for each other."""
+        blocks = -(-self.count // self._block)
+        products: Floats = np.matmul(self._vectors[: blocks * self._block].reshape(blocks, self._block, -1), unit).reshape(-1)
+        return products[: self.count]
+
     def _reserve(self, count: int) -> None:
         if count > len(self._numbers):
-            room = max(count, 2 * len(self._numbers))
+            room = -(-max(count, 2 * len(self._numbers)) // self._block) * self._block
             self._numbers = np.concatenate([self._numbers[: self.count], np.empty(room - self.count, np.int64)])
-            vectors = np.empty((room, self._vectors.shape[1]), np.float32)
+            vectors = np.zeros((room, self._vectors.shape[1]), np.float32)
             vectors[: self.count] = self._vectors[: self.count]
             self._vectors = vectors
 
@@ -102,8 +106,9 @@ class Members:
 
     def having(self, roles: frozenset[Role]) -> npt.NDArray[np.bool_]:
         """Which of them are in these roles."""
-        codes = [ROLE_CODES[role.value] for role in roles]
-        return self.roles == codes[0] if len(codes) == 1 else np.isin(self.roles, codes)
+        wanted = np.zeros(len(ROLE_CODES) + 1, np.bool_)  # the last for a code of -1
+        wanted[[ROLE_CODES[role.value] for role in roles]] = True
+        return wanted[self.roles]
 
     def places(self, numbers: Ints) -> Ints:
         """Where these rows are among the members, -1 for those that are not."""

@@ -14,7 +14,7 @@ from memory.adapters.sql.pending import Stems, noted
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shelf import Shelf
 from memory.adapters.sql.sqlite.fulltext import Postings
-from memory.ports.record import Record, Role
+from memory.ports.record import Role
 from memory.ports.text import K1, B, query_words, rarity
 
 Scores: TypeAlias = npt.NDArray[np.float64]
@@ -93,8 +93,7 @@ def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]
         matrix = (member.matrices or {}).get(len(vector))
         if matrix is None or not matrix.count:
             continue
-        # Not a matrix product: BLAS would start threads of its own, which on a busy machine wait for each other.
-        cosines = np.einsum("ij,j->i", matrix.vectors, unit)
+        cosines = matrix.dot(unit)
         asked = member.having(roles)[member.places_of(matrix)]
         everyone = bool(asked.all())
         numbers.append(matrix.numbers if everyone else matrix.numbers[asked])
@@ -104,10 +103,15 @@ def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]
     return Candidates(np.concatenate(numbers), np.concatenate(scores).astype(np.float64), slack=1e-5)
 
 
-def exact_cosine(asked: bytes, record: Record) -> float:
-    """The cosine in double precision: equal vectors get equal scores to the last bit."""
-    a, b = np.frombuffer(asked, dtype="<f4").astype("f8"), np.frombuffer(record.vector or b"", dtype="<f4").astype("f8")
-    return float((b * a).sum() / (np.sqrt((b * b).sum()) * np.sqrt((a * a).sum())))
+def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
+    """The cosines in double precision: equal vectors get equal scores to the last bit. Infinite for what is no such vector."""
+    a = np.frombuffer(asked, dtype="<f4").astype("f8")
+    whole = [v if isinstance(v, bytes) and len(v) == len(asked) else b"\xff" * len(asked) for v in vectors]  # of bytes ff: NaN
+    b = np.frombuffer(b"".join(whole), dtype="<f4").reshape(len(whole), len(a)).astype("f8")
+    with np.errstate(all="ignore"):
+        cosines = (b * a).sum(axis=1) / (np.sqrt((b * b).sum(axis=1)) * np.sqrt((a * a).sum()))
+    found: list[float] = np.where(np.isnan(cosines), np.inf, cosines).tolist()
+    return found
 
 
 _NONE = Candidates(np.empty(0, np.int64), np.empty(0, np.float64))

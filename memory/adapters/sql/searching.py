@@ -1,57 +1,97 @@
-"""From candidates to hits: rows are read from the best down, those the filter lets through, until there are enough."""
+"""From candidates to hits: rows are read from the best down, those the filter lets through, until there are enough.
+
+Nearly every candidate passes the filters of everyday searches, so little more than `limit` rows are read, the filter in the same statement.
+Where many candidates tie, only their ids are read first: the id decides between equals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import sqlalchemy as sa
-
-from memory.adapters.sql.filters import Asked
 from memory.adapters.sql.members import MemberCache
 from memory.adapters.sql.partitions import Numbers
-from memory.adapters.sql.ranking import by_meaning, by_words, exact_cosine
+from memory.adapters.sql.ranking import by_meaning, by_words, exact_cosines
 from memory.adapters.sql.reads import Spoiled
-from memory.adapters.sql.rows import RECORD
 from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Found, Shelf, shelf_of
+from memory.adapters.sql.shelf import Shelf, shelf_of
+from memory.adapters.sql.statements import among
 from memory.ports.query import Hit, Near, Search
 from memory.ports.record import Corrupt, Record
+
+MOST = 4096
+"""Rows read by one statement."""
 
 
 def search(session: Session, search: Search, numbers: Numbers, cache: MemberCache) -> tuple[list[Hit], list[Spoiled]]:
     """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
     shelf = shelf_of(search.collection)
     partitions = numbers.of(session, search.where)
-    near = search.by.vector if isinstance(search.by, Near) else None
-    held = cache.members(session, shelf, partitions, vectors=near is not None and search.collection.vector)
-    partitions = [n for n, _ in held]
+    held = cache.members(session, shelf, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
     members = [m for _, m in held]
     if isinstance(search.by, Near):
         candidates = by_meaning(search.by.vector, members, search.roles)
     else:
-        candidates = by_words(session, shelf, search.by.text, partitions, members, search.roles)
+        candidates = by_words(session, shelf, search.by.text, [n for n, _ in held], members, search.roles)
     hits: list[Hit] = []
     spoiled: list[Spoiled] = []
-    seen = 0
-    wide = search.limit if search.filter is None else 4 * search.limit
+    seen, step = 0, search.limit + search.limit // 4
     while seen < len(candidates.numbers) and len(hits) < search.limit:
-        ranked, scores = candidates.best(seen + wide)
-        score_of = dict(zip(ranked[seen:], scores[seen:], strict=True))
-        for found in _rows(session, shelf, search, list(score_of)):
-            stored = shelf.layout.read(found.row)
-            if isinstance(stored, Corrupt):
-                spoiled.append(Spoiled(shelf, found.number, stored.key, stored.problem))
-            elif isinstance(stored, Record) and stored.role in search.roles:
-                hits.append(Hit(stored, score_of[found.number] if near is None else exact_cosine(near, stored)))
-        seen, wide = len(ranked), min(4 * wide, 4096)
+        ranked, scores = candidates.best(seen + step)
+        reader = _Reader(session, shelf, search, dict(zip(ranked[seen:], scores[seen:], strict=True)), search.limit - len(hits))
+        hits += reader.hits()
+        spoiled += reader.spoiled
+        seen, step = len(ranked), min(4 * step, MOST)
     hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
     return hits[: search.limit], spoiled
 
 
-def _rows(session: Session, shelf: Shelf, search: Search, numbers: Sequence[int]) -> list[Found]:
-    """The rows of these candidates that the filter lets through."""
-    if search.filter is None:
-        return shelf.at(session, numbers)
-    table = shelf.table
-    wanted = sa.select(table.c.number).where(table.c.number.in_(numbers), table.c.record_kind == RECORD, Asked(shelf).condition(search.filter))
-    return shelf.at(session, [n for (n,) in session.select(wanted)])
+class _Reader:
+    """Reads the next few candidates, all better than what comes after them."""
+
+    def __init__(self, session: Session, shelf: Shelf, search: Search, scores: dict[int, float], wanted: int) -> None:
+        self._session, self._shelf, self._search = session, shelf, search
+        self._scores, self._wanted = scores, wanted
+        self._near = search.by.vector if isinstance(search.by, Near) else None
+        self.spoiled: list[Spoiled] = []
+
+    def hits(self) -> list[Hit]:
+        """Those among the best `wanted` that can be read, in no order."""
+        numbers = list(self._scores)
+        if len(numbers) > 2 * self._wanted:
+            numbers = self._narrowed(numbers)
+        rows = self._among(numbers)
+        at = self._shelf.layout.at["vector"] + 1 if self._near is not None else 0
+        best = self._best([(r[0], r[self._shelf.layout.at["id"] + 1], r[at]) for r in rows])
+        by_number = {r[0]: r for r in rows}
+        hits = []
+        for number, score in best:
+            stored = self._shelf.layout.read(by_number[number][1:])
+            if isinstance(stored, Corrupt):
+                self.spoiled.append(Spoiled(self._shelf, number, stored.key, stored.problem))
+            elif isinstance(stored, Record) and stored.role in self._search.roles:
+                hits.append(Hit(stored, score))
+        return hits
+
+    def _narrowed(self, numbers: list[int]) -> list[int]:
+        """The best `wanted` of them, from no more of each row than that takes."""
+        columns = ("id",) if self._near is None else ("id", "vector")
+        rows = [(r[0], r[1], r[-1]) for r in self._among(numbers, columns)]
+        return [number for number, _ in self._best(rows)]
+
+    def _among(self, numbers: Sequence[int], columns: tuple[str, ...] = ()) -> list[tuple[object, ...]]:
+        chunks = [numbers[i : i + MOST] for i in range(0, len(numbers), MOST)]
+        return [row for c in chunks for row in among(self._session, self._shelf, c, self._search.filter, self._search.roles, columns)]
+
+    def _best(self, rows: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, float]]:
+        """The best `wanted` of rows (number, id, vector): by score, then by id."""
+        if self._near is None:
+            scores = [self._scores[r[0]] for r in rows]
+        else:
+            scores = exact_cosines(self._near, [r[2] for r in rows])
+        order = sorted(range(len(rows)), key=lambda i: (-scores[i], _text(rows[i][1])))
+        return [(rows[i][0], scores[i]) for i in order[: self._wanted]]
+
+
+def _text(value: object) -> str:
+    """An id to sort by, also where the row is damaged."""
+    return value if isinstance(value, str) else ""

@@ -1,7 +1,7 @@
 """What the synchronous half of the adapter works with: one connection inside one transaction, and the driver that lends it.
 
 Statements that run for every record go to the driver's cursor as prepared strings: SQLAlchemy's execution costs 30 to 60 µs a
-statement, a whole write on SQLite less than that. Queries made of a caller's filter go through SQLAlchemy.
+statement, a whole write on SQLite less than that. What is made of a caller's filter is built by SQLAlchemy once a shape (`statements`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ Values = Sequence[Any]
 class Session:
     """A connection as the sync functions see it. Never leaves its thread."""
 
-    __slots__ = ("_cursor", "connection")
+    __slots__ = ("_cursor", "connection", "dialect")
 
     def __init__(self, connection: sa.Connection) -> None:
         if not connection.in_transaction():
             connection.begin()  # transactions are the driver's affair: this keeps SQLAlchemy and Alembic from ending one
         self.connection = connection
+        self.dialect = connection.dialect
         self._cursor: Any = connection.connection.cursor()
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:

@@ -15,7 +15,26 @@ from memory.adapters.sql.schema import field_column
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
 from memory.ports.collections import FieldType
-from memory.ports.query import SYSTEM_FIELDS, And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Order, Partitions, Position, Where
+from memory.ports.query import (
+    SYSTEM_FIELDS,
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Order,
+    Partitions,
+    Position,
+    Where,
+)
 from memory.ports.record import FieldValue
 
 Shape: TypeAlias = tuple[Any, ...]

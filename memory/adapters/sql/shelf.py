@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.rows import CORRUPT, KIND, PARTITION, VERSION, Row, fingerprint, layout_of
 from memory.adapters.sql.schema import Tables, tables_of
 from memory.adapters.sql.session import Session
+from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite.fulltext import word_index_of
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
@@ -60,6 +61,8 @@ class Shelf:
         self.tables: Tables = tables_of(collection)
         self.table: sa.Table = self.tables.table
         self.words = word_index_of(collection)
+        self.shaper = Shaper(self.layout)
+        self.prepared: dict[Any, Any] = {}  # see `statements`
         columns = ", ".join(f'"{c}"' for c in self.layout.columns)
         name = f'"{self.name}"'
         self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.conditions import Conditions, bound_name
+from memory.adapters.sql.conditions import Conditions, is_ours
 from memory.adapters.sql.rows import RECORD
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shapes import TRUE, Shape, Values, scope
@@ -22,12 +22,14 @@ MOST = 512
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement as the driver takes it, and which of the values goes where; None where they come in order."""
+    """A statement as the driver takes it. Behind a call's values come the dialect's own; `places` says which goes where, None for in order."""
 
     sql: str
+    own: tuple[Any, ...]
     places: tuple[int, ...] | None
 
     def rows(self, session: Session, values: Values) -> list[Any]:
+        values += self.own
         return session.rows(self.sql, values if self.places is None else [values[i] for i in self.places])
 
 
@@ -48,9 +50,11 @@ def prepared(session: Session, shelf: Shelf, build: Build, shape: Shape) -> Prep
 
 def _compiled(session: Session, statement: sa.Select[Any]) -> Prepared:
     compiled: Any = statement.compile(dialect=session.dialect, compile_kwargs={"render_postcompile": True})
-    names = list(compiled.positiontup or ())
-    places = tuple(int(name.removeprefix(bound_name(0)[:-1])) for name in names)
-    return Prepared(str(compiled), None if places == tuple(range(len(places))) else places)
+    names: list[str] = list(compiled.positiontup or ())
+    ours = sorted({int(name[1:]) for name in names if is_ours(name)})
+    own = [name for name in names if not is_ours(name)]
+    places = tuple([int(name[1:]) if is_ours(name) else len(ours) + own.index(name) for name in names])
+    return Prepared(str(compiled), tuple([compiled.params[name] for name in own]), None if places == tuple(range(len(places))) else places)
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------

@@ -117,8 +117,9 @@ class SqlStore(BaseStore):
     async def _search(self, wanted: Search) -> list[Hit]:
         return await self._until_sound(lambda session: search(session, wanted, self._numbers, self._cache))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None) -> int:
-        return await self._driver.write(partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, numbers=Numbers()))
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        work = partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, keep=keep, numbers=Numbers())
+        return await self._driver.write(work)
 
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, UnicodeEncodeError):

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from memory.domain.errors import InvalidInput
 from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS, Collection
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
@@ -84,6 +85,18 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
     await live(store, 1, collection=RELATIONS)
     assert await store.delete_matching(Query(ENTRIES, within(HERE)), 60) == 0
     assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
+
+
+@pytest.mark.asyncio
+async def test_tombstones_keep_the_fields_named_and_nothing_else(store: Store) -> None:
+    await done(store, put(record(1, fields={"request_digest": "d1", "source": "a talk"})), put(record(2, fields={"source": "a walk"})))
+
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50, keep=("request_digest",)) == 2
+
+    assert await found(store, 1) == Tombstone(key_of(1), 50, note={"request_digest": "d1"})
+    assert await found(store, 2) == Tombstone(key_of(2), 50)
+    with pytest.raises(InvalidInput, match="valid_from"):
+        await store.delete_matching(Query(ENTRIES, within(HERE)), 60, keep=("valid_from",))
 
 
 @needs("filter")

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
 from memory.domain.time import EPOCH, micros, moment
 
 JSON = st.recursive(
@@ -28,6 +29,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["a", "b", "ü"]), JSON, max_size=3))
 def test_every_json_object_is_taken_as_a_copy_equal_to_it(value: dict[str, Any]) -> None:
     copied = door.json_object("metadata", value)
@@ -45,6 +47,7 @@ def test_nesting_ends_at_thirty_two_levels(wrap: Any) -> None:
         door.json_object("metadata", {"k": wrap(value)})
 
 
+@settings(deadline=None)
 @given(st.datetimes(timezones=st.timezones()))
 def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -> None:
     try:
@@ -56,11 +59,13 @@ def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -
     assert taken.utcoffset() == timedelta(0)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 253_402_300_800 - 86_400))
 def test_seconds_are_taken_exactly(seconds: int) -> None:
     assert door.time("when", seconds) == EPOCH + timedelta(seconds=seconds)
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**17), 10**17))
 def test_microseconds_and_moments_are_inverse(value: int) -> None:
     value %= 250_000_000_000_000_000
@@ -111,17 +116,23 @@ def test_several_things_may_come_as_any_iterable() -> None:
 
 
 def test_an_error_of_the_model_names_the_field_and_shows_no_value() -> None:
-    class Model(BaseModel):
+    class Model(door.Checked):
         number: int
 
     with pytest.raises(InvalidInput) as caught:
-        door.build(Model, number="hunter2")
+        Model(number="hunter2")
     assert caught.value.field == "number"
     assert "hunter2" not in str(caught.value)
-    assert door.build(Model, number=1).number == 1
+    assert Model(number=1).number == 1
 
 
 def test_tags_count_after_duplicates_are_gone() -> None:
     assert door.tags(["a"] * 40) == ["a"]
     with pytest.raises(InvalidInput, match="at most 32"):
         door.tags([str(n) for n in range(33)])
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "user", "id": ""}, {"kind": "planet", "id": "x"}, {"kind": "user", "id": "a", "object_type": "t"}], ids=repr)
+def test_a_scope_built_by_hand_passes_the_same_door(wrong: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput):
+        Scope(**wrong)

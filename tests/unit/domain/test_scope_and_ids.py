@@ -6,7 +6,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.domain import ids
@@ -21,12 +21,14 @@ SCOPES = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(SCOPES)
 def test_a_scopes_text_leads_back_to_it(scope: Scope) -> None:
     assert Scope.parse(scope.text) == scope
     assert str(scope) == scope.text
 
 
+@settings(deadline=None)
 @given(SCOPES, SCOPES)
 def test_no_two_scopes_have_one_text(one: Scope, two: Scope) -> None:
     assert (one == two) == (one.text == two.text)
@@ -46,6 +48,7 @@ def test_nothing_is_promoted_into_a_session_or_into_its_own_kind(kind: ScopeKind
             check_promotion(scopes[kind], target)
 
 
+@settings(deadline=None)
 @given(NAMES, NAMES, st.integers(0, 2**52))
 def test_an_id_is_a_uuid_of_version_eight_that_carries_its_partition(tenant: str, scope: str, micros: int) -> None:
     made = ids.new_id(tenant, scope, micros, lambda bits: 0)
@@ -55,6 +58,7 @@ def test_an_id_is_a_uuid_of_version_eight_that_carries_its_partition(tenant: str
     assert ids.digest_of(made) == ids.partition_digest(tenant, scope)
 
 
+@settings(deadline=None)
 @given(NAMES, NAMES, st.lists(NAMES, min_size=1, max_size=3))
 def test_a_derived_id_is_always_the_same_and_stays_in_its_partition(tenant: str, scope: str, source: list[str]) -> None:
     made = ids.derived_id(tenant, scope, *source)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.domain.door import build
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
@@ -130,7 +129,7 @@ class World:
     # -- what callers do ----------------------------------------------------------------------------------------------
 
     async def write(self, content: str = "text", scope: Scope = SESSION, **more: Any) -> Entry:
-        return await self.engine.entries.write(TENANT, build(EntryDraft, scope=scope, content=content, **more))
+        return await self.engine.entries.write(TENANT, EntryDraft(scope=scope, content=content, **more))
 
     async def update(self, entry: Entry, **changes: Any) -> Entry:
         return await self.engine.entries.update(TENANT, entry.id, changes)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
@@ -114,6 +114,7 @@ def test_onward_is_one_direction() -> None:
     assert [(a, b) for a in TIERS for b in TIERS if is_onward(a, b)] == [("short", "mid"), ("short", "long"), ("mid", "long")]
 
 
+@settings(deadline=None)
 @given(st.lists(st.uuids().map(str), unique=True, max_size=20))
 def test_one_ranking_alone_keeps_its_order(ranking: list[str]) -> None:
     assert [i for i, _ in fuse({"words": ranking})] == ranking
