@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +27,9 @@ from tests.simulation.world import World
 
 SETTINGS = EngineSettings(batch=3, page=4)
 """As delivered, but for small pages and batches, so that runs go through more than one."""
+
+PATIENCE = 8
+"""Milliseconds that a worker waits to be told of an entry that another is writing."""
 
 WORD = "memo"
 """In every text, so that a search for it finds every entry."""
@@ -65,9 +69,13 @@ class EngineClient:
         return True
 
     async def perform(self, operation: Operation) -> None:
-        """Carry it out. What is about an entry that nobody has been told of yet becomes a look at its scope."""
-        known = operation.kind in _ABOUT_NONE or operation.register in self.world.ids
-        await (_ACTIONS[operation.kind] if known else EngineClient.browse)(self, operation)
+        """Carry it out. What is about an entry that nobody has been told of, even after a while, becomes a look at its scope."""
+        about_none = operation.kind in _ABOUT_NONE
+        for _ in range(PATIENCE):
+            if about_none or operation.register in self.world.ids:
+                return await _ACTIONS[operation.kind](self, operation)
+            await asyncio.sleep(0.001)
+        return await self.browse(operation)
 
     async def settle(self) -> None:
         await settle(self)

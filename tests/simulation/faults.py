@@ -54,7 +54,7 @@ FREEZE = (200.0, 6_000.0)
 """Seconds for which a worker may be frozen."""
 
 
-FOCUS = 0.6
+FOCUS = 0.75
 """How likely the fault that a seed is about strikes at the step it is about."""
 
 
@@ -125,7 +125,7 @@ class FaultPlan:
     seed: int
     rate: float = 0.03
     focus: tuple[tuple[str, str], ...] = ()
-    most: int = 12
+    most: int = 20
     dropped: frozenset[tuple[int, int]] = frozenset()
     active: bool = True
     struck: list[Struck] = field(default_factory=list)

@@ -200,7 +200,7 @@ MUTANTS: dict[str, Mutant] = {
         (settling_at_any_version, ("replica.", "owed.")),
         (deletion_leaves_replicas, ("delete.",)),
         (deletion_leaves_kept_versions, ("version.",)),
-        (erased_generations_are_let_in, ("erase.",)),
+        (erased_generations_are_let_in, ("version.keep", "erase.")),
         (erasure_raises_no_generation, ("erase.",)),
         (erasure_is_not_resumed, ("erase.",)),
         (update_whatever_stands_there, ("update.", "delete.", "move.")),

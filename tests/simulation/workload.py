@@ -212,17 +212,15 @@ class _Drawn:
         self.add(kind, (name, tenant, scope))
 
     def pattern(self, kinds: tuple[Kind, ...], hot: list[_Target]) -> None:
-        """By one worker on an entry of its own, or by several on a shared one."""
-        _, tenant, scope = shared = self._random.choice(hot)
-        if self._random.random() < 0.5:
-            worker = int(self._random.random() * self._workers)
-            own = (f"p{len(self.found)}", tenant, scope)
-            self.add(Kind.WRITE, own, worker)
-            for kind in kinds:
-                self.add(kind, self._fitting(kind, own), worker)
-        else:
-            for kind in kinds:
-                self.add(kind, self._fitting(kind, shared), int(self._random.random() * self._workers))
+        """On a fresh entry or a shared one, by one worker or by several at once."""
+        shared = self._random.choice(hot)
+        fresh, alone = self._random.random() < 0.7, self._random.random() < 0.4
+        worker = int(self._random.random() * self._workers)
+        target = (f"p{len(self.found)}", *shared[1:]) if fresh else shared
+        if fresh:
+            self.add(Kind.WRITE, target, worker)
+        for kind in kinds:
+            self.add(kind, self._fitting(kind, target), worker if alone else int(self._random.random() * self._workers))
 
     def _fitting(self, kind: Kind, target: _Target) -> _Target:
         """The target, but for what is written anew or under a key."""

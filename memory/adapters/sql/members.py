@@ -174,9 +174,9 @@ class MemberCache:
         """Those of these partitions that ever held anything of the collection, and their members as of the transaction's moment."""
         found: list[tuple[int, Members]] = []
         for partition in partitions:
-            row = session.row(_REVISION, (partition, shelf.name))
-            if row is not None:
-                found.append((partition, self._current(session, shelf, partition, row[0], row[1], vectors)))
+            revision, removals = session.row(shelf.revision, (partition,))
+            if revision:
+                found.append((partition, self._current(session, shelf, partition, revision, removals, vectors)))
         return found
 
     def clear(self) -> None:
@@ -221,5 +221,3 @@ class MemberCache:
         self._kept.pop(key, None)
         self.bytes -= self._sizes.pop(key, 0)
 
-
-_REVISION = "SELECT revision, removals FROM memory_revisions WHERE partition_no = ? AND collection = ?"

@@ -33,7 +33,7 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection], 
         for collection in _missing(session, store, collections):
             tables_of(collection).table.create(session.connection)
             create_words(session.connection, collection)
-            session.run("INSERT INTO memory_collections (name, declaration) VALUES (?, ?)", (collection.name, declaration(collection)))
+            session.run("INSERT INTO memory_collections (name, declaration, indexed_to) VALUES (?, ?, 0)", (collection.name, declaration(collection)))
         session.run("COMMIT")
     except BaseException:
         session.run("ROLLBACK")

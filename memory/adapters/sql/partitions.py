@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memory.adapters.sql.session import Session
+from memory.adapters.sql.shelf import Shelf
 from memory.ports.query import Everywhere, Partitions, Tenant, Where
 from memory.ports.record import Partition
 
-_STATE = """SELECT p.number, p.generation, r.revision, r.removals FROM memory_partitions AS p
-LEFT JOIN memory_revisions AS r ON r.partition_no = p.number AND r.collection = ? WHERE p.tenant = ? AND p.scope = ?"""
-_REVISION = "SELECT revision, removals FROM memory_revisions WHERE partition_no = ? AND collection = ?"
 _ADD = "INSERT INTO memory_partitions (tenant, scope, generation) VALUES (?, ?, 0)"
 _GENERATION = "SELECT number, generation FROM memory_partitions WHERE tenant = ? AND scope = ?"
 _RAISE = "UPDATE memory_partitions SET generation = ? WHERE number = ?"
-_FIRST_REVISION = "INSERT INTO memory_revisions (revision, removals, partition_no, collection) VALUES (?, ?, ?, ?)"
-_NEXT_REVISION = "UPDATE memory_revisions SET revision = ?, removals = ? WHERE partition_no = ? AND collection = ?"
+_REMOVED = """INSERT INTO memory_revisions (partition_no, collection, revision, removals) VALUES (?, ?, ?, ?)
+ON CONFLICT (partition_no, collection) DO UPDATE SET revision = excluded.revision, removals = excluded.removals"""
 _COUNTER = "SELECT value FROM memory_counters WHERE partition_no = ? AND name = ?"
 _FIRST_COUNT = "INSERT INTO memory_counters (value, partition_no, name) VALUES (?, ?, ?)"
 _NEXT_COUNT = "UPDATE memory_counters SET value = ? WHERE partition_no = ? AND name = ?"
@@ -27,12 +25,15 @@ _ALL_NUMBERS = "SELECT number FROM memory_partitions ORDER BY number"
 
 @dataclass(slots=True)
 class Revision:
-    """How far a collection has come in a partition: what a write transaction found and will leave."""
+    """How far a collection has come in a partition: what a write transaction found and will leave.
 
-    found: bool
+    The revision is the highest that any row there carries, or the one when a row last left: so that storing a row costs nothing more.
+    """
+
     number: int
     removals: int
     touched: bool = False
+    removed: bool = False
 
 
 class Ledger:
@@ -43,18 +44,18 @@ class Ledger:
         self._partitions: dict[Partition, tuple[int, int]] = {}
         self._revisions: dict[tuple[str, int], Revision] = {}
 
-    def place(self, collection: str, partition: Partition) -> tuple[int, int]:
+    def place(self, shelf: Shelf, partition: Partition) -> tuple[int, int]:
         """The partition's number and generation; the partition is made where there was none."""
         known = self._partitions.get(partition)
         if known is None:
-            row = self._session.row(_STATE, (collection, partition.tenant, partition.scope))
-            if row is None:
-                number, generation, revision, removals = self._session.run(_ADD, (partition.tenant, partition.scope)), 0, None, 0
-            else:
-                number, generation, revision, removals = row
+            row = self._session.row(shelf.state, (partition.tenant, partition.scope))
+            number, generation, revision, removals = row or (self._add(partition), 0, 0, 0)
             known = self._partitions[partition] = (number, generation)
-            self._revisions.setdefault((collection, number), Revision(revision is not None, revision or 0, removals or 0))
+            self._revisions.setdefault((shelf.name, number), Revision(revision, removals))
         return known
+
+    def _add(self, partition: Partition) -> int:
+        return self._session.run(_ADD, (partition.tenant, partition.scope))
 
     def generation(self, partition: Partition) -> int:
         """The partition's generation; looking makes nothing."""
@@ -68,7 +69,8 @@ class Ledger:
         current = self.generation(partition)
         raised = current + 1 if to is None else max(current, to)
         if raised != current:
-            number, _ = self.place("", partition)
+            row = self._session.row(_GENERATION, (partition.tenant, partition.scope))
+            number = int(row[0]) if row else self._add(partition)
             self._session.run(_RAISE, (raised, number))
             self._partitions[partition] = (number, raised)
         return raised
@@ -79,24 +81,23 @@ class Ledger:
         self._session.run(_FIRST_COUNT if row is None else _NEXT_COUNT, (number, partition, counter))
         return number
 
-    def touch(self, collection: str, partition: int, removed: bool = False) -> int:
+    def touch(self, shelf: Shelf, partition: int, removed: bool = False) -> int:
         """The revision that rows changed by this transaction carry."""
-        revision = self._revisions.get((collection, partition))
+        revision = self._revisions.get((shelf.name, partition))
         if revision is None:
-            row = self._session.row(_REVISION, (partition, collection))
-            revision = self._revisions[(collection, partition)] = Revision(True, *row) if row else Revision(False, 0, 0)
+            revision = self._revisions[(shelf.name, partition)] = Revision(*self._session.row(shelf.revision, (partition,)))
         if not revision.touched:
             revision.touched = True
             revision.number += 1
         if removed:
+            revision.removed = True
             revision.removals += 1
         return revision.number
 
     def flush(self) -> None:
         for (collection, partition), revision in self._revisions.items():
-            if revision.touched:
-                sql = _NEXT_REVISION if revision.found else _FIRST_REVISION
-                self._session.run(sql, (revision.number, revision.removals, partition, collection))
+            if revision.removed:
+                self._session.run(_REMOVED, (partition, collection, revision.number, revision.removals))
 
 
 class Numbers:

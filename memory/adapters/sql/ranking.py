@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.adapters.sql.members import Ints, Members
-from memory.adapters.sql.pending import Stems, noted
+from memory.adapters.sql.pending import Stems, unindexed
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shelf import Shelf
 from memory.adapters.sql.sqlite.fulltext import Postings
@@ -52,12 +52,12 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
     norms = [K1 * (1 - B + B * m.words / average) if average else np.full(len(m.words), K1) for m in members]
     scores = [np.zeros(len(m.numbers)) for m in members]
     matched = [np.zeros(len(m.numbers), np.bool_) for m in members]
-    unindexed = noted(session, shelf, partitions)
+    waiting = unindexed(session, shelf, partitions)
     for stem in stems:
         counted: list[tuple[int, Ints, Scores]] = []
         containing = 0
         for i, (partition, member) in enumerate(zip(partitions, members, strict=True)):
-            occurrences = _with(shelf.words.occurrences(session, partition, stem), unindexed.get(partition, ()), stem)
+            occurrences = _with(shelf.words.occurrences(session, partition, stem), waiting.get(partition, ()), stem)
             if occurrences is None:
                 continue
             places = member.places(occurrences[0])
@@ -74,9 +74,9 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
     return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
 
 
-def _with(indexed: Postings | None, unindexed: Sequence[tuple[int, Stems]], stem: str) -> Postings | None:
+def _with(indexed: Postings | None, waiting: Sequence[tuple[int, Stems]], stem: str) -> Postings | None:
     """The index's occurrences of a word and those in rows that are not in it yet."""
-    more = [(number, part) for number, parts in unindexed for part, stems in enumerate(parts) for _ in range(stems.count(stem))]
+    more = [(number, part) for number, parts in waiting for part, stems in enumerate(parts) for _ in range(stems.count(stem))]
     if not more:
         return indexed
     numbers, parts = np.array(more, np.int64).T

@@ -244,7 +244,12 @@ class Layout:
 
     def stems(self, row: Row) -> list[list[str]]:
         """The words of each text part of a row, in the order of the parts."""
-        return [words(row[i]) if row[i] and isinstance(row[i], str) else [] for _, i in self._texts]
+        return self.stems_of([row[i] for _, i in self._texts])
+
+    @staticmethod
+    def stems_of(texts: Sequence[Any]) -> list[list[str]]:
+        """The words of texts that columns hold."""
+        return [words(text) if text and isinstance(text, str) else [] for text in texts]
 
     def texts(self, row: Row) -> list[str | None]:
         return [row[i] for _, i in self._texts]

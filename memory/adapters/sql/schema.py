@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
+from memory.ports.record import Role
 
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows itself only under the type INTEGER
 
@@ -87,7 +88,7 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
     )
-    sa.Table(  # `revision` grows with every change that searches of the collection there can see; `removals` when a record left
+    sa.Table(  # of what searches of the collection there can see: the revision when a record last left, and how often one did
         "memory_revisions",
         metadata,
         sa.Column("partition_no", Long, primary_key=True),
@@ -102,7 +103,7 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("value", sa.BigInteger(), nullable=False),
     )
-    sa.Table(  # rows whose words are not in the full-text index yet
+    sa.Table(  # rows whose words are not in the full-text index, though they come before `indexed_to`
         "memory_pending",
         metadata,
         sa.Column("collection", sa.Text(), primary_key=True),
@@ -120,11 +121,12 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("found_at", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
     )
-    sa.Table(  # what each collection's table was made for
+    sa.Table(  # what each collection's table was made for, and up to which row its words are in the full-text index
         "memory_collections",
         metadata,
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
+        sa.Column("indexed_to", sa.BigInteger(), nullable=False),
     )
 
 
@@ -141,21 +143,21 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     columns.append(sa.Column("checksum", sa.BigInteger(), nullable=False))
     table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"))
 
-    def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None) -> None:
-        sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only)
+    def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False) -> None:
+        sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only, unique=unique)
 
-    index("fingerprint", "fingerprint")
+    index("fingerprint", "fingerprint", unique=True)
     index("members", "partition_no", "revision", "role", "words")
-    index("created_at", "partition_no", "created_at", "id")
+    # Read in order until a page is full; the indexed fields in it spare most rows that do not match from being read.
+    index("created_at", "partition_no", "created_at", "id", *(field_column(f.name) for f in collection.fields if f.indexed))
+    index("passing", "id", "tenant", only=sa.or_(table.c.role == Role.ARRIVING.value, table.c.role == Role.CACHED.value))
     index("expires_at", "expires_at", only=table.c.expires_at.is_not(None))
     index("discard_at", "discard_at", only=table.c.discard_at.is_not(None))
     index("owing", "tenant", "id", only=table.c.owed.is_not(None))
     for field in collection.fields:
-        if field.indexed:
+        if field.indexed and field.type is not FieldType.TAGS:
             column = field_column(field.name)
-            # Tags are asked for one at a time: the index is read through, but only for the partition, and it is much smaller than the table.
-            over = ("tenant", "partition_no", column) if field.type is FieldType.TAGS else ("tenant", column, "partition_no")
-            index(f"field_{field.name}", *over, only=table.c[column].is_not(None))
+            index(f"field_{field.name}", "tenant", column, "partition_no", only=table.c[column].is_not(None))
     return table
 
 

@@ -41,6 +41,11 @@ class Session:
         self._cursor.execute(sql, values)
         return int(self._cursor.lastrowid or 0)
 
+    def insert(self, sql: str, values: Values) -> int | None:
+        """Insert a row; its number, None where the statement let it be."""
+        self._cursor.execute(sql, values)
+        return int(self._cursor.lastrowid) if self._cursor.rowcount else None
+
     def select(self, statement: sa.Select[Any]) -> Sequence[Any]:
         """All rows of a statement built for this call."""
         return self.connection.execute(statement).all()

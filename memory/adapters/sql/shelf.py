@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memory.adapters.sql.rows import CORRUPT, KIND, PARTITION, VERSION, Row, fingerprint, layout_of
-from memory.adapters.sql.schema import Tables, tables_of
+from memory.adapters.sql.schema import Tables, tables_of, text_column
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite.fulltext import word_index_of
@@ -21,6 +21,7 @@ from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Corrupt, Key, Stored
 
+_SANE = 2**62  # no revision gets there by counting: a damaged one is not to be counted on from
 LOST = "an index of the file does not lead to it"
 
 _ASIDE = """INSERT INTO memory_quarantine (collection, tenant, id, partition_no, problem, found_at, content) VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -71,9 +72,21 @@ class Shelf:
         self._insert = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(self.layout.columns))})"  # noqa: S608
         self._update = f"UPDATE {name} SET " + ", ".join(f'"{c}" = ?' for c in self.layout.columns) + " WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
+        self._insert_absent = f"{self._insert} ON CONFLICT DO NOTHING"
         self.members_since = f"SELECT number, role, words FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
         self.members_present = f"SELECT number FROM {name} WHERE partition_no = ?"  # noqa: S608
         self.vectors_since = f"SELECT number, vector FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        newest = f"coalesce((SELECT max(revision) FROM {name} WHERE partition_no = p.number AND revision < {_SANE}), 0)"  # noqa: S608
+        revision = f"max({newest}, coalesce(r.revision, 0)), coalesce(r.removals, 0)"
+        left = f"LEFT JOIN memory_revisions AS r ON r.partition_no = p.number AND r.collection = '{self.name}'"
+        self.state = f"SELECT p.number, p.generation, {revision} FROM memory_partitions AS p {left} WHERE p.tenant = ? AND p.scope = ?"  # noqa: S608
+        self.revision = f"SELECT {revision} FROM (SELECT ? AS number) AS p {left}"  # noqa: S608
+        words = "".join([f", t.{text_column(p.name)}" for p in collection.texts])
+        waiting = f"SELECT t.number, t.partition_no{words} FROM {name} AS t WHERE +t.partition_no IS NOT NULL AND t.number"  # noqa: S608
+        self.unindexed = (
+            f"{waiting} > (SELECT indexed_to FROM memory_collections WHERE name = '{self.name}') "
+            f"UNION ALL {waiting} IN (SELECT number FROM memory_pending WHERE collection = '{self.name}')"
+        )
         self._several = f"SELECT number, {columns} FROM {name} WHERE number IN "  # noqa: S608
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -111,6 +124,10 @@ class Shelf:
 
     def insert(self, session: Session, row: Row) -> int:
         return session.run(self._insert, row)
+
+    def insert_absent(self, session: Session, row: Row) -> int | None:
+        """None, and nothing changed, where something stands under the row's key: either of two indexes may say so."""
+        return session.insert(self._insert_absent, row)
 
     def update(self, session: Session, number: int, row: Row) -> None:
         session.run(self._update, (*row, number))

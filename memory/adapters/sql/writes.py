@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from memory.adapters.sql.partitions import Ledger
-from memory.adapters.sql.pending import WordsOf
+from memory.adapters.sql.pending import Stems, WordsOf
 from memory.adapters.sql.rows import (
     CORRUPT,
     GENERATION,
@@ -87,7 +87,8 @@ class Hand:
     def words_of(self, shelf: Shelf) -> WordsOf:
         words = self._words.get(shelf.name)
         if words is None:
-            words = self._words[shelf.name] = WordsOf(self.session, shelf)
+            assert shelf.words is not None  # noqa: S101 - asked only for collections with texts
+            words = self._words[shelf.name] = WordsOf(self.session, shelf, shelf.words)
         return words
 
     def do(self, write: Write) -> Outcome:
@@ -121,13 +122,32 @@ class Hand:
 
     def _put(self, write: Put) -> Outcome:
         shelf = shelf_of(write.collection)
-        found = shelf.find(self.session, write.key)
         record = write.record
+        if isinstance(write.when, Absent) and (outcome := self._put_fresh(shelf, record)) is not None:
+            return outcome
+        found = shelf.find(self.session, write.key)
         if record.generation is not None and record.generation < self.ledger.generation(record.partition):
             return Outcome(Status.REJECTED, version=found.version if found else None, reason="generation")
         if not self._holds(shelf, write.when, found, record.version, write.key):
             return self._conflict(shelf, found, write.key)
         return self._store(shelf, found, record)
+
+    def _put_fresh(self, shelf: Shelf, record: Record) -> Outcome | None:
+        """Store it without looking first; None, and nothing changed, where something stands there or the record is to be refused."""
+        try:
+            row = shelf.layout.record_row(record)
+            shelf.layout.check(row)
+        except (Unstorable, UnicodeEncodeError):
+            return None
+        place = self.ledger.place(shelf, record.partition)
+        if record.generation is not None and record.generation < place[1]:
+            return None
+        stems = self._complete(shelf, row, place)
+        number = shelf.insert_absent(self.session, row)
+        if number is None:
+            return None
+        self._inserted(shelf, number, place[0], stems)
+        return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION])
 
     def _append(self, write: Append) -> Outcome:
         shelf = shelf_of(write.collection)
@@ -184,7 +204,7 @@ class Hand:
             for at in (PARTITION, GENERATION, REVISION, WORDS):
                 row[at] = found.row[at]
             if annotated.role is not stored.role and found.partition is not None:  # searches ask for roles
-                row[REVISION] = self.ledger.touch(shelf.name, found.partition)
+                row[REVISION] = self.ledger.touch(shelf, found.partition)
         layout.check(row)
         layout.seal(row)
         shelf.update(self.session, found.number, row)
@@ -237,22 +257,37 @@ class Hand:
         # Everything that may be refused happens before anything is changed.
         row = layout.record_row(record)
         layout.check(row)
-        stems = layout.stems(row) if shelf.words else []
-        partition, current = self.ledger.place(shelf.name, record.partition)
-        generation = current if record.generation is None else record.generation
-        number = None if append is None else self.ledger.next_number(partition, append.counter)
+        place = self.ledger.place(shelf, record.partition)
+        number = None
         if append is not None:
-            row[layout.field_at(append.field)] = number
-        row[PARTITION], row[GENERATION], row[REVISION] = partition, generation, self.ledger.touch(shelf.name, partition)
-        row[WORDS] = sum(map(len, stems))
-        layout.seal(row)
-        same_words = found is not None and found.partition == partition and layout.texts(found.row) == layout.texts(row)
-        if found is not None:
-            self._leave(shelf, found, staying_in=partition, keep_words=same_words)
-        at = self._replace(shelf, found, row)
-        if shelf.words and row[WORDS] and not same_words:
-            self.words_of(shelf).add(at, partition, stems)
-        return Outcome(Status.APPLIED, version=record.version, generation=generation, number=number)
+            at, number = layout.field_at(append.field), self.ledger.next_number(place[0], append.counter)
+            row[at] = number
+        stems = self._complete(shelf, row, place)
+        if found is None:
+            self._inserted(shelf, shelf.insert(self.session, row), place[0], stems)
+        else:
+            same_words = found.partition == place[0] and layout.texts(found.row) == layout.texts(row)
+            self._leave(shelf, found, staying_in=place[0], keep_words=same_words)
+            shelf.update(self.session, found.number, row)
+            if any(stems) and not same_words:
+                self.words_of(shelf).add(found.number, place[0], stems)
+        return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION], number=number)
+
+    def _complete(self, shelf: Shelf, row: list[Any], place: tuple[int, int]) -> Stems:
+        """Give a record's row what its partition decides; its words."""
+        stems = shelf.layout.stems(row) if shelf.words else []
+        row[PARTITION], row[REVISION], row[WORDS] = place[0], self.ledger.touch(shelf, place[0]), sum(map(len, stems))
+        if row[GENERATION] is None:
+            row[GENERATION] = place[1]
+        shelf.layout.seal(row)
+        return stems
+
+    def _inserted(self, shelf: Shelf, number: int, partition: int, stems: Stems) -> None:
+        if shelf.words:
+            words = self.words_of(shelf)
+            words.inserted(number)
+            if any(stems):
+                words.add(number, partition, stems)
 
     def bury(self, shelf: Shelf, found: Found | None, tombstone: Tombstone) -> None:
         """Leave a tombstone where the row is, or a new one."""
@@ -269,7 +304,7 @@ class Hand:
         if found.partition is not None:
             if shelf.words:
                 self.words_of(shelf).remove(found.number)
-            self.ledger.touch(shelf.name, found.partition, removed=True)
+            self.ledger.touch(shelf, found.partition, removed=True)
         row = shelf.layout.corrupt_row(key, found.version)
         shelf.layout.seal(row)
         shelf.update(self.session, found.number, row)
@@ -283,13 +318,14 @@ class Hand:
         if shelf.words and found.row[WORDS] and not keep_words:
             self.words_of(shelf).remove(found.number)
         if found.partition != staying_in:
-            self.ledger.touch(shelf.name, found.partition, removed=True)
+            self.ledger.touch(shelf, found.partition, removed=True)
 
-    def _replace(self, shelf: Shelf, found: Found | None, row: Row) -> int:
+    def _replace(self, shelf: Shelf, found: Found | None, row: Row) -> None:
+        """Put a row that is no record where one was found, or a new one."""
         if found is None:
-            return shelf.insert(self.session, row)
-        shelf.update(self.session, found.number, row)
-        return found.number
+            self._inserted(shelf, shelf.insert(self.session, row), 0, ())
+        else:
+            shelf.update(self.session, found.number, row)
 
 
 def _annotatable(stored: Record | Mark | Tombstone, write: Annotate) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
@@ -132,7 +131,10 @@ def test_tags_count_after_duplicates_are_gone() -> None:
         door.tags([str(n) for n in range(33)])
 
 
-@pytest.mark.parametrize("wrong", [{"kind": "user", "id": ""}, {"kind": "planet", "id": "x"}, {"kind": "user", "id": "a", "object_type": "t"}], ids=repr)
+WRONG_SCOPES = [{"kind": "user", "id": ""}, {"kind": "planet", "id": "x"}, {"kind": "user", "id": "a", "object_type": "t"}]
+
+
+@pytest.mark.parametrize("wrong", WRONG_SCOPES, ids=repr)
 def test_a_scope_built_by_hand_passes_the_same_door(wrong: dict[str, str]) -> None:
     with pytest.raises(InvalidInput):
         Scope(**wrong)

@@ -88,6 +88,7 @@ def system_tables() -> None:
         "memory_collections",
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
+        sa.Column("indexed_to", sa.BigInteger(), nullable=False),
     )
 
 
@@ -130,27 +131,28 @@ def collection(name: str, fields: str = "", texts: str = "", indexed: str = "", 
         sa.Column("checksum", sa.BigInteger(), nullable=False),
         sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"),
     )
-    index(name, "fingerprint", ["fingerprint"])
+    index(name, "fingerprint", ["fingerprint"], unique=True)
     index(name, "members", ["partition_no", "revision", "role", "words"])
-    index(name, "created_at", ["partition_no", "created_at", "id"])
-    index(name, "expires_at", ["expires_at"], "expires_at")
-    index(name, "discard_at", ["discard_at"], "discard_at")
-    index(name, "owing", ["tenant", "id"], "owed")
+    index(name, "created_at", ["partition_no", "created_at", "id", *(field for field, _ in declared if field in indexed.split())])
+    index(name, "passing", ["id", "tenant"], "role = 'arriving' OR role = 'cached'")
+    index(name, "expires_at", ["expires_at"], "expires_at IS NOT NULL")
+    index(name, "discard_at", ["discard_at"], "discard_at IS NOT NULL")
+    index(name, "owing", ["tenant", "id"], "owed IS NOT NULL")
     for field in indexed.split():
-        tags = dict(declared)[field] == "tags"
-        index(name, f"field_{field}", ["tenant", "partition_no", field] if tags else ["tenant", field, "partition_no"], field)
+        if dict(declared)[field] != "tags":
+            index(name, f"field_{field}", ["tenant", field, "partition_no"], f"{field} IS NOT NULL")
     if parts:
         words_index(name, [f"text_{part}" for part in parts])
     kinds = ",".join(f'["{field}","{kind}",{"true" if field in indexed.split() else "false"}]' for field, kind in declared)
     names = ",".join(f'"{part}"' for part in parts)
     made_for = f'{{"fields":[{kinds}],"texts":[{names}],"vector":{"true" if vector else "false"}}}'
-    registry = sa.table("memory_collections", sa.column("name"), sa.column("declaration"))
-    op.execute(registry.insert().values(name=name, declaration=made_for))
+    registry = sa.table("memory_collections", sa.column("name"), sa.column("declaration"), sa.column("indexed_to"))
+    op.execute(registry.insert().values(name=name, declaration=made_for, indexed_to=0))
 
 
-def index(table: str, label: str, over: list[str], only: str | None = None) -> None:
-    condition = sa.text(f"{only} IS NOT NULL") if only else None
-    op.create_index(f"ix_{table}_{label}", table, over, sqlite_where=condition, postgresql_where=condition)
+def index(table: str, label: str, over: list[str], only: str | None = None, *, unique: bool = False) -> None:
+    condition = sa.text(only) if only else None
+    op.create_index(f"ix_{table}_{label}", table, over, sqlite_where=condition, postgresql_where=condition, unique=unique)
 
 
 def words_index(table: str, parts: list[str]) -> None:
