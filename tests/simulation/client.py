@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import blake2b
 
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
-from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval import Asked
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.topology import Topology
 from memory.ports.collections import ENTRIES
-from memory.ports.embedder import Fingerprint
-from memory.ports.record import Key, pack_vector
+from memory.ports.record import Key
 from tests.simulation.attempt import Attempts, Effect, Effects, Ended
 from tests.simulation.audit import settle
-from tests.simulation.faults import FaultyStore, Process
+from tests.simulation.faults import Process
+from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Event, KnownAt, Seen
-from tests.simulation.loop import START, seeded
-from tests.simulation.workload import PROMOTED, TENANTS, Kind, Layout, Operation
+from tests.simulation.loop import START
+from tests.simulation.setup import build_engine
+from tests.simulation.workload import PROMOTED, TENANTS, Kind, Operation
 from tests.simulation.world import World
 
-SETTINGS = EngineSettings(batch=3, page=4)
-"""As delivered, but for small pages and batches, so that runs go through more than one."""
-
-PATIENCE = 8
+PATIENCE = 60
 """Milliseconds that a worker waits to be told of an entry that another is writing."""
 
 WORD = "memo"
 """In every text, so that a search for it finds every entry."""
-
-
-def staleness(world: World) -> float:
-    """By how much a read through a cache may be behind: nothing where there is none."""
-    return SETTINGS.cache_max_age.total_seconds() + 2 * world.widest if world.scenario.layout is Layout.CACHE else 0.0
-
-
-class TextEmbedder:
-    """Four numbers that follow from the text."""
-
-    async def fingerprint(self) -> Fingerprint:
-        return Fingerprint("simulated", 4)
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        return [pack_vector([byte + 1.0 for byte in blake2b(text.encode(), digest_size=4).digest()]) for text in texts]
 
 
 class EngineClient:
@@ -56,9 +35,7 @@ class EngineClient:
     def __init__(self, world: World, process: Process, stores: dict[str, FaultyStore]) -> None:
         self.world, self.process, self.history = world, process, world.history
         self.attempt = Attempts(world.history, process)
-        topology = Topology(short=stores["short"], mid=stores["mid"], long=stores["long"])
-        random = seeded(world.scenario.seed, 5, *process.name.encode())
-        self.engine = Engine(topology, embedder=TextEmbedder(), clock=process.clock, settings=SETTINGS, random_bits=random.getrandbits)
+        self.engine = build_engine(world, process, stores)
 
     async def open(self) -> bool:
         """False where a store failed: to be tried again."""

@@ -1,4 +1,4 @@
-"""A store as a worker far away sees it: every call may be cut off, refused, delayed, repeated or answered too late.
+"""The faults there are, and the plan of one run: which call is struck by what.
 
 The fault model. Each call of a store is one request and one answer; a fault strikes before the request is applied, after it, or both:
 
@@ -12,37 +12,20 @@ The fault model. Each call of a store is one request and one answer; a fault str
 - frozen: nothing of the worker runs for `FREEZE` seconds, longer than any lease or timeout, while others go on.
 
 What the engine may take for granted is therefore: no request arrives later than `LATEST` after its call ended, and no two clocks differ by
-more than twice `CLOCK_ERROR`. Lives of marks and tombstones must be longer than both together; a freeze has no bound that they could exceed.
+more than twice `CLOCK_ERROR`. The lives of marks and tombstones must be longer than both together. A freeze may be longer than a mark lives;
+a tombstone outlives every freeze.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Context, ContextVar
+from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
-from random import Random
-from typing import TypeVar
 
-from memory.domain.errors import StoreTimeout, StoreUnavailable
-from memory.ports.capabilities import Capabilities
-from memory.ports.collections import Collection
-from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import Key, Stored
-from memory.ports.store import Health, Store
-from memory.ports.writes import Outcome, Write
-from tests.simulation.loop import SimulatedClock, SimulatedLoop, mixed, seeded
-from tests.simulation.summary import summary
-
-try:
-    from memory.orchestrator.steps import current_step
-except ImportError:  # the engine names its steps here; a store alone has none
-    current_step = ContextVar("current_step", default="other")
-
-T = TypeVar("T")
+from memory.ports.store import Store
+from tests.simulation.loop import SimulatedClock, SimulatedLoop, mixed
 
 LATEST = 30.0
 """Seconds after which no delayed or repeated request arrives any more."""
@@ -51,8 +34,7 @@ CLOCK_ERROR = 60.0
 """Seconds by which a worker's clock may be wrong, either way."""
 
 FREEZE = (200.0, 6_000.0)
-"""Seconds for which a worker may be frozen."""
-
+"""Seconds for which a worker may be frozen: longer than a lease always, longer than a mark lives now and then."""
 
 FOCUS = 0.75
 """How likely the fault that a seed is about strikes at the step it is about."""
@@ -171,194 +153,3 @@ class Process:
         if self.on_death is not None:
             self.loop.call_soon(self.on_death, context=Context())
         raise WorkerCrashed(self.name)
-
-
-class FaultyStore:
-    """A `Store` as one process sees it. `servers` are all there are: any volatile one of them may restart during any call."""
-
-    def __init__(self, server: Server, process: Process, servers: Sequence[Server]) -> None:
-        self._server = server
-        self._process = process
-        self._volatile = [s for s in servers if s.restart is not None]
-
-    @property
-    def name(self) -> str:
-        return self._server.store.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._server.store.capabilities
-
-    @property
-    def epoch(self) -> str:
-        return self._server.store.epoch
-
-    async def open(self, collections: Sequence[Collection]) -> None:
-        await self._server.store.open(collections)
-
-    async def close(self) -> None:
-        """The process lets go of its connection; the server stays."""
-
-    async def check(self) -> Health:
-        if self._server.down_until > self._process.loop.time():
-            return Health(False, "down")
-        return await self._call("check", lambda: self._server.store.check())
-
-    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        return await self._call("get", lambda: self._server.store.get(collection, keys), shown=keys)
-
-    async def query(self, query: Query) -> Page:
-        return await self._call("query", lambda: self._server.store.query(query), shown=query)
-
-    async def count(self, query: Query) -> Count:
-        return await self._call("count", lambda: self._server.store.count(query))
-
-    async def search(self, search: Search) -> list[Hit]:
-        return await self._call("search", lambda: self._server.store.search(search), shown=search)
-
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
-        call = lambda: self._server.store.delete_matching(query, version, discard_at, keep)  # noqa: E731
-        return await self._call("delete_matching", call, writes=True, shown=query)
-
-    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
-        def some(random: Random) -> Awaitable[list[Outcome]]:
-            kept = (
-                [w for w in writes[:-1] if random.random() < 0.6] if random.random() < 0.5 else writes[: 1 + int(random.random() * (len(writes) - 1))]
-            )
-            return self._server.store.apply(kept)
-
-        partial = some if len(writes) > 1 and not self.capabilities.atomic else None
-        return await self._call("apply", lambda: self._server.store.apply(writes, together=together), writes=True, partial=partial, shown=writes)
-
-    # -- one call -----------------------------------------------------------------------------------------------------
-
-    async def _call(
-        self,
-        method: str,
-        act: Callable[[], Awaitable[T]],
-        *,
-        writes: bool = False,
-        partial: Callable[[Random], Awaitable[T]] | None = None,
-        shown: object = None,
-    ) -> T:
-        process = self._process
-        if process.dead:
-            raise WorkerCrashed(process.name)
-        process.calls += 1
-        step = current_step.get()
-        if not process.plan.active and process.trace is None:
-            return await act()
-        where = (process.operation, process.calls)
-        fault = process.plan.draw(where, step, _POSSIBLE[writes, partial is not None, bool(self._volatile)]) if process.plan.active else None
-        if process.trace is not None:
-            process.trace(f"{step:<18} {self.name}.{method} {summary(shown)}{f'  *** {fault} ***' if fault else ''}")
-        random = None if fault is None else seeded(process.plan.seed, *where, 1)
-        answers_late = random is not None and random.random() < 0.5
-        applied = False
-        try:
-            if fault is not None and random is not None:
-                await self._before(fault, random, act, partial, waits=not answers_late)
-            await asyncio.sleep(0)
-            if process.dead:
-                raise asyncio.CancelledError
-            self._reachable()
-            answer = await act()
-            applied = True
-            if fault is not None and random is not None:
-                await self._afterwards(fault, random, act, waits=answers_late)
-            await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            random = seeded(process.plan.seed, *where, 2)
-            if writes and not applied and random.random() < 0.5:
-                self._later(act, _lateness(random))  # whoever asked is gone, the request is not
-            if not process.dead:
-                raise
-        if process.dead:
-            raise WorkerCrashed(process.name)
-        if process.trace is not None:
-            process.trace(f"{step:<18} {self.name}.{method} -> {summary(answer)}")
-        return answer
-
-    def _reachable(self) -> None:
-        if self._server.down_until > self._process.loop.time():
-            raise StoreUnavailable(self.name, "down")
-
-    async def _before(
-        self,
-        fault: Fault,
-        random: Random,
-        act: Callable[[], Awaitable[object]],
-        partial: Callable[[Random], Awaitable[object]] | None,
-        *,
-        waits: bool,
-    ) -> None:
-        process = self._process
-        if fault is Fault.CRASH_BEFORE:
-            process.die()
-        elif fault is Fault.ERROR_BEFORE:
-            raise StoreUnavailable(self.name, "refused")
-        elif fault is Fault.TIMEOUT:
-            await asyncio.sleep(_lateness(random))
-            self._reachable()
-            if random.random() < 0.7:
-                self._later(act, _lateness(random))
-            raise StoreTimeout(self.name, "no answer")
-        elif fault is Fault.PARTIAL and partial is not None:
-            await asyncio.sleep(0)
-            self._reachable()
-            await partial(random)
-            raise StoreUnavailable(self.name, "cut off in the middle of a batch")
-        elif fault is Fault.DOWN:
-            self._server.down_until = process.loop.time() + _lateness(random)
-        elif fault in RESTARTS:
-            volatile = self._volatile[int(random.random() * len(self._volatile))]
-            if volatile.restart is not None:
-                volatile.restart(fault is Fault.ROLLED_BACK)
-        elif fault is Fault.CLOCK:
-            process.clock.jump((random.random() - 0.5) * 2 * CLOCK_ERROR)
-        if waits or fault is Fault.REORDER:
-            await self._wait(fault, random)
-
-    async def _afterwards(self, fault: Fault, random: Random, act: Callable[[], Awaitable[object]], *, waits: bool) -> None:
-        if fault is Fault.CRASH_AFTER:
-            self._process.die()
-        elif fault is Fault.ERROR_AFTER:
-            raise StoreUnavailable(self.name, "the connection was lost")
-        elif fault is Fault.DUPLICATE:
-            self._later(act, _lateness(random))
-        if waits or fault is Fault.REORDER:
-            await self._wait(fault, random)
-
-    async def _wait(self, fault: Fault, random: Random) -> None:
-        """The waits of the faults that are nothing but waits."""
-        if fault is Fault.FROZEN:
-            self._process.loop.freeze(self._process, FREEZE[0] + random.random() * (FREEZE[1] - FREEZE[0]))
-            await asyncio.sleep(0)
-        elif fault is Fault.REORDER:
-            await asyncio.sleep(random.random() * 0.03)
-        elif fault is Fault.DELAY:
-            await asyncio.sleep(_lateness(random))
-
-    def _later(self, act: Callable[[], Awaitable[object]], seconds: float) -> None:
-        """The request is on the network by itself: whoever sent it may be dead or frozen by then, and nobody waits for the answer."""
-        server, process, loop = self._server, self._process, self._process.loop
-
-        async def arrive() -> None:
-            if server.down_until <= loop.time():
-                answer = await act()
-                if process.trace is not None:
-                    process.trace(f"{'(network)':<18} {server.store.name}: a late or repeated request arrives -> {summary(answer)}")
-
-        loop.call_later(seconds, lambda: loop.create_task(arrive()), context=Context())
-
-
-def _lateness(random: Random) -> float:
-    """How late something is, on one of the scales that matter: within a call, within an operation, within a run, and as late as ever."""
-    return random.choice((0.002, 0.02, 0.5, LATEST)) * random.random()
-
-
-def _possible(writes: bool, batch: bool, volatile: bool) -> tuple[Fault, ...]:
-    return tuple(f for f in Fault if (writes or f not in WRITES_ONLY) and (batch or f is not Fault.PARTIAL) and (volatile or f not in RESTARTS))
-
-
-_POSSIBLE = {(w, b, v): _possible(w, b, v) for w in (False, True) for b in (False, True) for v in (False, True)}

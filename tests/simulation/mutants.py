@@ -66,8 +66,8 @@ def copy_whatever_stands_there() -> Patch:
 def copy_without_the_arriving_flag() -> Patch:
     original = Tiering._copy
 
-    async def copy(self: Tiering, *arguments: Any) -> Any:
-        return await original(self, *(replace(a, role=Role.HOME) if isinstance(a, Record) else a for a in arguments))
+    async def copy(self: Tiering, collection: Collection, copied: Record, target: Store, to: str) -> Any:
+        return await original(self, collection, replace(copied, role=Role.HOME), target, to)
 
     return Tiering, "_copy", copy
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from tests.simulation.client import EngineClient, staleness
+from tests.simulation.client import EngineClient
 from tests.simulation.faults import Coverage
 from tests.simulation.loop import mixed, seeded
 from tests.simulation.mutants import MUTANTS, applied
+from tests.simulation.setup import staleness
 from tests.simulation.shrink import Variant, shrink
 from tests.simulation.steps import aim_at, focuses
 from tests.simulation.workload import Scenario, scenario

@@ -30,44 +30,44 @@ class Aim:
 
 
 _K = Kind
-_MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=2)
+_MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=3)
 _AIMS = {
     "move": _MOVE,
     "move.adopt": Aim((_K.MOVE,), APART, (USER, WORKSPACE), share=3),
     "move.relabel": Aim((_K.MOVE,), (Layout.ONE, Layout.SHARED), (SESSION, USER), share=3),
-    "move.abort": Aim((_K.MOVE, _K.DELETE), (Layout.THREE,), (SESSION, USER), ("move.release", Fault.DELAY), share=6),
+    "move.abort": Aim((_K.MOVE, _K.DELETE), (Layout.THREE,), (SESSION, USER), ("move.release", Fault.DELAY), share=4),
     "browse.marks": Aim((_K.MOVE, _K.RETRIEVE), APART, (SESSION, USER), ("move.arrive", Fault.ERROR_BEFORE), share=4),
     "sweep.source": Aim((_K.MOVE, _K.SWEEP), APART, (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=9),
     "sweep.cache": Aim((_K.GET, _K.SWEEP), (Layout.CACHE,), (SESSION,), share=4),
     "sweep.purge": Aim((_K.GET, _K.UPDATE, _K.MOVE, _K.SWEEP), APART, (SESSION,), share=4, rests=True),
     "sweep": Aim((_K.SWEEP,)),
-    "owed": Aim((_K.UPDATE, _K.UPDATE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=5),
+    "owed": Aim((_K.UPDATE, _K.UPDATE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=3),
     "replica": Aim((_K.UPDATE, _K.UPDATE), APART, (USER, WORKSPACE), share=2),
-    "version": Aim((_K.UPDATE, _K.DELETE), share=3),
-    "version.read": Aim((_K.UPDATE, _K.KNOWN_AT), share=6),
+    "version": Aim((_K.UPDATE, _K.DELETE), share=4),
+    "version.read": Aim((_K.UPDATE, _K.KNOWN_AT), share=7),
     "version.owed": Aim((_K.UPDATE, _K.KNOWN_AT), share=3),
     "delete": Aim((_K.DELETE,), (Layout.THREE, Layout.SHARED), share=2),
-    "erase": Aim((_K.UPDATE, _K.DELETE_SCOPE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=2),
-    "erase.end": Aim((_K.WRITE, _K.DELETE_SCOPE), share=3),
+    "erase": Aim((_K.UPDATE, _K.DELETE_SCOPE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=3),
+    "erase.end": Aim((_K.WRITE, _K.DELETE_SCOPE), share=4),
     "relate": Aim((_K.RELATE,), share=3),
     "relation": Aim((_K.DELETE, _K.SWEEP), share=2),
     "relation.list": Aim((_K.RELATE,), share=4),
     "relation.sweep": Aim((_K.RELATE, _K.SWEEP), share=6),
-    "relation.erase": Aim((_K.RELATE, _K.DELETE), share=8),
+    "relation.erase": Aim((_K.RELATE, _K.DELETE), share=12),
     "cache": Aim((_K.GET, _K.UPDATE), (Layout.CACHE,), (SESSION,), share=3),
     "cache.fill": Aim((_K.GET, _K.UPDATE, _K.GET), (Layout.CACHE,), (SESSION,), share=8),
     "write": Aim((_K.KEYED, _K.BATCH)),
-    "write.recheck": Aim((_K.KEYED,), (Layout.THREE, Layout.SHARED), (SESSION,), ("read.home", Fault.FROZEN), share=8),
-    "write.withdraw": Aim((_K.KEYED, _K.MOVE), (Layout.THREE, Layout.SHARED), (SESSION,), ("read.home", Fault.FROZEN), share=6, rests=True),
+    "write.recheck": Aim((_K.KEYED,), (Layout.THREE, Layout.SHARED), (SESSION,), ("read.home", Fault.FROZEN), share=12),
+    "write.withdraw": Aim((_K.KEYED, _K.MOVE), (Layout.THREE, Layout.SHARED), (SESSION,), ("read.home", Fault.FROZEN), share=3, rests=True),
     "update": Aim((_K.UPDATE,)),
-    "derive": Aim((_K.PROMOTE, _K.COMPACT), share=2),
-    "promotion": Aim((_K.SWEEP,), share=4),
+    "derive": Aim((_K.PROMOTE, _K.COMPACT), share=4),
+    "promotion": Aim((_K.SWEEP,), share=5),
     "lease": Aim((_K.SWEEP,), share=4),
-    "search": Aim((_K.SEARCH,)),
+    "search": Aim((_K.SEARCH,), share=2),
     "browse": Aim((_K.RETRIEVE,)),
-    "browse.everything": Aim((_K.EXPORT,), share=2),
+    "browse.everything": Aim((_K.EXPORT,), share=4),
     "delete.elsewhere": Aim((_K.MOVE, _K.DELETE, _K.RETRIEVE), (Layout.THREE,), (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=4),
-    "version.keep": Aim((_K.UPDATE, _K.DELETE_SCOPE), (Layout.THREE, Layout.SHARED, Layout.CACHE), (SESSION, USER), share=3),
+    "version.keep": Aim((_K.UPDATE, _K.DELETE_SCOPE), (Layout.THREE, Layout.SHARED, Layout.CACHE), (SESSION, USER), share=4),
     "read": Aim((_K.GET, _K.UPDATE)),
 }
 
@@ -107,9 +107,9 @@ def aim_at(step: str, fault: str) -> Aim:
     """What makes this step likely, and this fault possible."""
     aim = _AIMS.get(step) or _AIMS.get(step.partition(".")[0]) or Aim()
     if fault in RESTARTS:
-        return replace(aim, layouts=(Layout.CACHE,))
+        return replace(aim, layouts=(Layout.CACHE,), share=aim.share + (aim.share + 1) // 2)
     if fault == Fault.PARTIAL:
-        return replace(aim, kinds=(*aim.kinds, Kind.BATCH))
+        return Aim((Kind.BATCH, Kind.BATCH), APART, (USER, WORKSPACE), share=12)
     return aim
 
 

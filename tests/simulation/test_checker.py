@@ -10,8 +10,10 @@ from tests.simulation.toys import HoardingClient, OverwritingClient, ToyClient
 from tests.simulation.workload import scenario
 from tests.simulation.world import simulate
 
+Line = tuple[float, float, Act, str | None] | tuple[float, Act, str | None]
 
-def _events(*lines: tuple[float, float, Act, str | None] | tuple[float, Act, str | None]) -> list[Event]:
+
+def _events(*lines: Line) -> list[Event]:
     """`(start, end, act, value)`, or without an end for an outcome that nobody learned."""
     found = []
     for line in lines:
@@ -24,7 +26,7 @@ def _events(*lines: tuple[float, float, Act, str | None] | tuple[float, Act, str
     return found
 
 
-WRONG = {
+WRONG: dict[str, tuple[str, list[Line]]] = {
     "an acknowledged write is lost": ("lost", [(0, 1, Act.CREATE, "a"), (2, 3, Act.READ, None)]),
     "an acknowledged update is lost": ("stale", [(0, 1, Act.CREATE, "a"), (2, 3, Act.UPDATE, "b"), (4, 5, Act.READ, "a")]),
     "it is missing from one read": ("missing", [(0, 1, Act.CREATE, "a"), (2, 3, Act.READ, None), (4, 5, Act.READ, "a")]),
@@ -44,7 +46,7 @@ WRONG = {
     "a value nobody wrote": ("stale", [(0, 1, Act.CREATE, "a"), (2, 3, Act.READ, "z")]),
 }
 
-RIGHT = {
+RIGHT: dict[str, list[Line]] = {
     "overlapping updates in either order": [(0, 1, Act.CREATE, "a"), (2, 9, Act.UPDATE, "b"), (3, 8, Act.UPDATE, "c"), (10, 11, Act.READ, "b")],
     "a read during an update sees either": [(0, 1, Act.CREATE, "a"), (2, 9, Act.UPDATE, "b"), (3, 4, Act.READ, "a"), (5, 6, Act.READ, "b")],
     "an unknown write takes effect late": [(0, 1, Act.CREATE, "a"), (2, Act.UPDATE, "b"), (3, 4, Act.READ, "a"), (50, 51, Act.READ, "b")],
@@ -63,14 +65,14 @@ RIGHT = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_histories_are_rejected_by_name(name: str) -> None:
     kind, lines = WRONG[name]
-    violation = check_register("r", _events(*lines))  # type: ignore[arg-type]
+    violation = check_register("r", _events(*lines))
     assert violation is not None
     assert violation.kind == kind
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_odd_but_right_histories_are_accepted(name: str) -> None:
-    assert check_register("r", _events(*RIGHT[name])) is None  # type: ignore[arg-type]
+    assert check_register("r", _events(*RIGHT[name])) is None
 
 
 def test_a_keyed_write_repeated_after_deletion_must_not_bring_it_back() -> None:

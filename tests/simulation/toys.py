@@ -13,7 +13,8 @@ from memory.ports.query import Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put
 from tests.simulation.attempt import Attempts, Effect
-from tests.simulation.faults import FaultyStore, Process
+from tests.simulation.faults import Process
+from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Seen
 from tests.simulation.workload import Kind, Operation
 from tests.simulation.world import World

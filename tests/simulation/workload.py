@@ -50,6 +50,8 @@ PROMOTED = {
     "user:ada": (Scope.workspace("w1"), Scope.org("o1")),
     "workspace:w1": (Scope.org("o1"),),
 }
+LEASE_IS_OVER = 35.0
+"""Seconds after which a sweep may begin though the last one never ended."""
 REST = 4_000.0
 """Seconds for which everyone rests in some runs: longer than marks live."""
 ALL_SCOPES = (*SCOPES, Scope.org("o1"))
@@ -127,6 +129,9 @@ class Aim(Protocol):
     def scopes(self) -> tuple[Scope, ...]: ...
 
     @property
+    def share(self) -> int: ...
+
+    @property
     def rests(self) -> bool: ...
 
     @property
@@ -167,13 +172,14 @@ def _operations(random: Random, workers: int, weights: dict[Kind, float], scopes
         hot = [*hot[:1] * 2, *hot]
     rest = 12 if random.random() < 0.2 or (aim is not None and aim.rests) else None
     kinds, odds = list(weights), list(weights.values())
-    most = 20 + int(random.random() * 6)
+    rare = aim is not None and aim.share > 2
+    most = 20 + int(random.random() * 6) + (14 if rare else 0)
     while len(drawn.found) < most:
         if rest is not None and len(drawn.found) >= rest:  # everyone rests, and then someone sweeps
             for worker in range(workers):
                 drawn.add(Kind.SWEEP, hot[0], worker, rest=REST)
             rest = None
-        elif aim is not None and aim.kinds and random.random() < 0.75:
+        elif aim is not None and aim.kinds and random.random() < (0.9 if rare else 0.7):
             drawn.pattern(aim.kinds, hot)
         else:
             drawn.any(random.choices(kinds, odds)[0], hot)
@@ -220,7 +226,8 @@ class _Drawn:
         if fresh:
             self.add(Kind.WRITE, target, worker)
         for kind in kinds:
-            self.add(kind, self._fitting(kind, target), worker if alone else int(self._random.random() * self._workers))
+            rest = LEASE_IS_OVER if kind is Kind.SWEEP and self._random.random() < 0.4 else 0.0
+            self.add(kind, self._fitting(kind, target), worker if alone else int(self._random.random() * self._workers), rest)
 
     def _fitting(self, kind: Kind, target: _Target) -> _Target:
         """The target, but for what is written anew or under a key."""

@@ -15,7 +15,8 @@ from typing import Protocol
 from memory.adapters.in_memory import InMemoryStore, Snapshot, State
 from memory.ports.capabilities import Capabilities
 from tests.simulation.checker import check
-from tests.simulation.faults import CLOCK_ERROR, LATEST, RESTARTS, Coverage, Fault, FaultPlan, FaultyStore, Process, Server, Struck, WorkerCrashed
+from tests.simulation.faults import CLOCK_ERROR, LATEST, RESTARTS, Coverage, Fault, FaultPlan, Process, Server, Struck, WorkerCrashed
+from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import OWNER, SimulatedClock, SimulatedLoop, run, seeded
 from tests.simulation.workload import Layout, Operation, Scenario

@@ -53,7 +53,8 @@ class Conditions:
     def scope(self, shape: Shape) -> Condition:
         if shape[0] == "partitions":
             numbers = self.values("i" * shape[1])
-            return self._table.c.partition_no == numbers[0] if len(numbers) == 1 else self._table.c.partition_no.in_(numbers)
+            there = self._table.c.partition_no == numbers[0] if len(numbers) == 1 else self._table.c.partition_no.in_(numbers)
+            return sa.and_(there, self._table.c.tenant == self.value("s")) if shape[2] else there
         return self._table.c.tenant == self.value("s") if shape[0] == "tenant" else sa.true()
 
     def standing(self, roles: frozenset[Role], kinds: frozenset[Kind]) -> Condition:

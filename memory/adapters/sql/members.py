@@ -220,4 +220,3 @@ class MemberCache:
     def _drop(self, key: tuple[str, int]) -> None:
         self._kept.pop(key, None)
         self.bytes -= self._sizes.pop(key, 0)
-

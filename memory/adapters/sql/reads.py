@@ -117,9 +117,7 @@ def count(session: Session, query: Query, numbers: Numbers) -> Count:
     return Count(*totals(session, shelf, query, partitions or ()))
 
 
-def delete_matching(
-    session: Session, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str], numbers: Numbers
-) -> int:
+def delete_matching(session: Session, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str], numbers: Numbers) -> int:
     """Tombstones for what matches and for every corrupt record there, whatever the filter."""
     shelf = shelf_of(query.collection)
     partitions = _partitions(session, numbers, query.where)

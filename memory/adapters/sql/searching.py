@@ -7,6 +7,7 @@ Where many candidates tie, only their ids are read first: the id decides between
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from memory.adapters.sql.members import MemberCache
 from memory.adapters.sql.partitions import Numbers
@@ -78,16 +79,13 @@ class _Reader:
         rows = [(r[0], r[1], r[-1]) for r in self._among(numbers, columns)]
         return [number for number, _ in self._best(rows)]
 
-    def _among(self, numbers: Sequence[int], columns: tuple[str, ...] = ()) -> list[tuple[object, ...]]:
+    def _among(self, numbers: Sequence[int], columns: tuple[str, ...] = ()) -> list[Any]:
         chunks = [numbers[i : i + MOST] for i in range(0, len(numbers), MOST)]
         return [row for c in chunks for row in among(self._session, self._shelf, c, self._search.filter, self._search.roles, columns)]
 
     def _best(self, rows: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, float]]:
         """The best `wanted` of rows (number, id, vector): by score, then by id."""
-        if self._near is None:
-            scores = [self._scores[r[0]] for r in rows]
-        else:
-            scores = exact_cosines(self._near, [r[2] for r in rows])
+        scores = [self._scores[r[0]] for r in rows] if self._near is None else exact_cosines(self._near, [r[2] for r in rows])
         order = sorted(range(len(rows)), key=lambda i: (-scores[i], _text(rows[i][1])))
         return [(rows[i][0], scores[i]) for i in order[: self._wanted]]
 

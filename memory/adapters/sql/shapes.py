@@ -56,14 +56,18 @@ _COMPARISONS: dict[type[Filter], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge
 _NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN)
 
 
-def scope(where: Where, partitions: Sequence[int], values: Values) -> Shape:
-    """Where to look. A partition's number names its tenant too. Few different counts, so that few statements are built."""
+def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool = False) -> Shape:
+    """Where to look. Few different counts of partitions, so that few statements are built.
+
+    A partition's number names its tenant too: with `tenant` it is asked for as well, so that an index on a field is taken.
+    """
     if isinstance(where, Partitions):
         count = len(partitions)
         wide = 1 << (count - 1).bit_length()
         values += partitions
         values += [partitions[0]] * (wide - count)
-        return ("partitions", wide)
+        values += [where.tenant] if tenant else ()
+        return ("partitions", wide, tenant)
     if isinstance(where, Everywhere):
         return ("everywhere",)
     values.append(where.tenant)

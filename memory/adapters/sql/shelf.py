@@ -17,7 +17,7 @@ from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite.fulltext import word_index_of
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
-from memory.ports.collections import Collection
+from memory.ports.collections import Collection, FieldType
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Corrupt, Key, Stored
 
@@ -63,6 +63,7 @@ class Shelf:
         self.table: sa.Table = self.tables.table
         self.words = word_index_of(collection)
         self.shaper = Shaper(self.layout)
+        self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
         self.prepared: dict[Any, Any] = {}  # see `statements`
         columns = ", ".join(f'"{c}"' for c in self.layout.columns)
         name = f'"{self.name}"'
@@ -83,10 +84,9 @@ class Shelf:
         self.revision = f"SELECT {revision} FROM (SELECT ? AS number) AS p {left}"  # noqa: S608
         words = "".join([f", t.{text_column(p.name)}" for p in collection.texts])
         waiting = f"SELECT t.number, t.partition_no{words} FROM {name} AS t WHERE +t.partition_no IS NOT NULL AND t.number"  # noqa: S608
-        self.unindexed = (
-            f"{waiting} > (SELECT indexed_to FROM memory_collections WHERE name = '{self.name}') "
-            f"UNION ALL {waiting} IN (SELECT number FROM memory_pending WHERE collection = '{self.name}')"
-        )
+        behind = f"(SELECT indexed_to FROM memory_collections WHERE name = '{self.name}')"  # noqa: S608
+        noted = f"(SELECT number FROM memory_pending WHERE collection = '{self.name}')"  # noqa: S608
+        self.unindexed = f"{waiting} > {behind} UNION ALL {waiting} IN {noted}"
         self._several = f"SELECT number, {columns} FROM {name} WHERE number IN "  # noqa: S608
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -36,40 +36,52 @@ class Prepared:
 Build = Callable[[Shelf, Shape], sa.Select[Any]]
 
 
-def prepared(session: Session, shelf: Shelf, build: Build, shape: Shape) -> Prepared:
-    """The statement of this shape, built where there is none yet."""
+def prepared(session: Session, shelf: Shelf, build: Build, shape: Shape, count: int) -> Prepared:
+    """The statement of this shape, which comes with so many values; built where there is none yet."""
     kept: dict[Any, Prepared] = shelf.prepared
     key = (session.dialect.name, build, shape)
     found = kept.get(key)
     if found is None:
         if len(kept) >= MOST:
             kept.clear()
-        found = kept[key] = _compiled(session, build(shelf, shape))
+        found = kept[key] = _compiled(session, build(shelf, shape), count)
     return found
 
 
-def _compiled(session: Session, statement: sa.Select[Any]) -> Prepared:
+def _compiled(session: Session, statement: sa.Select[Any], count: int) -> Prepared:
     compiled: Any = statement.compile(dialect=session.dialect, compile_kwargs={"render_postcompile": True})
     names: list[str] = list(compiled.positiontup or ())
-    ours = sorted({int(name[1:]) for name in names if is_ours(name)})
     own = [name for name in names if not is_ours(name)]
-    places = tuple([int(name[1:]) if is_ours(name) else len(ours) + own.index(name) for name in names])
-    return Prepared(str(compiled), tuple([compiled.params[name] for name in own]), None if places == tuple(range(len(places))) else places)
+    places = tuple([int(name[1:]) if is_ours(name) else count + own.index(name) for name in names])
+    in_order = places == tuple(range(count + len(own)))  # values are left out where SQLAlchemy sees that they cannot matter
+    return Prepared(str(compiled), tuple([compiled.params[name] for name in own]), None if in_order else places)
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
+def _asked(shelf: Shelf, query: Query, partitions: Sequence[int], walking: bool = False) -> tuple[Values, Shape, Shape]:
+    """The values of a query, and the shapes of where and what it asks for. `walking` is through a partition in order, whatever the filter."""
+    of_filter: Values = []
+    kept = shelf.shaper.filter(query.filter, of_filter)
+    values: Values = []
+    where = scope(query.where, partitions, values, tenant=not walking and _names(kept, shelf.keyed))
+    return values + of_filter, where, kept
+
+
+def _names(kept: Shape, fields: frozenset[str]) -> bool:
+    """Whether everything that passes has one of some values in one of these fields."""
+    return any(_names(part, fields) for part in kept[1:]) if kept[0] == "and" else kept[0] in ("=", "in") and kept[1] in fields
+
+
 def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int | None, whole: bool) -> list[Any]:
     """The rows of a page in order, each with its number before it; only the numbers unless `whole`."""
-    values: Values = []
-    where = scope(query.where, partitions, values)
-    kept = shelf.shaper.filter(query.filter, values)
+    values, where, kept = _asked(shelf, query, partitions, walking=whole and limit is not None)
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     if limit is not None:
         values.append(limit)
     shape = (whole, where, query.roles, query.kinds, kept, after, query.order, limit is not None)
-    return prepared(session, shelf, _page, shape).rows(session, values)
+    return prepared(session, shelf, _page, shape, len(values)).rows(session, values)
 
 
 def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
@@ -85,10 +97,9 @@ def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
 
 def totals(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[int, int]:
     """How many records match, and their bytes."""
-    values: Values = []
-    where = scope(query.where, partitions, values)
-    shape = (where, query.roles, query.kinds, shelf.shaper.filter(query.filter, values))
-    ((records, size),) = prepared(session, shelf, _totals, shape).rows(session, values)
+    values, where, kept = _asked(shelf, query, partitions)
+    shape = (where, query.roles, query.kinds, kept)
+    ((records, size),) = prepared(session, shelf, _totals, shape, len(values)).rows(session, values)
     return int(records), int(size)
 
 
@@ -101,10 +112,9 @@ def _totals(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
 
 def matches(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> dict[int, bool]:
     """For every live row there, by number, whether the query matches it."""
-    values: Values = []
-    where = scope(query.where, partitions, values)
-    shape = (where, query.roles, query.kinds, shelf.shaper.filter(query.filter, values))
-    return {number: bool(wanted) for number, wanted in prepared(session, shelf, _matches, shape).rows(session, values)}
+    values, where, kept = _asked(shelf, query, partitions)
+    shape = (where, query.roles, query.kinds, kept)
+    return {number: bool(wanted) for number, wanted in prepared(session, shelf, _matches, shape, len(values)).rows(session, values)}
 
 
 def _matches(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
@@ -125,7 +135,7 @@ def among(
     wide = 1 << (len(numbers) - 1).bit_length()
     values: Values = [*numbers, *[numbers[0]] * (wide - len(numbers))]
     shape = (wide, roles, shelf.shaper.filter(part, values), columns)
-    return prepared(session, shelf, _among, shape).rows(session, values)
+    return prepared(session, shelf, _among, shape, len(values)).rows(session, values)
 
 
 def _among(shelf: Shelf, shape: Shape) -> sa.Select[Any]:

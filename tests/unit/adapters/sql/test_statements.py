@@ -1,0 +1,107 @@
+"""What searches, browsing and writes cost: which statements there are, which index serves them, and what a checksum covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.adapters.sql.rows import checksum
+from memory.adapters.sql.session import Session
+from memory.adapters.sql.shelf import shelf_of
+from memory.adapters.sql.store import SqlStore
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Or, Order, Query, Search, Words, within
+from memory.ports.record import Role
+from memory.ports.writes import Newer
+
+PINNED = -2238323241152947939
+BROWSED = frozenset({Role.HOME, Role.ARRIVING})
+
+
+def everyday(minute: int, *more: Filter) -> Filter:
+    """The filter that the engine asks with."""
+    now = T0 + timedelta(minutes=minute)
+    return And((Or((IsNull("expires_at"), Ge("expires_at", now))), Or((IsNull("valid_to"), Gt("valid_to", now))), *more))
+
+
+def test_the_checksum_of_a_row_is_the_same_in_every_version() -> None:
+    assert checksum(["acme", None, 7, -(2**40), 0.25, "é東", b"\x00\xff", "", 0]) == checksum(
+        ("acme", None, 7, -(2**40), 0.25, "é東", b"\x00\xff", "", 1)
+    )
+    assert checksum(["acme", None, 7, -(2**40), 0.25, "é東", b"\x00\xff", "", 0]) == PINNED
+
+
+def test_every_bit_of_a_row_counts() -> None:
+    row: list[Any] = ["acme", None, 7, 2**40, 0.25, b"\x00\xff", 0]
+    sums = {checksum(row)}
+    others = [[*row[:0], chr(ord("a") ^ (1 << b)) + "cme", *row[1:]] for b in range(7)]
+    others += [[*row[:3], 2**40 ^ (1 << b), *row[4:]] for b in range(62)]
+    others += [[*row[:5], bytes([1 << b, 0xFF]), 0] for b in range(8)]
+    others += [["acme", value, *row[2:]] for value in (0, "", b"", 0.0, "None")]
+    sums.update(checksum(other) for other in others)
+    assert len(sums) == 1 + len(others)
+
+
+async def _plan(store: SqlStore, query: Query, monkeypatch: pytest.MonkeyPatch) -> str:
+    seen: list[tuple[str, Sequence[Any]]] = []
+    rows = Session.rows
+
+    def noting(self: Session, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        seen.append((sql, values))
+        return rows(self, sql, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "rows", noting)
+        await store.query(query)
+    sql, values = next((s, v) for s, v in seen if f"FROM {query.collection.name}" in s)
+    return str(await store._driver.read(lambda session: [step[-1] for step in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]))
+
+
+@pytest.mark.parametrize(
+    ("query", "index", "sorts"),
+    [
+        (Query(ENTRIES, within(HERE), everyday(1), (Order("created_at", True),), 20, roles=BROWSED), "ix_entries_created_at", False),
+        (Query(ENTRIES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20), "ix_entries_created_at", False),
+        (Query(ENTRIES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20), "ix_entries_created_at", False),
+        (Query(ENTRIES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_entries_passing", False),
+        (Query(ENTRIES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_entries_owing", True),
+        (Query(ENTRY_VERSIONS, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_entry_versions_field_entry_id", True),
+    ],
+)
+async def test_an_index_serves_what_the_engine_asks(store: SqlStore, monkeypatch: pytest.MonkeyPatch, query: Query, index: str, sorts: bool) -> None:
+    await done(store, put(record(1)), put(record(1), collection=ENTRY_VERSIONS))
+    plan = await _plan(store, query, monkeypatch)
+    assert index in plan
+    assert ("TEMP B-TREE" in plan) == sorts
+
+
+async def test_the_same_question_with_other_values_is_prepared_once(store: SqlStore) -> None:
+    await done(store, put(record(1, texts={"title": "word"})))
+    prepared = shelf_of(ENTRIES).prepared
+    prepared.clear()
+    for minute in range(5):
+        await store.query(Query(ENTRIES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))
+        await store.search(Search(ENTRIES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED))
+    assert len(prepared) == 2
+
+
+async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqlStore) -> None:
+    await done(store, *[put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"})) for n in range(300)])
+    hits = await store.search(Search(ENTRIES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
+    assert [h.record.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
+
+
+async def test_words_are_found_before_and_after_they_are_indexed_and_never_after_they_are_gone(store: SqlStore) -> None:
+    for n in range(70):
+        await done(store, put(record(n, texts={"title": "first"})))
+        if n % 7 == 3:
+            await done(store, put(record(n, version=2, texts={"title": "second"}), Newer()), put(record(n - 2, version=2), Newer()))
+            await done(store, delete(n - 3, version=9))
+        gone = n // 7 * 2 + (2 if n % 7 >= 3 else 0)
+        second = n // 7 + (n % 7 >= 3)
+        assert len(await searched(store, "first", limit=100)) == n + 1 - gone - second
+        assert len(await searched(store, "second", limit=100)) == second
