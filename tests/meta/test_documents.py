@@ -34,6 +34,13 @@ def test_the_readme_has_the_two_commands_and_snippets_to_run() -> None:
     assert len(blocks("python")) >= 2
 
 
+def test_the_readme_has_a_figure_for_every_target_of_the_benchmark() -> None:
+    figures = (ROOT / "README.md").read_text().partition("\n## Figures\n")[2].partition("\n## ")[0]
+    for target in ("≥ 1,500", "≤ 2.5 × raw", "≤ 8 ms", "≤ 3 ms", "≤ 150 ms", "≤ 400 ms"):
+        (row, *_) = [line for line in figures.splitlines() if f"| {target} |" in line]
+        assert row.rstrip(" |").rpartition("|")[2].strip().startswith(("yes", "**no**", "not measured"))
+
+
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
 def test_every_make_command_of_the_readme_has_a_target(command: str) -> None:
     assert set(command.split()[1:2]) <= targets()

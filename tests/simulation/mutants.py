@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from memory.adapters.in_memory import writing
 from memory.adapters.in_memory.state import State
-from memory.orchestrator import cache, entries, tiering
+from memory.orchestrator import entries, tiering
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
@@ -169,10 +169,6 @@ def keys_are_looked_up_in_the_first_tier_only() -> Patch:
 # -- the cache --------------------------------------------------------------------------------------------------------
 
 
-def fills_ask_for_no_stamp() -> Patch:
-    return cache, "Put", lambda collection, record, when: Put(collection, record, Always())
-
-
 def writers_do_not_invalidate() -> Patch:
     return Cache, "invalidate", _nothing
 
@@ -203,9 +199,8 @@ MUTANTS: dict[str, Mutant] = {
         (erased_generations_are_let_in, ("version.keep", "erase.")),
         (erasure_raises_no_generation, ("erase.",)),
         (erasure_is_not_resumed, ("erase.",)),
-        (update_whatever_stands_there, ("update.", "delete.", "move.")),
-        (keys_are_looked_up_in_the_first_tier_only, ("write.",)),
-        (fills_ask_for_no_stamp, ("cache.fill",)),
+        (update_whatever_stands_there, ("update.",)),
+        (keys_are_looked_up_in_the_first_tier_only, ("write.withdraw", "write.home")),
         (writers_do_not_invalidate, ("cache.",)),
     )
 }

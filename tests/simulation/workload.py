@@ -223,7 +223,9 @@ class _Drawn:
         fresh, alone = self._random.random() < 0.7, self._random.random() < 0.4
         worker = int(self._random.random() * self._workers)
         target = (f"p{len(self.found)}", *shared[1:]) if fresh else shared
-        if fresh:
+        if Kind.KEYED in kinds:
+            target = self._fitting(Kind.KEYED, shared)
+        elif fresh:
             self.add(Kind.WRITE, target, worker)
         for kind in kinds:
             rest = LEASE_IS_OVER if kind is Kind.SWEEP and self._random.random() < 0.4 else 0.0
