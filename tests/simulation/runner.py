@@ -139,11 +139,16 @@ def run_many(
     return total
 
 
+def _untraced() -> None:
+    """Tracing, such as coverage's, slows a simulation several times, and the other tests show the branches."""
+    sys.settrace(None)
+
+
 def _results(chunks: list[tuple[list[int], str | None]], jobs: int) -> Iterator[Summary]:
-    if jobs <= 1:
+    if jobs <= 1 and sys.gettrace() is None:
         yield from (run_chunk(*chunk) for chunk in chunks)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(max(jobs, 1), initializer=_untraced) as pool:
         yield from pool.imap_unordered(_run_packed, chunks)
 
 

@@ -16,7 +16,7 @@ from tests.simulation.steps import can_meet, focuses, named_steps
 from tests.simulation.workload import Kind, Layout
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "400"))
-JOBS = os.cpu_count() or 1
+JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
 ROOT = Path(__file__).parents[2]
 
 
