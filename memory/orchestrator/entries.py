@@ -285,7 +285,7 @@ class Entries:
         beside = store is self._placement.topology.archive and store.capabilities.atomic
         keep = () if beside else (Owed(KEEP, {"record": codec.to_json(kept)}),)
         new = replace(new, owed=(*carried_over(old), *replicas, *keep))
-        writes = [Put(ENTRIES, new, AtVersion(old.version))]
+        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier))]
         if beside:
             writes.append(Put(ENTRY_VERSIONS, kept, Absent()))
         outcomes = await self._placement.write("update.home", store, *writes, together=beside)

@@ -6,7 +6,7 @@ How a condition meets what is stored (`-` is nothing stored):
 | condition     | -     | live, version v       | mark, version v | tombstone, version v  |
 |---------------|-------|-----------------------|-----------------|-----------------------|
 | `Absent()`    | apply | conflict              | conflict        | conflict              |
-| `AtVersion(n)`| conflict | v == n (and role)  | conflict        | v == n, no role asked |
+| `AtVersion(n)`| conflict | v == n, role, tier | conflict        | v == n, neither asked |
 | `Newer()`     | apply | v < the new version   | v < new version | v < new version       |
 | `Always()`    | apply | apply                 | apply           | apply                 |
 """
@@ -30,10 +30,12 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class AtVersion:
-    """A live copy or a tombstone of exactly this version; with `role`, a live copy in that role. Never a mark."""
+    """A live copy or a tombstone of exactly this version; with `role` or `tier`, a live copy in that role and tier. Never a mark."""
 
     version: int
     role: Role | None = None
+    tier: str | None = None
+    """Moves within one store change the tier without a new version: who writes a whole record back asks that it is where it was read."""
 
 
 @dataclass(frozen=True, slots=True)

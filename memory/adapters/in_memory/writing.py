@@ -33,10 +33,12 @@ def holds(when: When, stored: Standing | None, version: int) -> bool:
     match when:
         case Absent():
             return stored is None
-        case AtVersion(n, role):
+        case AtVersion(n, role, tier):
             if stored is None or isinstance(stored, Mark) or stored.version != n:
                 return False
-            return role is None or isinstance(stored, Tombstone) or stored.role is role
+            if isinstance(stored, Tombstone):
+                return role is None and tier is None
+            return role in (None, stored.role) and tier in (None, stored.tier)
         case Newer():
             return stored is None or stored.version < version
         case Always():

@@ -236,12 +236,14 @@ class Hand:
                 return True
             case Newer():
                 return found.version < version
-            case AtVersion(n, role):
+            case AtVersion(n, role, tier):
                 if found.kind == CORRUPT or not shelf.layout.is_sound(found.row):
                     raise Unreadable(key)
                 if found.kind == MARK or found.version != n:
                     return False
-                return role is None or found.kind == TOMBSTONE or found.row[ROLE] == role.value
+                if found.kind == TOMBSTONE:
+                    return role is None and tier is None
+                return (role is None or found.row[ROLE] == role.value) and tier in (None, found.row[TIER])
             case _:
                 assert_never(when)
 

@@ -38,7 +38,7 @@ PUTS: list[tuple[str, When, int, bool]] = [
     ("mark", AtVersion(V), 11, False),
     ("mark", AtVersion(V, Role.HOME), 11, False),
     ("tombstone", AtVersion(V), 11, True),
-    ("tombstone", AtVersion(V, Role.REPLICA), 11, True),
+    ("tombstone", AtVersion(V, Role.REPLICA), 11, False),
     ("tombstone", AtVersion(V - 1), 11, False),
     ("nothing", Newer(), 1, True),
     ("live", Newer(), 11, True),
@@ -117,6 +117,23 @@ async def test_a_role_in_a_condition_asks_for_exactly_that_role(store: Store, ro
         await done(store, put(record(version=V, role=role)))
         outcome = await one(store, put(record(version=11), AtVersion(V, asked)))
         assert outcome.applied is (asked is role)
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_tier_in_a_condition_asks_for_exactly_that_tier(store: Store) -> None:
+    await done(store, put(record(version=V, tier="mid")))
+    assert not (await one(store, put(record(version=11), AtVersion(V, tier="short")))).applied
+    assert (await one(store, put(record(version=11), AtVersion(V, Role.HOME, tier="mid")))).applied
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_tombstone_has_neither_role_nor_tier(store: Store) -> None:
+    await done(store, put(record(version=V - 1)), delete(version=V))
+    for when in (AtVersion(V, Role.HOME), AtVersion(V, tier="mid")):
+        assert not (await one(store, put(record(version=11), when))).applied
+    assert (await one(store, put(record(version=11), AtVersion(V)))).applied
 
 
 @needs("conditional")
