@@ -18,6 +18,7 @@ from memory.adapters.sql.rows import (
     REVISION,
     ROLE,
     TENANT,
+    TIER,
     TOMBSTONE,
     WORDS,
     Row,
