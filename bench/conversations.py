@@ -107,7 +107,7 @@ async def quality(folder: Path, rounds: int) -> list[Figure]:
         written = await memory.write_many([draft(t) for t in turns])
         turn_of = {entry.id: turn["id"] for entry, turn in zip(written, turns, strict=True)}
         for question in questions:
-            hits = await memory.search(question["text"], scope=Scope.workspace(question["scope"]), limit=DEPTH)
+            hits = await memory.search(question["text"], scope=Scope.workspace(question["scope"]), limit=DEPTH, explain=True)
             runs["both"][question["qid"]] = [turn_of[h.entry.id] for h in hits]
             for way in ("words", "meaning"):
                 ranked = sorted((h.explanation[f"by_{way}"]["rank"], turn_of[h.entry.id]) for h in hits if f"by_{way}" in h.explanation)

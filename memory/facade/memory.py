@@ -255,12 +255,13 @@ class Memory:
     ) -> SearchResult:
         """The entries that answer best, by words and by meaning, of one scope or several; 10 unless told.
 
-        The query is plain text, never syntax (D62). `explain` is kept for symmetry with the command line: every hit carries its explanation.
+        The query is plain text, never syntax (D62). With `explain` every hit says how it was found: rank and score by each way, tier and store.
         The result's `degraded` names tiers that could not be searched.
         """
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self._asked(scope, tags, types, since, door.whole_limit(limit, default=SEARCH_LIMIT), include_narrower, session_id, as_of, known_at)
-        return await self._engine.retrieval.search(asked, text)
+        found = await self._engine.retrieval.search(asked, text)
+        return found if explain else found.unexplained()
 
     async def history(self, entry_id: str) -> list[Entry]:
         """Every version of an entry, oldest first, the current one last. Raises `NotFound`."""

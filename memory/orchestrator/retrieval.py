@@ -79,6 +79,10 @@ class SearchResult(list[FoundEntry]):
         super().__init__(hits)
         self.degraded = tuple(degraded)
 
+    def unexplained(self) -> SearchResult:
+        """The same hits without their explanations."""
+        return SearchResult([replace(hit, explanation={}) for hit in self], self.degraded)
+
 
 class Retrieval:
     """Browse and search."""

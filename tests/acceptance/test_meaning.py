@@ -13,7 +13,7 @@ async def test_an_entry_is_found_by_meaning_without_a_word_in_common(config: dic
         tea = await memory.write("Ada prefers tea with milk", scope=USER)
         await memory.write("The deployment failed on Friday", scope=USER)
         await memory.write("Hot drinks are what Bob likes", scope=OTHER_USER)
-        hits = await memory.search("favourite hot beverage", scope=USER)
+        hits = await memory.search("favourite hot beverage", scope=USER, explain=True)
         assert hits[0].entry == tea
         assert "by_meaning" in hits[0].explanation
         assert "by_words" not in hits[0].explanation
@@ -45,3 +45,9 @@ async def test_an_invalidated_entry_is_found_by_meaning_only_as_of_its_time(conf
         await memory.invalidate(entry.id)
         assert await memory.search("hot beverage", scope=USER) == []
         assert [h.entry.id for h in await memory.search("hot beverage", scope=USER, as_of=then)] == [entry.id]
+
+
+async def test_explanations_come_only_when_asked_for(memory: Memory) -> None:
+    await memory.write("Ada prefers tea", scope=USER)
+    assert [hit.explanation for hit in await memory.search("tea", scope=USER)] == [{}]
+    assert (await memory.search("tea", scope=USER, explain=True))[0].explanation["by_words"]["rank"] == 1
