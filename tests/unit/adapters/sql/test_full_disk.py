@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,10 @@ from memory.domain.errors import StoreFull
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import done, found, key_of, live, put, record, searched
 from memory.ports.record import Record
+from tests.support.small_disk import grow, small_disk
 from tests.unit.adapters.sql.helping import opened
+
+__all__ = ["small_disk"]
 
 
 def large(n: int) -> Record:
@@ -37,23 +38,6 @@ async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store
     assert len(await searched(store, "number1")) == 1
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"mounting a small disk is not permitted here: {mounted.stderr.strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def _grow(disk: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
-
-
 async def test_a_full_disk_fails_by_name_and_keeps_what_was_acknowledged(small_disk: Path) -> None:
     store = await opened(small_disk / "memory.db")
     acknowledged: list[int] = []
@@ -70,7 +54,7 @@ async def test_a_full_disk_fails_by_name_and_keeps_what_was_acknowledged(small_d
     assert all([isinstance(await found(store, n), Record) for n in acknowledged])
     with pytest.raises(StoreFull):
         await store.apply([put(large(n)) for n in range(2000, 2100)])
-    _grow(small_disk)
+    grow(small_disk)
     await done(store, put(large(3000)))
     await store.close()
     again = await opened(small_disk / "memory.db")
