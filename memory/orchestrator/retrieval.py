@@ -217,7 +217,8 @@ class Retrieval:
             except StoreError as error:
                 degraded.append(f"{error.store}: {error.problem}; hits that could not be confirmed were left out")
         whole = {i: r if r.role is Role.HOME else homes.get(i) for i, r in found.items()}
-        return {i: r for i, r in whole.items() if r is not None and self._accepts(r, asked, now)}
+        # A home passed the filter where it was found; what was read by id has yet to.
+        return {i: r for i, r in whole.items() if r is not None and (found[i].role is Role.HOME or self._accepts(r, asked, now))}
 
     def _ranked(self, found: dict[str, Record], scores: dict[str, dict[str, float]], stores: dict[str, str], limit: int) -> list[FoundEntry]:
         live = {way: {i: s for i, s in by_id.items() if i in found} for way, by_id in scores.items()}
