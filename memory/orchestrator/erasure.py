@@ -85,7 +85,7 @@ class Erasure:
             when=AtVersion(record.version),
             owed=tuple(owed),
             note=self._note(record),
-            discard_at=None if owed else self._placement.now() + self._placement.settings.tombstone_life,
+            discard_at=None if owed else self._placement.tombstone_until(),
         )
 
     @staticmethod
@@ -117,7 +117,7 @@ class Erasure:
         stands = 0
         for _ in range(self._placement.settings.attempts):
             version = self._placement.next_version(stands)
-            discard_at = None if owed else self._placement.now() + self._placement.settings.tombstone_life
+            discard_at = None if owed else self._placement.tombstone_until()
             grave = Delete(collection, key, version=version, when=Newer(), owed=owed, discard_at=discard_at)
             outcome = await self._placement.write_one("delete.unreadable", store, grave)
             if outcome.applied:
@@ -184,7 +184,7 @@ class Erasure:
             for roles in (frozenset({Role.HOME}), OTHER_ROLES):
                 query = Query(collection, within(partition), filter=older, roles=roles)
                 with step("erase.delete"):
-                    discard_at = self._placement.now() + self._placement.settings.tombstone_life
+                    discard_at = self._placement.tombstone_until()
                     gone = await store.delete_matching(query, self._placement.next_version(), discard_at, keep)
                 entries += gone if collection is ENTRIES and Role.HOME in roles else 0
             entries += arriving
@@ -220,6 +220,6 @@ class Erasure:
             operation.key,
             version=self._placement.next_version(operation.version),
             when=AtVersion(operation.version),
-            discard_at=self._placement.now() + self._placement.settings.tombstone_life,
+            discard_at=self._placement.tombstone_until(),
         )
         await self._placement.write_one("erase.end", store, grave)

@@ -106,14 +106,9 @@ class Maintenance:
                 yield row
 
     async def _rows(self, name: str, store: Store, query: Query) -> AsyncIterator[Any]:
-        while True:
-            with step(name):
-                page = await store.query(query)
+        async for page in self._placement.pages(name, store, query):
             for row in page.records:
                 yield row
-            if page.cursor is None:
-                return
-            query = replace(query, cursor=page.cursor)
 
     # -- moves that were broken off -----------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ class OwedWork:
         if all_done and isinstance(debt.holder, Mark):
             discard_at = self._placement.now() + self._placement.settings.mark_life
         elif all_done and isinstance(debt.holder, Tombstone):
-            discard_at = self._placement.now() + self._placement.settings.tombstone_life
+            discard_at = self._placement.tombstone_until()
         settle = Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=done, discard_at=discard_at)
         await self._placement.write("owed.settle", debt.store, settle)
 
@@ -140,7 +140,7 @@ class OwedWork:
                 debt.holder.key,
                 version=debt.holder.version,
                 when=Newer(),
-                discard_at=self._placement.now() + self._placement.settings.tombstone_life,
+                discard_at=self._placement.tombstone_until(),
             )
             await self._placement.write_one("delete.elsewhere", store, grave)
         return True
@@ -166,7 +166,7 @@ class OwedWork:
                 version=self._placement.next_version(version),
                 when=Newer(),
                 note={"previous": before},
-                discard_at=self._placement.now() + self._placement.settings.tombstone_life,
+                discard_at=self._placement.tombstone_until(),
             )
             await self._placement.write_one("version.erase", archive, grave)
         return True
@@ -182,7 +182,7 @@ class OwedWork:
                 row.key,
                 version=self._placement.next_version(row.version),
                 when=AtVersion(row.version),
-                discard_at=self._placement.now() + self._placement.settings.tombstone_life,
+                discard_at=self._placement.tombstone_until(),
             )
             for row in page.records
             if isinstance(row, Record)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memory.domain import ids
@@ -15,6 +15,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.topology import Topology
 from memory.ports.clock import Clock
 from memory.ports.collections import Collection
+from memory.ports.query import Page, Query
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Outcome, Status, Write
@@ -55,6 +56,10 @@ class Placement:
     def next_version(self, stored: int = 0) -> int:
         """`max(stored + 1, now in microseconds)`: a record never loses to its own past, whatever the clock says."""
         return max(stored + 1, micros(self.clock()))
+
+    def tombstone_until(self) -> datetime:
+        """How long a tombstone left now is kept."""
+        return self.clock() + self.settings.tombstone_life
 
     def new_id(self, tenant: str, scope: str) -> str:
         return ids.new_id(tenant, scope, micros(self.clock()), self.random_bits)
@@ -109,6 +114,16 @@ class Placement:
             return True
         marked = located.mark is not None and self.topology.home(located.mark.to) is store
         return row.role is Role.ARRIVING and marked
+
+    async def pages(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
+        """Every page of a query under a step's name. Each is read only once the one before it has been dealt with."""
+        while True:
+            with step(name):
+                page = await store.query(query)
+            yield page
+            if page.cursor is None:
+                return
+            query = replace(query, cursor=page.cursor)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

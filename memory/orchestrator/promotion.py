@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from memory.domain.scope import Scope
 from memory.orchestrator.entries import is_expired
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.retrieval import BROWSED
-from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
 from memory.ports.collections import ENTRIES
@@ -97,15 +96,10 @@ class Promotion:
         found: dict[Key, Record] = {}
         for store in self._placement.topology.homes:
             query = Query(ENTRIES, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
-            while True:
-                with step("promotion.scan"):
-                    page = await store.query(query)
+            async for page in self._placement.pages("promotion.scan", store, query):
                 for row in page.records:
                     if isinstance(row, Record):
                         found.setdefault(row.key, row)
-                if page.cursor is None:
-                    break
-                query = replace(query, cursor=page.cursor)
         return list(found.values())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -105,17 +105,13 @@ class Relations:
         """Delete relations of every tenant that an erasure of another scope, or a crash, left with an end that is gone; how many."""
         archive, dropped = self._placement.topology.archive, 0
         query = Query(RELATIONS, Everywhere(), limit=self._placement.settings.page)
-        while True:
-            with step("relation.sweep"):
-                page = await archive.query(query)
+        async for page in self._placement.pages("relation.sweep", archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
             there = await self._ends_there(rows)
             for row in rows:
                 if not _ends(row) <= there:
                     dropped += await self._erasure.delete(RELATIONS, row.key)
-            if page.cursor is None:
-                return dropped
-            query = replace(query, cursor=page.cursor)
+        return dropped
 
     async def _ends_there(self, rows: Sequence[Record]) -> set[Key]:
         """The ends of these relations that are entries still."""
