@@ -89,7 +89,6 @@ class Record:
     # bookkeeping
     role: Role = Role.HOME
     tier: str = ""
-    came_from: str | None = None  # an arriving copy: the tier it is moving from
     owed: tuple[Owed, ...] = ()
     previous: int | None = None  # the version this one replaced, where that was kept
     accesses: int = 0

@@ -112,7 +112,6 @@ def frozen_record(record: Record, generation: int, extra: Mapping[str, FieldValu
         generation,
         record.role,
         record.tier,
-        record.came_from,
         frozen_owed(record.owed),
         record.previous,
         record.accesses,

@@ -26,7 +26,7 @@ _ROLES = {role.value: role for role in Role}
 # Where the adapter's columns are in a row.
 (
     TENANT, ID, FINGERPRINT, KIND, PARTITION, SCOPE, VERSION, GENERATION, REVISION, ROLE, TIER, CREATED_AT, UPDATED_AT, EXPIRES_AT, ACCESSES,
-    ACCESSED_AT, WORDS, BYTES, CAME_FROM, PREVIOUS, MOVED_TO, CACHED_AT, EPOCH, DISCARD_AT, OWED, NOTE,
+    ACCESSED_AT, WORDS, BYTES, PREVIOUS, MOVED_TO, CACHED_AT, EPOCH, DISCARD_AT, OWED, NOTE,
 ) = range(len(SYSTEM_COLUMNS))  # fmt: skip
 FIRST_FIELD = len(SYSTEM_COLUMNS)
 
@@ -185,7 +185,7 @@ class Layout:
         row[:FIRST_FIELD] = (
             key.tenant, key.id, fingerprint(key.tenant, key.id), RECORD, None, record.scope, record.version, record.generation, 0,
             record.role.value, record.tier, micros(record.created_at), micros(record.updated_at), _maybe_micros(record.expires_at),
-            record.accesses, _maybe_micros(record.accessed_at), 0, 0, record.came_from, record.previous, None, _maybe_micros(record.cached_at),
+            record.accesses, _maybe_micros(record.accessed_at), 0, 0, record.previous, None, _maybe_micros(record.cached_at),
             record.epoch, None, encode_owed(record.owed), None,
         )  # fmt: skip
         fields = record.fields
@@ -295,7 +295,6 @@ class Layout:
             row[GENERATION],
             _ROLES[row[ROLE]],
             row[TIER],
-            row[CAME_FROM],
             _decode_owed(row[OWED]),
             row[PREVIOUS],
             row[ACCESSES],

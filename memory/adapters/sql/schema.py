@@ -51,7 +51,6 @@ SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
     ("accessed_at", sa.BigInteger(), True),
     ("words", sa.BigInteger(), False),  # how many there are in all text parts
     ("bytes", sa.BigInteger(), False),
-    ("came_from", sa.Text(), True),
     ("previous", sa.BigInteger(), True),
     ("moved_to", sa.Text(), True),
     ("cached_at", sa.BigInteger(), True),

@@ -70,7 +70,6 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Sto
         generation=3,
         role=Role.REPLICA,
         tier="long",
-        came_from="mid",
         owed=(Owed("deliver", {"to": ["x", None, {"y": 1.5}]}), Owed("erase")),
         previous=1_714_000_000_000_000,
         accesses=7,
