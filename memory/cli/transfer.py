@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -57,24 +57,24 @@ async def import_file(
     file again writes nothing twice. Other fields of a message (tags and metadata among them) are kept.
     """
     wanted = _wanted(file, scope, session)
-    with _opened(file) as (stream, name):
-        total, bad = _checked(stream, name, wanted, skip_bad=skip_bad)
-        async with cli.memory() as memory:
-            with progress(cli, total) as advance:
+    name = "stdin" if file == "-" else Path(file).name
+    messages, left_out = _checked(file, name, wanted, skip_bad=skip_bad)
+    async with cli.memory() as memory:
+        with progress(cli, len(messages)) as advance:
 
-                def committed(done: int) -> None:
-                    advance(done)
-                    if acks:
-                        sys.stderr.write(json.dumps({"committed": done}) + "\n")
-                        sys.stderr.flush()
+            def committed(done: int) -> None:
+                advance(done)
+                if acks:
+                    sys.stderr.write(json.dumps({"committed": done}) + "\n")
+                    sys.stderr.flush()
 
-                result = await write_messages(memory, _messages(stream, name, wanted, bad), committed, name)
-    result.skipped = bad
+            result = await write_messages(memory, iter(messages), committed, name)
+    result.skipped = left_out
     cli.emit(
-        {"file": name, "messages": total, "imported": result.written, "already_there": result.repeated, "skipped_lines": bad},
+        {"file": name, "messages": len(messages), "imported": result.written, "already_there": result.repeated, "skipped_lines": left_out},
         lambda out: out.print(_summary(name, result), markup=False, soft_wrap=True),
     )
-    return 0 if total else 1
+    return 0 if messages else 1
 
 
 async def write_messages(
@@ -141,51 +141,25 @@ def _wanted(file: str, scope: str | None, session: str | None) -> Wanted:
     return Wanted() if file == "-" else Wanted(messages_to=Scope.session(Path(file).stem))
 
 
-@contextmanager
-def _opened(file: str) -> Iterator[tuple[IO[bytes], str]]:
-    """The file, to be read twice, and what to call it."""
-    if file != "-":
-        with Path(file).open("rb") as stream:
-            yield stream, Path(file).name
-        return
-    import shutil
-    import tempfile
-
-    with tempfile.SpooledTemporaryFile(max_size=32 * 2**20) as spool:
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        spool.seek(0)
-        yield spool, "stdin"
-
-
-def _checked(stream: IO[bytes], name: str, wanted: Wanted, *, skip_bad: bool) -> tuple[int, list[int]]:
-    """Read the whole file without writing: how many messages it holds, and the lines left out. Bad lines are refused unless to be skipped."""
+def _checked(file: str, name: str, wanted: Wanted, *, skip_bad: bool) -> tuple[list[Message], list[int]]:
+    """Read the whole file without writing: its messages, and the lines left out. Bad lines are refused unless to be skipped."""
     from memory.facade.transfer import BadLine, read
 
-    total, bad = 0, list[BadLine]()
-    for item in read(stream, name, wanted.scope, messages_to=wanted.messages_to):
-        if isinstance(item, BadLine):
-            bad.append(item)
-        else:
-            total += 1
+    good: list[Message] = []
+    bad: list[BadLine] = []
+    with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as stream:
+        for item in read(stream, name, wanted.scope, messages_to=wanted.messages_to):
+            if isinstance(item, BadLine):
+                bad.append(item)
+            else:
+                good.append(item)
     for item in bad[:SHOWN] if skip_bad or len(bad) > 1 else ():
         sys.stderr.write(f"{'left out' if skip_bad else 'bad'}: {item}\n")
     if bad and not skip_bad:
         first, more = bad[0], len(bad) - 1
         others = f"; {more} more bad line{'s' * (more > 1)}" if more else ""
         raise BadLine(name, first.line, f"{first.problem}{others}; nothing was imported: correct the file, or leave bad lines out with --skip-bad")
-    stream.seek(0)
-    return total, [item.line for item in bad]
-
-
-def _messages(stream: IO[bytes], name: str, wanted: Wanted, left_out: Container[int]) -> Iterator[Message]:
-    """The good messages, read again. A line that was good when the file was checked and no longer is stops the import."""
-    from memory.facade.transfer import BadLine, read
-
-    for item in read(stream, name, wanted.scope, messages_to=wanted.messages_to):
-        if not isinstance(item, BadLine):
-            yield item
-        elif item.line not in left_out:
-            raise item
+    return good, [item.line for item in bad]
 
 
 def _summary(name: str, result: Imported) -> str:

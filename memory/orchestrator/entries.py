@@ -24,9 +24,9 @@ from memory.orchestrator.versions import kept_version
 from memory.policies.routing import route
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Eq, Order, Query, within
-from memory.ports.record import Key, Owed, Record, Role
+from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Outcome, Put, Release, Status
+from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far a caller's clock may be ahead of ours before its `created_at` is refused as lying in the future."""
@@ -41,7 +41,6 @@ class Birth:
     draft: EntryDraft
     record: Record
     store: Store
-    started: datetime
     entry: Entry | None = field(default=None)
 
 
@@ -89,7 +88,7 @@ class Entries:
         digest = request_digest(draft) if draft.key else None
         version = self._placement.next_version()
         record = record_of(draft, key=Key(tenant, record_id), version=version, now=now, tier=routed.tier, digest=digest)
-        return Birth(draft, replace(record, owed=owed_replicas(self._placement, ENTRIES, store, routed.tier)), store, now)
+        return Birth(draft, replace(record, owed=owed_replicas(self._placement, ENTRIES, store, routed.tier)), store)
 
     async def _repeat_known(self, births: Sequence[Birth]) -> None:
         """Under a key, what stands in a later tier counts as present too: look there first."""
@@ -119,33 +118,11 @@ class Entries:
         """The stored record, or None when the draft turned out to be a repeat (`birth.entry` is then the first outcome)."""
         if (error := refused(birth.store, outcome)) is not None:
             raise error
-        stored = replace(birth.record, generation=outcome.generation)
         if outcome.applied:
-            if birth.draft.key and self._took_long(birth) and (earlier := await self._elsewhere(birth)) is not None:
-                birth.entry = await self._repeated(birth, earlier)
-                return None
-            return stored
+            return replace(birth.record, generation=outcome.generation)
         if birth.draft.key is None:
             raise Conflict(f"a fresh id was taken already, which should not happen: {birth.record.key.id}")
         birth.entry = await self._repeated(birth, await self._placement.locate(ENTRIES, birth.record.key))
-        return None
-
-    def _took_long(self, birth: Birth) -> bool:
-        """Whether a mark may have come and gone between looking in the later tiers and writing here."""
-        return bool(self._placement.topology.later(birth.store)) and self._placement.now() - birth.started > self._placement.settings.mark_life / 2
-
-    async def _elsewhere(self, birth: Birth) -> Located | None:
-        """The same keyed record in a later tier, ours withdrawn; None where ours is the only one."""
-        for store in self._placement.topology.later(birth.store):
-            with step("write.recheck"):
-                row = (await store.get(ENTRIES, [birth.record.key]))[0]
-            copy_of_ours = isinstance(row, Record) and row.role is not Role.HOME
-            if row is not None and not copy_of_ours:
-                tier = self._placement.topology.tiers_of(store)[0]
-                life = self._placement.now() + self._placement.settings.mark_life
-                ours = Release(ENTRIES, birth.record.key, at=birth.record.version, to=tier, discard_at=life)
-                await self._placement.write_one("write.withdraw", birth.store, ours)
-                return await self._placement.locate(ENTRIES, birth.record.key)
         return None
 
     async def _repeated(self, birth: Birth, there: Located) -> Entry:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TypeAlias
 
 from memory.domain.errors import StoreError
@@ -31,6 +32,9 @@ UNKEEP = "unkeep"  # erase the kept versions of a deleted entry
 UNRELATE = "unrelate"  # delete the relations of a deleted entry
 ARRIVE = "arrive"  # clear the flag of a copy whose source has let go
 ERASE = "erase"  # erase a scope in one store
+
+HOLDS_PLACE = "holds_place"
+"""Said by the debt of a mark under an id that another writer derives as well, from a key or a source."""
 
 Holder: TypeAlias = Record | Mark | Tombstone
 
@@ -109,11 +113,16 @@ class OwedWork:
     async def _settle(self, debt: Debt, done: tuple[Owed, ...], *, all_done: bool) -> None:
         discard_at = None
         if all_done and isinstance(debt.holder, Mark):
-            discard_at = self._placement.now() + self._placement.settings.mark_life
+            discard_at = self._placement.now() + self._mark_life(debt.holder)
         elif all_done and isinstance(debt.holder, Tombstone):
             discard_at = self._placement.tombstone_until()
         settle = Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=done, discard_at=discard_at)
         await self._placement.write("owed.settle", debt.store, settle)
+
+    def _mark_life(self, mark: Mark) -> timedelta:
+        """A mark that holds a place that others may yet write to is kept as long as a tombstone there would be."""
+        settings = self._placement.settings
+        return settings.tombstone_life if any(HOLDS_PLACE in o.data for o in mark.owed) else settings.mark_life
 
     # -- finishers ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from memory.orchestrator.steps import step
 from memory.policies.ranking import combine, rank_by_words
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
 from memory.ports.query import Filter, Ge, Gt, Has, Hit, In, IsNull, Le, Near, Or, Order, Query, Search, Tenant, Words, all_of, within
-from memory.ports.record import Key, Mark, Partition, Record, Role
+from memory.ports.record import Key, Mark, Partition, Record, Role, Stored
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,20 @@ class SearchResult(list[FoundEntry]):
     def unexplained(self) -> SearchResult:
         """The same hits without their explanations."""
         return SearchResult([replace(hit, explanation={}) for hit in self], self.degraded)
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """What was found of an entry: its newest copy, where that was, and the best score of each way of searching."""
+
+    record: Record
+    store: Store
+    scores: dict[str, float] = field(default_factory=dict)
+
+    def meet(self, way: str, hit: Hit, store: Store) -> None:
+        self.scores[way] = max(hit.score, self.scores.get(way, -1.0))
+        if _outranks(hit.record, self.record):
+            self.record, self.store = hit.record, store
 
 
 class Retrieval:
@@ -168,68 +182,84 @@ class Retrieval:
         now, degraded = self._placement.now(), list[str]()
         pool = max(3 * asked.limit, 50)  # D82
         vector = await self._meaning.of_query(text)
-        found: dict[str, Record] = {}
-        scores: dict[str, dict[str, float]] = {"words": {}, "meaning": {}}
-        stores: dict[str, str] = {}
+        candidates: dict[str, _Candidate] = {}
         for store, collection in self._sources(asked):
-            hits = await self._guarded(store, degraded, self._candidates(store, collection, asked, text, vector, pool, now))
+            hits = await self._guarded(store, degraded, self._hits(store, collection, asked, text, vector, pool, now))
             for way, hit in hits or []:
                 record_id = entry_id(hit.record)
-                scores[way][record_id] = max(hit.score, scores[way].get(record_id, -1.0))
-                stores[record_id] = store.name
-                self._merge(found, [hit.record])
-        found = await self._hydrated(found, asked, now, degraded)
-        return SearchResult(self._ranked(found, scores, stores, asked.limit), degraded)
+                candidate = candidates.setdefault(record_id, _Candidate(hit.record, store))
+                candidate.meet(way, hit, store)
+        found = await self._confirmed(candidates, asked, now, degraded)
+        return SearchResult(found, degraded)
 
-    async def _candidates(
+    async def _hits(
         self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, now: datetime
     ) -> list[tuple[str, Hit]]:
-        where, condition = within(*asked.partitions), self._filter(asked, collection, now)
-        hits: list[tuple[str, Hit]] = []
+        """What the store finds, each hit with the way it was found. Contents come later, of those shown; the past is not read again."""
+        where, condition, whole = within(*asked.partitions), self._filter(asked, collection, now), asked.known_at is not None
+        found = [self._by_words(store, Search(collection, where, Words(text), pool, condition, SEARCHED, whole), text)]
+        if vector is not None and store.capabilities.semantic:
+            found.append(store.search(Search(collection, where, Near(vector), pool, condition, SEARCHED, whole)))
         with step("search"):
-            if store.capabilities.lexical:
-                by_words = await store.search(Search(collection, where, Words(text), pool, condition, SEARCHED))
-            else:
-                page = await store.query(Query(collection, where, condition, roles=BROWSED))
-                by_words = rank_by_words([r for r in page.records if isinstance(r, Record)], collection, text, pool)
-            by_words += rank_by_words(await self._owed_past(store, collection, asked, now), ENTRY_VERSIONS, text, pool)
-            hits += [("words", hit) for hit in by_words]
-            if vector is not None and store.capabilities.semantic:
-                near = await store.search(Search(collection, where, Near(vector), pool, condition, SEARCHED))
-                hits += [("meaning", hit) for hit in near if hit.score > 0]
-        return hits
+            by_words, *near = await asyncio.gather(*found)
+        by_words = by_words + rank_by_words(await self._owed_past(store, collection, asked, now), ENTRY_VERSIONS, text, pool)
+        return [("words", hit) for hit in by_words] + [("meaning", hit) for hits in near for hit in hits if hit.score > 0]
 
-    async def _hydrated(self, found: dict[str, Record], asked: Asked, now: datetime, degraded: list[str]) -> dict[str, Record]:
-        """Copies replaced by their homes; what is gone, hidden or no longer matching is dropped."""
-        copies = [r.key for r in found.values() if r.role is not Role.HOME]
-        homes: dict[str, Record] = {}
+    @staticmethod
+    async def _by_words(store: Store, search: Search, text: str) -> list[Hit]:
+        if store.capabilities.lexical:
+            return await store.search(search)
+        page = await store.query(Query(search.collection, search.where, search.filter, roles=BROWSED))
+        return rank_by_words([r for r in page.records if isinstance(r, Record)], search.collection, text, search.limit)
+
+    async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, degraded: list[str]) -> list[FoundEntry]:
+        """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
         if asked.known_at is not None:
-            try:
-                past = await still_living(self._placement, asked.tenant, [r for r in found.values() if r.role is Role.HOME])
-                return {entry_id(r): r for r in past}
-            except StoreError as error:
-                degraded.append(f"{error.store}: {error.problem}; whether past entries still live could not be told")
-                return {}
-        if copies:
-            try:
-                located = await self._placement.locate_many(ENTRIES, copies)
-                homes = {at.key.id: at.record for at in located if at.record is not None}
-            except StoreError as error:
-                degraded.append(f"{error.store}: {error.problem}; hits that could not be confirmed were left out")
-        whole = {i: r if r.role is Role.HOME else homes.get(i) for i, r in found.items()}
-        # A home passed the filter where it was found; what was read by id has yet to.
-        return {i: r for i, r in whole.items() if r is not None and (found[i].role is Role.HOME or self._accepts(r, asked, now))}
+            shown = await self._past(candidates, asked.tenant, degraded)
+            candidates = {i: candidates[i] for i in shown}
+        else:
+            shown = {}
+        while True:
+            best = combine(_scores(candidates, "words"), _scores(candidates, "meaning"))[: asked.limit]
+            unread = [record_id for record_id, _ in best if record_id not in shown]
+            if not unread:
+                return _explained(best, shown, candidates)
+            homes = await self._homes({i: candidates[i] for i in unread}, asked.tenant, degraded)
+            shown |= {i: home for i, home in homes.items() if self._accepts(home, asked, now)}
+            for record_id in unread:
+                if record_id not in shown:
+                    del candidates[record_id]
 
-    def _ranked(self, found: dict[str, Record], scores: dict[str, dict[str, float]], stores: dict[str, str], limit: int) -> list[FoundEntry]:
-        live = {way: {i: s for i, s in by_id.items() if i in found} for way, by_id in scores.items()}
-        ranks = {way: sorted(by_id, key=lambda i: (-by_id[i], i)) for way, by_id in live.items()}
-        places = {way: {i: n for n, i in enumerate(ids, start=1)} for way, ids in ranks.items()}
-        hits = []
-        for record_id, score in combine(live["words"], live["meaning"])[:limit]:
-            record = found[record_id]
-            ways = {f"by_{way}": {"rank": places[way][record_id], "score": scores[way][record_id]} for way in places if record_id in places[way]}
-            hits.append(FoundEntry(entry_of(record), score, {**ways, "tier": record.tier, "store": stores[record_id]}))
-        return hits
+    async def _past(self, candidates: dict[str, _Candidate], tenant: str, degraded: list[str]) -> dict[str, Record]:
+        """Of versions that are past, those whose entry still lives."""
+        try:
+            past = await still_living(self._placement, tenant, [c.record for c in candidates.values() if c.record.role is Role.HOME])
+        except StoreError as error:
+            degraded.append(f"{error.store}: {error.problem}; whether past entries still live could not be told")
+            return {}
+        return {entry_id(r): r for r in past}
+
+    async def _homes(self, candidates: dict[str, _Candidate], tenant: str, degraded: list[str]) -> dict[str, Record]:
+        """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for copies, homes are located."""
+        homes: dict[str, Record] = {}
+        failed = set[str]()
+        for store in {c.store for c in candidates.values() if c.record.role is Role.HOME}:
+            there = [i for i, c in candidates.items() if c.store is store and c.record.role is Role.HOME]
+            rows = await self._guarded(store, degraded, self._read(store, [Key(tenant, i) for i in there]))
+            homes |= {r.key.id: r for r in rows or () if isinstance(r, Record) and r.role is Role.HOME}
+            failed.update(there if rows is None else ())
+        elsewhere = [Key(tenant, i) for i in candidates if i not in homes and i not in failed]
+        try:
+            located = await self._placement.locate_many(ENTRIES, elsewhere)
+        except StoreError as error:
+            degraded.append(f"{error.store}: {error.problem}; hits that could not be confirmed were left out")
+            return homes
+        return homes | {at.key.id: at.record for at in located if at.record is not None}
+
+    @staticmethod
+    async def _read(store: Store, keys: Sequence[Key]) -> list[Stored | None]:
+        with step("read.home"):
+            return await store.get(ENTRIES, keys)
 
     # -- shared -------------------------------------------------------------------------------------------------------
 
@@ -254,7 +284,7 @@ class Retrieval:
         """By id, the newest version; between equals a home before a copy."""
         for row in rows:
             there = found.get(entry_id(row))
-            if there is None or (row.version, row.role is Role.HOME) > (there.version, there.role is Role.HOME):
+            if there is None or _outranks(row, there):
                 found[entry_id(row)] = row
 
     def _filter(self, asked: Asked, collection: Collection, now: datetime) -> Filter | None:
@@ -290,3 +320,26 @@ class Retrieval:
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:
         for key in corrupt:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
+
+
+def _outranks(row: Record, other: Record) -> bool:
+    """Of two copies of one entry the newer counts; between equals a home before a copy."""
+    return (row.version, row.role is Role.HOME) > (other.version, other.role is Role.HOME)
+
+
+def _scores(candidates: dict[str, _Candidate], way: str) -> dict[str, float]:
+    return {i: c.scores[way] for i, c in candidates.items() if way in c.scores}
+
+
+def _explained(best: Sequence[tuple[str, float]], shown: dict[str, Record], candidates: dict[str, _Candidate]) -> list[FoundEntry]:
+    """The hits, each with its rank and score by each way of searching, and where the entry lives."""
+    places: dict[str, dict[str, int]] = {}
+    for way in ("words", "meaning"):
+        scores = _scores(candidates, way)
+        places[way] = {i: n for n, i in enumerate(sorted(scores, key=lambda i: (-scores[i], i)), start=1)}
+    hits = []
+    for record_id, score in best:
+        record, candidate = shown[record_id], candidates[record_id]
+        ways = {f"by_{way}": {"rank": ranks[record_id], "score": candidate.scores[way]} for way, ranks in places.items() if record_id in ranks}
+        hits.append(FoundEntry(entry_of(record), score, {**ways, "tier": record.tier, "store": candidate.store.name}))
+    return hits

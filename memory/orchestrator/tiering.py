@@ -17,7 +17,8 @@ from enum import StrEnum
 
 from memory.domain.errors import InvalidInput
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.owed import ARRIVE, REPLICATE, Debt, OwedWork
+from memory.orchestrator.erasure import DIGEST
+from memory.orchestrator.owed import ARRIVE, HOLDS_PLACE, REPLICATE, Debt, OwedWork
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.policies.routing import TIERS, is_onward, replicas_of
@@ -140,7 +141,7 @@ class Tiering:
 
     async def _release(self, collection: Collection, record: Record, source: Store, target: Store, to: str) -> Step:
         """Steps 3 and 4."""
-        owed = (Owed(ARRIVE, {"to": to}),)
+        owed = (Owed(ARRIVE, {"to": to} | ({HOLDS_PLACE: True} if _is_derived(record) else {})),)
         release = Release(collection, record.key, at=record.version, to=to, owed=owed)
         outcome = await self._placement.write_one("move.release", source, release)
         if outcome.applied:
@@ -163,6 +164,12 @@ class Tiering:
 
     def _replicas(self, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
         return owed_replicas(self._placement, collection, home, tier)
+
+
+def _is_derived(record: Record) -> bool:
+    """Whether its id follows from a key or a source, so that a slow writer may yet put it where nothing stands."""
+    fields, body = record.fields, record.body
+    return any(fields.get(name) is not None for name in (DIGEST, "promoted_from_id")) or body.get("compacted_from_ids") is not None
 
 
 def owed_replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:

@@ -225,7 +225,12 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The best `limit` records of one collection by words or by meaning, among those the filter lets through."""
+    """The best `limit` records of one collection by words or by meaning, among those the filter lets through.
+
+    Without `whole` the hits' records need carry no content and only what tells copies apart: key, scope, version, role and tier. Fields,
+    body, texts, vector and bookkeeping may then be missing or not; who shows them reads them by key. It spares stores from reading,
+    checking and sending fifty records of which ten are shown.
+    """
 
     collection: Collection
     where: Where
@@ -233,6 +238,7 @@ class Search:
     limit: int
     filter: Filter | None = None
     roles: frozenset[Role] = HOMES
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
-from memory.ports.record import Key, Mark, Record, Stored, Tombstone
+from memory.ports.record import Key, Mark, Record, Stored, Tombstone, header
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Status, Write
 
@@ -111,10 +111,12 @@ class InMemoryStore(BaseStore):
         name = search.collection.name
         records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.spoiled(name, r.key)]
         if isinstance(search.by, Near):
-            return best(by_meaning(search.by.vector, [r for r in records if lets_through(search.filter, r)]), search.limit)
-        # Words are weighed over all records asked, before the filter: what it hides still tells how rare a word is.
-        hits = by_words(search.by.text, search.collection, records)
-        return best([hit for hit in hits if lets_through(search.filter, hit.record)], search.limit)
+            hits = by_meaning(search.by.vector, [r for r in records if lets_through(search.filter, r)])
+        else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
+            weighed = by_words(search.by.text, search.collection, records)
+            hits = [hit for hit in weighed if lets_through(search.filter, hit.record)]
+        found = best(hits, search.limit)
+        return found if search.whole else [Hit(header(hit.record), hit.score) for hit in found]
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         matching, corrupt = self._matching(query)

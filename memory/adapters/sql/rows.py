@@ -304,6 +304,20 @@ class Layout:
         )
 
 
+HEADER = ("tenant", "id", "scope", "version", "role", "tier", "created_at", "updated_at", "generation")
+"""The columns `header_of` reads."""
+
+
+def header_of(row: Row) -> Record | None:
+    """A record without content, from the columns of `HEADER`; None where one of them cannot be read."""
+    tenant, record_id, scope, version, role, tier, created_at, updated_at, generation = row[: len(HEADER)]
+    try:
+        created, updated = _moment(created_at), _moment(updated_at)
+        return Record(Key(tenant, record_id), scope, version, created, updated, generation=generation, role=_ROLES[role], tier=tier)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return None
+
+
 def _key(row: Row) -> Key:
     """The key of a row that may be damaged there too."""
     return Key(_shown(row[TENANT]), _shown(row[ID]))

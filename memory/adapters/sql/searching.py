@@ -13,6 +13,7 @@ from memory.adapters.sql.members import MemberCache
 from memory.adapters.sql.partitions import Numbers
 from memory.adapters.sql.ranking import by_meaning, by_words, exact_cosines
 from memory.adapters.sql.reads import Spoiled
+from memory.adapters.sql.rows import HEADER, header_of
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shelf import Shelf, shelf_of
 from memory.adapters.sql.statements import among
@@ -60,6 +61,8 @@ class _Reader:
         numbers = list(self._scores)
         if len(numbers) > 2 * self._wanted:
             numbers = self._narrowed(numbers)
+        if not self._search.whole:
+            return self._headers(numbers)
         rows = self._among(numbers)
         at = self._shelf.layout.at["vector"] + 1 if self._near is not None else 0
         best = self._best([(r[0], r[self._shelf.layout.at["id"] + 1], r[at]) for r in rows])
@@ -72,6 +75,14 @@ class _Reader:
             elif isinstance(stored, Record) and stored.role in self._search.roles:
                 hits.append(Hit(stored, score))
         return hits
+
+    def _headers(self, numbers: list[int]) -> list[Hit]:
+        """The same without contents. Checksums are over whole rows: who reads the record by its key will see whether it is sound."""
+        rows = self._among(numbers, (*HEADER, "vector") if self._near is not None else HEADER)
+        best = self._best([(r[0], r[2], r[-1]) for r in rows])
+        by_number = {r[0]: r for r in rows}
+        headers = [(header_of(by_number[number][1:]), score) for number, score in best]
+        return [Hit(record, score) for record, score in headers if record is not None]
 
     def _narrowed(self, numbers: list[int]) -> list[int]:
         """The best `wanted` of them, from no more of each row than that takes."""
