@@ -155,7 +155,10 @@ class Corrupt:
     problem: str
 
 
-Stored: TypeAlias = Record | Mark | Tombstone | Corrupt
+Standing: TypeAlias = Record | Mark | Tombstone
+"""What can stand under a key and be read."""
+
+Stored: TypeAlias = Standing | Corrupt
 """What `Store.get` finds under a key."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.adapters.in_memory.asking import lets_through
+from memory.ports.asking import lets_through
 from memory.adapters.in_memory.writing import carry_out
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.ports.capabilities import Capabilities

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from memory.ports.query import Everywhere, Partitions, Tenant, Where
-from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Stored, Tombstone
-
-Standing: TypeAlias = Record | Mark | Tombstone
-"""What stands under a key. All of it is frozen, so sharing it is safe."""
+from memory.ports.record import Corrupt, Key, Partition, Record, Standing, Stored
 
 
 @dataclass(frozen=True, slots=True)

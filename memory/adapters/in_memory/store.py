@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import ClassVar
 
-from memory.adapters.in_memory.asking import lets_through, page_of
 from memory.adapters.in_memory.frozen import maybe_in_utc
 from memory.adapters.in_memory.ranking import best, by_meaning, by_words
-from memory.adapters.in_memory.state import Standing, State
+from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
+from memory.ports.asking import lets_through, page_of
 from memory.ports.base import BaseStore, record_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
-from memory.ports.record import Key, Mark, Record, Stored, Tombstone, header
+from memory.ports.record import Key, Mark, Record, Standing, Stored, Tombstone, header
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Status, Write
 

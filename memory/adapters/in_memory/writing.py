@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from memory.adapters.in_memory.frozen import frozen_mapping, frozen_owed, frozen_record, maybe_in_utc
-from memory.adapters.in_memory.state import Standing, State
+from memory.adapters.in_memory.state import State
 from memory.ports.collections import Collection
-from memory.ports.record import FieldValue, Key, Mark, Owed, Record, Role, Tombstone
+from memory.ports.record import FieldValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
 from memory.ports.writes import (
     Absent,
     Always,

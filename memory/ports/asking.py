@@ -1,4 +1,7 @@
-"""Filters, order and keyset pages, by the letter of `memory.ports.query`."""
+"""Filters, order and keyset pages over what is in hand, by the letter of `memory.ports.query`.
+
+For adapters whose engine cannot do a part of it, and for whoever merges the pages of several stores.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-from memory.adapters.in_memory.state import Standing
 from memory.domain.errors import InvalidInput
 from memory.ports.query import (
     SYSTEM_FIELDS,
@@ -28,7 +30,7 @@ from memory.ports.query import (
     decode_cursor,
     encode_cursor,
 )
-from memory.ports.record import FieldValue, Record
+from memory.ports.record import FieldValue, Record, Standing
 
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     Eq: operator.eq,
@@ -85,12 +87,12 @@ def _compare(part: Filter, field: str, value: FieldValue, wanted: FieldValue) ->
         raise InvalidInput(field, f"cannot be compared with {type(wanted).__name__}") from exc
 
 
-def page_of(matching: list[Standing], query: Query) -> tuple[list[Standing], str | None]:
+def page_of(matching: Sequence[Standing], query: Query) -> tuple[list[Standing], str | None]:
     """The asked page of what matches, in order, and the cursor behind it."""
     if query.cursor is not None:
         position = decode_cursor(query.cursor, query.order)
         matching = [s for s in matching if _after(s, position, query.order)]
-    _sort(matching, query.order)
+    matching = ordered(matching, query.order)
     limit = query.limit
     if limit is None or len(matching) <= limit:
         return matching, None
@@ -111,10 +113,12 @@ def _sortable(value: FieldValue) -> tuple[bool, Any]:
     return (value is not None, value)
 
 
-def _sort(standings: list[Standing], order: Sequence[Order]) -> None:
-    standings.sort(key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending)
+def ordered(standings: Sequence[Standing], order: Sequence[Order]) -> list[Standing]:
+    """In the order asked, the id last."""
+    inorder = sorted(standings, key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending)
     for by in reversed(order):
-        standings.sort(key=lambda s, field=by.field: _sortable(value_of(s, field)), reverse=by.descending)  # type: ignore[misc]
+        inorder.sort(key=lambda s, field=by.field: _sortable(value_of(s, field)), reverse=by.descending)  # type: ignore[misc]
+    return inorder
 
 
 def _after(standing: Standing, position: Position, order: Sequence[Order]) -> bool:
