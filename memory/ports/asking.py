@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
 from memory.domain.errors import InvalidInput
@@ -30,7 +31,7 @@ from memory.ports.query import (
     decode_cursor,
     encode_cursor,
 )
-from memory.ports.record import FieldValue, Record, Standing
+from memory.ports.record import Corrupt, FieldValue, Record, Standing, Stored
 
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     Eq: operator.eq,
@@ -105,6 +106,21 @@ def page_of(matching: Sequence[Standing], query: Query) -> tuple[list[Standing],
     return matching[:limit], encode_cursor(last.values, last.id)
 
 
+def merged(pages: Sequence[tuple[Sequence[Stored], str | None]], query: Query) -> tuple[list[Standing], str | None]:
+    """One page of the pages (records and cursor) that several stores gave for one query.
+
+    Nothing behind the end of a page that has more behind it: what its store would give next may come before.
+    """
+    ends = [cursor for _, cursor in pages if cursor is not None]
+    positions = [decode_cursor(end, query.order) for end in ends]
+    readable = [s for records, _ in pages for s in records if not isinstance(s, Corrupt)]
+    sure = [s for s in readable if not any(_after(s, position, query.order) for position in positions)]
+    page, cursor = page_of(sure, replace(query, cursor=None))
+    if cursor is None and ends:
+        cursor = next(end for end, here in zip(ends, positions, strict=True) if not any(_is_before(p, here, query.order) for p in positions))
+    return page, cursor
+
+
 def _position(standing: Standing, order: Sequence[Order]) -> Position:
     return Position(tuple(value_of(standing, o.field) for o in order), standing.key.id)
 
@@ -123,13 +139,18 @@ def ordered(standings: Sequence[Standing], order: Sequence[Order]) -> list[Stand
 
 def _after(standing: Standing, position: Position, order: Sequence[Order]) -> bool:
     """Whether this sorts strictly after the position."""
-    for by, value in zip(order, position.values, strict=True):
-        here, there = _sortable(value_of(standing, by.field)), _sortable(value)
+    return _is_before(position, _position(standing, order), order)
+
+
+def _is_before(first: Position, second: Position, order: Sequence[Order]) -> bool:
+    """Whether the first sorts strictly before the second."""
+    for by, one, other in zip(order, first.values, second.values, strict=True):
+        here, there = _sortable(one), _sortable(other)
         if here != there:
             try:
-                return (here < there) if by.descending else (here > there)
+                return (here > there) if by.descending else (here < there)
             except TypeError as exc:
                 raise InvalidInput("cursor", "this cursor was made for a query with another order") from exc
     if order and order[-1].descending:
-        return standing.key.id < position.id
-    return standing.key.id > position.id
+        return first.id > second.id
+    return first.id < second.id

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import ClassVar
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import Unsupported
+from memory.domain.scope import ScopeKind
+from memory.orchestrator.split import Share, SplitStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.harness import Harness
@@ -40,6 +45,7 @@ class InMemoryServer(InMemory):
     """The store in memory in the part of a durable server with many clients: it keeps every claim there is, limits too."""
 
     name = "in_memory_server"
+    ttl_patience = timedelta(milliseconds=100)
     claims = Capabilities(
         durable=True,
         shared=True,
@@ -63,6 +69,39 @@ class InMemoryPlain(InMemory):
 
     name = "in_memory_plain"
     claims = Capabilities()
+
+
+class Split(Harness):
+    """One tier on four stores: by tenant, by scope kind, by collection, and what remains. Held to the same contract as one store."""
+
+    name = "split"
+    claims = replace(InMemoryServer.claims, atomic=False)
+
+    def _over(self, parts: Sequence[InMemoryStore]) -> SplitStore:
+        umbrella, sessions, versions, rest = parts
+        shares = (
+            Share(umbrella, tenants=frozenset({"umbrella"})),
+            Share(sessions, scope_kinds=frozenset({ScopeKind.SESSION})),
+            Share(versions, collections=frozenset({"entry_versions", "relations"})),
+        )
+        return SplitStore("split", shares, rest)
+
+    async def make(self) -> Store:
+        names = ("umbrella", "sessions", "versions", "rest")
+        return self._over([InMemoryStore(name, capabilities=InMemoryServer.claims) for name in names])
+
+    async def client(self, store: Store) -> Store:
+        return self._over([InMemoryStore(p.name, capabilities=InMemoryServer.claims, state=p.state) for p in self._parts(store)])
+
+    async def restart(self, store: Store) -> Store:
+        for part in self._parts(store):
+            part.restart(keep=True)
+        return await self.client(store)
+
+    @staticmethod
+    def _parts(store: Store) -> list[InMemoryStore]:
+        assert isinstance(store, SplitStore)
+        return [part for part in store.parts if isinstance(part, InMemoryStore)]
 
 
 class Sqlite(Harness):
@@ -108,4 +147,4 @@ class Sqlite(Harness):
         return self._store()
 
 
-HARNESSES: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Sqlite)
+HARNESSES: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)

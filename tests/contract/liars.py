@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.asking import lets_through
 from memory.adapters.in_memory.writing import carry_out
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.ports.asking import lets_through
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness

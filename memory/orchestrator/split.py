@@ -1,0 +1,250 @@
+"""Several stores in one tier: which one holds a record is decided by what never changes (tenant, scope kind, collection).
+
+The whole is a `Store` again, so nothing above it knows. A partition of one collection lives in one part only; its conditions are decided there.
+A key does not tell its scope: where scopes of a tenant are apart, the parts are asked who holds it, and a tombstone for what nobody holds is
+left in each. What is asked of a tenant or everywhere is asked of every part, and the answers merged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain.errors import InvalidInput, Unsupported
+from memory.domain.scope import ScopeKind
+from memory.ports.asking import merged
+from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
+from memory.ports.collections import Collection
+from memory.ports.query import Count, Hit, Kind, Page, Partitions, Query, Search, Tenant, Where
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tombstone
+from memory.ports.store import Health, Store
+from memory.ports.writes import Append, Delete, Newer, Outcome, Put, RaiseGeneration, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What goes to one store of a tier: every condition given must hold; an empty one is none."""
+
+    store: Store
+    tenants: frozenset[str] = frozenset()
+    scope_kinds: frozenset[ScopeKind] = frozenset()
+    collections: frozenset[str] = frozenset()
+
+    def may_take(self, tenant: str | None, collection: str) -> bool:
+        """Whether something of this tenant and collection goes there, for some scope; a tenant of None stands for any."""
+        return (tenant is None or not self.tenants or tenant in self.tenants) and (not self.collections or collection in self.collections)
+
+    def takes_some(self, partition: Partition) -> bool:
+        """Whether some collection of this partition goes there."""
+        kind = partition.scope.partition(":")[0]
+        return (not self.tenants or partition.tenant in self.tenants) and (not self.scope_kinds or kind in self.scope_kinds)
+
+    def takes(self, partition: Partition, collection: str) -> bool:
+        return self.takes_some(partition) and (not self.collections or collection in self.collections)
+
+
+class SplitStore:
+    """One store made of several: the first share that takes a record holds it, `rest` what none takes."""
+
+    def __init__(self, name: str, shares: Sequence[Share], rest: Store) -> None:
+        self._name = name
+        self._shares = (*shares, Share(rest))
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def parts(self) -> tuple[Store, ...]:
+        """The distinct stores it is made of."""
+        return tuple(dict.fromkeys(share.store for share in self._shares))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What every part can do. Never `atomic`: a batch may touch several parts."""
+        claims = [part.capabilities for part in self.parts]
+        flags: dict[str, Any] = {name: all(getattr(c, name) for c in claims) for name in FLAGS}
+        limits: dict[str, Any] = {name: min((v for c in claims if (v := getattr(c, name)) is not None), default=None) for name in LIMITS}
+        return replace(Capabilities(**flags, **limits, loss_window=_widest(claims)), atomic=False)
+
+    @property
+    def epoch(self) -> str:
+        return "/".join(part.epoch for part in self.parts)
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        opened: list[Store] = []
+        try:
+            for part in self.parts:
+                await part.open(collections)
+                opened.append(part)
+        except BaseException:
+            for part in opened:
+                await part.close()
+            raise
+
+    async def close(self) -> None:
+        for part in self.parts:
+            await part.close()
+
+    async def check(self) -> Health:
+        """As healthy as the least healthy part."""
+        healths = {part.name: await part.check() for part in self.parts}
+        facts: dict[str, JsonValue] = {name: {"ok": h.ok, "detail": h.detail, "version": h.version, **h.facts} for name, h in healths.items()}
+        bad = [f"{name}: {h.detail}" for name, h in healths.items() if not h.ok]
+        return Health(ok=not bad, detail="; ".join(bad), version=", ".join(h.version for h in healths.values()), epoch=self.epoch, facts=facts)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        standing = await self._standing(collection, keys)
+        return [counting(found.values()) if (found := standing.get(key)) else None for key in keys]
+
+    async def _standing(self, collection: Collection, keys: Sequence[Key]) -> dict[Key, dict[Store, Stored]]:
+        """What stands under each key, part by part. More than one thing only where a tombstone was left in each."""
+        asked: dict[Store, list[Key]] = {}
+        for key in dict.fromkeys(keys):
+            for part in self._parts_of(key.tenant, collection):
+                asked.setdefault(part, []).append(key)
+        found: dict[Key, dict[Store, Stored]] = {}
+        answers = await asyncio.gather(*(part.get(collection, there) for part, there in asked.items()))
+        for (part, there), rows in zip(asked.items(), answers, strict=True):
+            for key, stored in zip(there, rows, strict=True):
+                if stored is not None:
+                    found.setdefault(key, {})[part] = stored
+        return found
+
+    async def query(self, query: Query) -> Page:
+        asked = self._asked(query.collection, query.where)
+        if len(asked) == 1:
+            ((part, where),) = asked
+            return await part.query(replace(query, where=where))
+        pages = await asyncio.gather(*(part.query(replace(query, where=where)) for part, where in asked))
+        corrupt = tuple(key for page in pages for key in page.corrupt)
+        found, cursor = merged([(page.records, page.cursor) for page in pages], query)
+        if query.kinds != {Kind.RECORD}:  # a tombstone may stand in several parts, and a record newer than it in one
+            standing = await self._standing(query.collection, [f.key for f in found])
+            found = list({f.key: f for f in found if f == counting(standing.get(f.key, {None: f}).values())}.values())
+        return Page(tuple(found), cursor, corrupt)
+
+    async def count(self, query: Query) -> Count:
+        counts = await asyncio.gather(*(part.count(replace(query, where=where)) for part, where in self._asked(query.collection, query.where)))
+        return Count(sum(c.records for c in counts), sum(c.bytes for c in counts))
+
+    async def search(self, search: Search) -> list[Hit]:
+        """The best of all parts. Scores by words are of each part's own statistics."""
+        found = await asyncio.gather(*(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where)))
+        hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.record.key.id))
+        return hits[: search.limit]
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
+        asked = self._asked(query.collection, query.where)
+        return sum(await asyncio.gather(*(part.delete_matching(replace(query, where=where), version, discard_at, keep) for part, where in asked)))
+
+    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        if together:
+            raise Unsupported("atomic", store=self.name)
+        limit = self.capabilities.max_batch
+        if limit is not None and len(writes) > limit:
+            raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")
+        places = await self._places(writes)
+        batches = {part: numbers for part in self.parts if (numbers := [i for i, there in enumerate(places) if part in there])}
+        calls = [part.apply([writes[i] for i in numbers]) for part, numbers in batches.items()]
+        answers: list[dict[Store, Outcome]] = [{} for _ in writes]
+        for (part, numbers), outcomes in zip(batches.items(), await asyncio.gather(*calls), strict=True):
+            for i, outcome in zip(numbers, outcomes, strict=True):
+                answers[i][part] = outcome
+        return [await self._one(write, [found[part] for part in there], there) for write, there, found in zip(writes, places, answers, strict=True)]
+
+    async def _places(self, writes: Sequence[Write]) -> list[tuple[Store, ...]]:
+        """The parts that each write goes to."""
+        places: list[tuple[Store, ...]] = []
+        lost: dict[Collection, list[int]] = {}
+        born: dict[tuple[str, Key], tuple[Store, ...]] = {}
+        for number, write in enumerate(writes):
+            if isinstance(write, RaiseGeneration):
+                places.append(self._parts_of_partition(write.partition))
+            elif isinstance(write, Put | Append):
+                places.append((self._holder(write.record.partition, write.collection),))
+                born[write.collection.name, write.key] = places[-1]
+            else:
+                places.append(born.get((write.collection.name, write.key)) or self._parts_of(write.key.tenant, write.collection))
+                if len(places[-1]) > 1:
+                    lost.setdefault(write.collection, []).append(number)
+        for collection, numbers in lost.items():
+            await self._find(collection, writes, numbers, places)
+        return places
+
+    async def _find(self, collection: Collection, writes: Sequence[Write], numbers: Sequence[int], places: list[tuple[Store, ...]]) -> None:
+        """Ask who holds the keys whose scope nobody told. What nobody holds goes to one part, but a tombstone for it to each."""
+        keys = {number: write.key for number in numbers if not isinstance(write := writes[number], RaiseGeneration)}
+        standing = await self._standing(collection, list(keys.values()))
+        for number, key in keys.items():
+            if found := standing.get(key):
+                places[number] = tuple(sorted(found, key=lambda part: _rank(found[part]), reverse=True))  # the one that counts first
+            elif not (isinstance(write := writes[number], Delete) and isinstance(write.when, Newer)):
+                places[number] = places[number][:1]
+
+    async def _one(self, write: Write, outcomes: Sequence[Outcome], places: Sequence[Store]) -> Outcome:
+        """One outcome of those of several parts: that of the first, where the record is; generations are made equal."""
+        if isinstance(write, RaiseGeneration) and len({o.number for o in outcomes}) > 1:
+            highest = max(o.number or 0 for o in outcomes)
+            equal = [(await part.apply([RaiseGeneration(write.partition, highest)]))[0] for part in places]
+            return equal[0]
+        return outcomes[0]
+
+    # -- who holds what -----------------------------------------------------------------------------------------------
+
+    def _holder(self, partition: Partition, collection: Collection) -> Store:
+        return next(share.store for share in self._shares if share.takes(partition, collection.name))
+
+    def _parts_of_partition(self, partition: Partition) -> tuple[Store, ...]:
+        """Where the partition may have records of some collection."""
+        reached = []
+        for share in self._shares:
+            if share.takes_some(partition):
+                reached.append(share.store)
+                if not share.collections:
+                    break
+        return tuple(dict.fromkeys(reached))
+
+    def _parts_of(self, tenant: str | None, collection: Collection) -> tuple[Store, ...]:
+        """Where records of this tenant and collection may be, for some scope; of a tenant of None, for some tenant."""
+        reached = []
+        for share in self._shares:
+            if share.may_take(tenant, collection.name):
+                reached.append(share.store)
+                if not share.scope_kinds and (tenant is not None or not share.tenants):
+                    break
+        return tuple(dict.fromkeys(reached))
+
+    def _asked(self, collection: Collection, where: Where) -> list[tuple[Store, Where]]:
+        """What to ask of which part."""
+        if isinstance(where, Partitions):
+            apart: dict[Store, list[Partition]] = {}
+            for partition in where.partitions:
+                apart.setdefault(self._holder(partition, collection), []).append(partition)
+            return [(part, Partitions(tuple(partitions))) for part, partitions in apart.items()]
+        tenant = where.tenant if isinstance(where, Tenant) else None
+        return [(part, where) for part in self._parts_of(tenant, collection)]
+
+
+def _widest(claims: Iterable[Capabilities]) -> timedelta | None:
+    """How much the death of a server may cost; None, for all of it, where one part says so, and where nothing can be lost."""
+    windows = [c.loss_window for c in claims if not c.durable]
+    return None if None in windows else max((w for w in windows if w is not None), default=None)
+
+
+def counting(stored: Iterable[Stored]) -> Stored:
+    """Of what stands under one key in several parts, what counts: tombstones are left in each, also where the record is, so they hide nothing."""
+    return max(stored, key=_rank)
+
+
+def _rank(stored: Stored) -> tuple[bool, int]:
+    return (not isinstance(stored, Tombstone), 0 if isinstance(stored, Corrupt) else stored.version)
