@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -11,6 +11,7 @@ from memory.domain.errors import ConfigError
 from memory.facade.config import MemoryConfig, ServingStore
 from memory.facade.values import scheme_of
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
 from memory.ports.adapter import Adapter
 from memory.ports.clock import Clock
@@ -24,14 +25,25 @@ PLANNED = ("redis", "rediss", "postgresql", "mysql", "mariadb", "mongodb", "qdra
 def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet."""
     config.prepare()
-    serving = config.serving()
-    made: dict[str, Store] = {}
-    for store in serving.values():
-        if store.name not in made:
-            made[store.name] = build_store(store)
-    forgetful = config.accept_loss or all(scheme_of(store.url) == "memory" for store in serving.values())
-    topology = Topology(**{tier: made[store.name] for tier, store in serving.items()}, accept_loss=forgetful)
+    made = {store.name: build_store(store) for store in config.stores_in_use()}
+    forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
+    topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
     return Engine(topology, embedder=embedder or embedder_named(config.embedder), clock=clock, settings=config.engine, rules=config.promotion)
+
+
+def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
+    """The store of each tier; tiers that are split alike get the very same one."""
+    alike: dict[Any, Store] = {}
+    tiers: dict[str, Store] = {}
+    for tier, store in config.serving().items():
+        shares = tuple(
+            Share(made[to.name], frozenset(route.tenants), frozenset(route.scope_kinds), frozenset(route.collections))
+            for route, to in config.routed(tier)
+        )
+        name = "+".join(dict.fromkeys([*(share.store.name for share in shares), store.name]))
+        whole = SplitStore(name, shares, made[store.name]) if shares else made[store.name]
+        tiers[tier] = alike.setdefault((shares, store.name), whole)
+    return tiers
 
 
 def build_store(store: ServingStore) -> Store:

@@ -17,10 +17,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
+from memory.domain.scope import ScopeKind
 from memory.facade.values import Duration, Interval, StoreUrl, masked, masked_options, parse_duration, scheme_of, show_duration
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
+from memory.ports.collections import COLLECTIONS
 
 MAIN = "main"
 """The store that serves every tier for which nothing else was said."""
@@ -78,6 +80,37 @@ class Tiers(BaseModel):
     long: Annotated[str, AfterValidator(_url_or_name)] = MAIN
 
 
+class RouteConfig(BaseModel):
+    """Another store for some of what a tier keeps: everything named must hold, and the first route that does wins. See `SplitStore`."""
+
+    model_config = _FROZEN
+
+    tiers: tuple[Literal["short", "mid", "long"], ...] = Field(min_length=1)
+    store: Annotated[str, AfterValidator(_url_or_name)]
+    tenants: tuple[str, ...] = ()
+    scope_kinds: tuple[ScopeKind, ...] = ()
+    collections: tuple[str, ...] = ()
+
+    @field_validator("collections", mode="after")
+    @classmethod
+    def _known_collections(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = [c.name for c in COLLECTIONS]
+        for name in value:
+            if name not in known:
+                raise ValueError(f"there is no collection {name[:40]!r}{did_you_mean(name, known)} (known: {', '.join(known)})")
+        return value
+
+    @model_validator(mode="after")
+    def _says_for_what(self) -> RouteConfig:
+        if not (self.tenants or self.scope_kinds or self.collections):
+            raise ValueError("a route says for what: tenants, scope_kinds or collections; for a whole tier set [tiers]")
+        return self
+
+    def describe(self) -> str:
+        asked = [f"{name} {', '.join(values)}" for name in ("tenants", "scope_kinds", "collections") if (values := getattr(self, name))]
+        return f"{', '.join(self.tiers)}: {' and '.join(asked)} -> {masked(self.store)}"
+
+
 class Durations(BaseModel):
     """How long things last; see `EngineSettings`."""
 
@@ -109,9 +142,11 @@ class MemoryConfig(BaseModel):
 
     tenant: str = "default"
     embedder: Literal["wordllama", "none"] = "wordllama"
-    accept_loss: bool = False
+    accept_loss: bool | tuple[str, ...] = False
+    """True, or the names of the stores of which losing what they acknowledged is accepted: then they may be homes without being durable."""
     inclusion_rules: bool = True
     tiers: Tiers = Tiers()
+    routes: tuple[RouteConfig, ...] = ()
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
     durations: Durations = Durations()
@@ -161,12 +196,17 @@ class MemoryConfig(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _tiers_are_served(self) -> MemoryConfig:
+    def _stores_are_known(self) -> MemoryConfig:
         known = [*self.stores, MAIN]
-        for tier in TIERS:
-            served_by = getattr(self.tiers, tier)
-            if scheme_of(served_by) is None and served_by not in known:
-                raise BadSetting(f"tiers.{tier}", f"names no store '{served_by[:40]}' (and is no URL){did_you_mean(served_by, known)}")
+        said = {f"tiers.{tier}": getattr(self.tiers, tier) for tier in TIERS}
+        said |= {f"routes.{number}.store": route.store for number, route in enumerate(self.routes, start=1)}
+        for path, name in said.items():
+            if scheme_of(name) is None and name not in known:
+                raise BadSetting(path, f"names no store '{name[:40]}' (and is no URL){did_you_mean(name, known)}")
+        in_use = [store.name for store in self.stores_in_use()]
+        for name in self.accept_loss if not isinstance(self.accept_loss, bool) else ():
+            if name not in in_use:
+                raise BadSetting("accept_loss", f"names no store in use '{name[:40]}'{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})")
         return self
 
     @property
@@ -180,24 +220,37 @@ class MemoryConfig(BaseModel):
         return EngineSettings(**lengths)
 
     def serving(self) -> dict[str, ServingStore]:
-        """The store of each tier. Tiers with the same store, or the same URL, get the very same one."""
+        """The store of each tier, routes aside. Tiers with the same store, or the same URL, get the very same one."""
+        found = self._found()
+        return {tier: found[getattr(self.tiers, tier)] for tier in TIERS}
+
+    def routed(self, tier: str) -> list[tuple[RouteConfig, ServingStore]]:
+        """The routes that send some of a tier to another store, in order, and that store."""
+        found = self._found()
+        return [(route, found[route.store]) for route in self.routes if tier in route.tiers]
+
+    def stores_in_use(self) -> list[ServingStore]:
+        """Every distinct store that a tier or a route names."""
+        return list({store.name: store for store in self._found().values()}.values())
+
+    def _found(self) -> dict[str, ServingStore]:
+        """The store behind each name or URL that a tier or a route gives."""
         named = {name: ServingStore(name, store.url, store.options) for name, store in self.stores.items()}
         if MAIN not in named:
             named[MAIN] = ServingStore(MAIN, StoreUrl(default_url()))
         by_url = {store.url: store for store in reversed(named.values()) if not store.options}
         found: dict[str, ServingStore] = {}
-        for tier in TIERS:
-            served_by = getattr(self.tiers, tier)
-            store = named.get(served_by) or by_url.get(served_by)
+        for said in (*(getattr(self.tiers, tier) for tier in TIERS), *(route.store for route in self.routes)):
+            store = named.get(said) or by_url.get(said)
             if store is None:
-                store = ServingStore(_free_name(scheme_of(served_by) or tier, named), served_by)
-                named[store.name] = by_url[served_by] = store
-            found[tier] = store
+                store = ServingStore(_free_name(scheme_of(said) or "store", named), said)
+                named[store.name] = by_url[said] = store
+            found[said] = store
         return found
 
     def prepare(self) -> None:
         """Create the default data folder, readable by its owner only, where the default file is in use."""
-        if any(store.url == default_url() for store in self.serving().values()):
+        if any(store.url == default_url() for store in self.stores_in_use()):
             folder = Path(default_url().removeprefix("sqlite:///")).parent
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -208,10 +261,11 @@ class MemoryConfig(BaseModel):
         """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
         shown: dict[str, Any] = {name: getattr(self, name) for name in ("tenant", "embedder", "accept_loss", "inclusion_rules")}
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
-        stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.serving().values() if s.name == MAIN}}
+        stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.stores_in_use() if s.name == MAIN}}
         for name, store in stores.items():
             shown[f"stores.{name}.url"] = masked(store.url)
             shown |= {f"stores.{name}.options.{key}": value for key, value in masked_options(store.options).items()}
+        shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
 
@@ -251,6 +305,12 @@ def _explained(exc: ValidationError) -> BadSetting:
 
 
 def _settings_under(location: tuple[int | str, ...]) -> list[str]:
-    sections: dict[str, type[BaseModel]] = {"tiers": Tiers, "stores": StoreConfig, "promotion": PromotionRule, "durations": Durations}
+    sections: dict[str, type[BaseModel]] = {
+        "tiers": Tiers,
+        "routes": RouteConfig,
+        "stores": StoreConfig,
+        "promotion": PromotionRule,
+        "durations": Durations,
+    }
     model = sections.get(str(location[0]), MemoryConfig) if location else MemoryConfig
     return list(model.model_fields)

@@ -17,6 +17,7 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade import reports
 from memory.facade.build import as_embedder, build_engine
 from memory.facade.config import MemoryConfig
+from memory.facade.explain import RouteReport, explain_route
 from memory.facade.reports import Copy, Stats, StoreReport
 from memory.facade.upkeep import Upkeep
 from memory.facade.view import ScopedMemory
@@ -29,6 +30,7 @@ from memory.orchestrator.relations import Relation
 from memory.orchestrator.retrieval import Asked, Retrieved, SearchResult
 from memory.policies.routing import TIERS, Route, route
 from memory.ports.clock import Clock, system_clock
+from memory.ports.collections import COLLECTIONS
 from memory.ports.embedder import Embedder
 
 EmbedFunction = Callable[[Sequence[str]], Any]
@@ -345,6 +347,11 @@ class Memory:
     def route(self, scope: Scope | str) -> Route:
         """Where a new entry of this scope would be born, and why."""
         return route("entries", _scope(scope).kind)
+
+    def explain_route(self, scope: Scope | str, collection: str = "entries") -> RouteReport:
+        """Where a new record of this scope and collection would be born and copied to, on which store, and why."""
+        door.one_of("collection", collection, [c.name for c in COLLECTIONS])
+        return explain_route(self._engine, self.config.promotion, self.tenant, _scope(scope), collection)
 
     async def where(self, entry_id: str) -> list[Copy]:
         """Where an entry's copies, marks and tombstones stand."""

@@ -152,7 +152,8 @@ def _file(path: Path) -> Layer:
 
 def _make_absolute(tree: Tree, folder: Path) -> None:
     """Relative SQLite files of a config file lie beside it."""
-    holders = [tree.get("tiers"), *(tree["stores"].values() if isinstance(tree.get("stores"), dict) else ())]
+    stores, routes = tree.get("stores"), tree.get("routes")
+    holders = [tree.get("tiers"), *(stores.values() if isinstance(stores, dict) else ()), *(routes if isinstance(routes, list) else ())]
     for holder in holders:
         for name, value in holder.items() if isinstance(holder, dict) else ():
             if isinstance(value, str) and scheme_of(value) == "sqlite":

@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.domain.errors import StoreError
+from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
 from memory.orchestrator.engine import Engine
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
-from memory.ports.collections import ENTRIES
+from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import Eq, Query, Tenant
 from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
@@ -68,7 +68,7 @@ async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
     found: list[Copy] = []
     if not is_id(entry_id):
         return found
-    for store in engine.topology.stores:
+    for store in engine.topology.leaves:
         row = (await store.get(ENTRIES, [Key(tenant, entry_id)]))[0]
         tiers = engine.topology.tiers_of(store)
         if isinstance(row, Record):
@@ -98,20 +98,52 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
     return Stats(tiers, by_type, await engine.maintenance.owed())
 
 
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Every store of a configuration, also those that do not open, and what keeps them from working together."""
+
+    stores: list[StoreReport]
+    problems: list[str]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems and all(store.ok for store in self.stores)
+
+
 async def check(engine: Engine) -> list[StoreReport]:
     """Ask every store how it is; one that fails is reported, not raised."""
-    return [await _check_store(engine, store) for store in engine.topology.stores]
+    return [await _check_store(engine, store) for store in engine.topology.leaves]
 
 
-async def _check_store(engine: Engine, store: Store) -> StoreReport:
-    started = time.perf_counter()
-    embedder = None
+async def examine(engine: Engine) -> Examination:
+    """Open every store of an engine that is not open, alone and then together, ask how it is, and close it again."""
+    stores, problems = engine.topology.leaves, list[str]()
     try:
+        reports = [await _check_store(engine, store, opens=True) for store in stores]
+        if all(report.ok for report in reports):
+            try:
+                engine.topology.settle()
+                await engine.meaning.check()
+            except (ConfigError, StoreError) as error:
+                problems.append(str(error))
+    finally:
+        for store in stores:
+            await store.close()
+    return Examination(reports, problems)
+
+
+async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> StoreReport:
+    embedder = None
+    started = time.perf_counter()
+    try:
+        if opens:
+            await store.open(COLLECTIONS)
+            started = time.perf_counter()
         health = await store.check()
         ok, detail, version, facts = health.ok, health.detail, health.version, dict(health.facts)
         if ok and store.capabilities.semantic and (noted := await engine.meaning.fingerprint_in(store)) is not None:
             embedder = str(noted)
-    except StoreError as error:
+    except (ConfigError, StoreError) as error:
         ok, detail, version, facts = False, str(error), "", {}
     claims = store.capabilities
     return StoreReport(

@@ -11,6 +11,7 @@ from memory.orchestrator.entry_records import meaning_of
 from memory.orchestrator.erasure import SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.orchestrator.topology import leaves_of
 from memory.ports.collections import SETTINGS
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.record import Key, Record
@@ -48,7 +49,7 @@ class Meaning:
         if self._embedder is None:
             return
         mine = await self._embedder.fingerprint()
-        for store in self._placement.topology.homes:
+        for store in (leaf for home in self._placement.topology.homes for leaf in leaves_of(home)):
             if store.capabilities.semantic:
                 await self._check_store(store, mine)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from memory.domain.errors import ConfigError
+from memory.orchestrator.split import SplitStore
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import Collection
+from memory.ports.collections import Collection as CollectionDeclaration
 from memory.ports.store import Store
 
 HOME_NEEDS = Capabilities(conditional=True, filter=True, order=True, tenant_wide=True)
@@ -19,10 +20,11 @@ class Topology:
     """The stores of the three tiers; one store may serve several.
 
     Where the short store is not durable it is a cache: its tier's records are homed in the mid store and kept in short for reading.
-    `accept_loss` says that losing everything with the process is fine (tests, scratch work): then every store may be volatile.
+    `accept_loss` names the stores whose loss of what they acknowledged is accepted, True means all of them (tests, scratch work): these may be
+    homes without being durable.
     """
 
-    def __init__(self, *, short: Store, mid: Store, long: Store, accept_loss: bool = False) -> None:
+    def __init__(self, *, short: Store, mid: Store, long: Store, accept_loss: bool | Collection[str] = False) -> None:
         self.serving = {"short": short, "mid": mid, "long": long}
         self.accept_loss = accept_loss
 
@@ -31,14 +33,19 @@ class Topology:
         """Every distinct store, in the direction records move."""
         return tuple(dict.fromkeys(self.serving.values()))
 
-    async def open(self, collections: Sequence[Collection]) -> None:
+    @property
+    def leaves(self) -> tuple[Store, ...]:
+        """Every distinct store, the parts of a split one instead of the whole."""
+        return tuple(dict.fromkeys(leaf for store in self.stores for leaf in leaves_of(store)))
+
+    async def open(self, collections: Sequence[CollectionDeclaration]) -> None:
         """Open every store and settle what each is; on failure close what was opened."""
         opened: list[Store] = []
         try:
             for store in self.stores:
                 await store.open(collections)
                 opened.append(store)
-            self._settle()
+            self.settle()
         except BaseException:
             for store in opened:
                 await store.close()
@@ -72,21 +79,40 @@ class Topology:
         return self._homes["mid"]
 
     def tiers_of(self, store: Store) -> tuple[str, ...]:
-        return tuple(tier for tier in TIERS if self.serving[tier] is store)
+        """The tiers that a store serves, as a whole or as a part."""
+        return tuple(tier for tier in TIERS if self.serving[tier] is store or store in leaves_of(self.serving[tier]))
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Say what each open store is; raise one `ConfigError` that names everything that is missing, tier by tier and store by store."""
         short, mid = self.serving["short"], self.serving["mid"]
-        volatile = not short.capabilities.durable and not self.accept_loss and short is not mid
+        volatile = short is not mid and not self._keeps(short)
         self._cache = short if volatile else None
         self._homes = {**self.serving, "short": mid} if volatile else dict(self.serving)
         self._distinct = tuple(dict.fromkeys(self._homes[tier] for tier in TIERS))
-        problems = []
-        for tier in TIERS:
-            store = self.serving[tier]
-            missing = store.capabilities.missing(CACHE_NEEDS if store is self._cache else HOME_NEEDS)
-            if store is not self._cache and not store.capabilities.durable and not self.accept_loss:
+        problems = [problem for tier in TIERS for problem in self._problems(tier)]
+        shared = [leaf.name for leaf in self.leaves if sum(leaf in leaves_of(store) for store in self.stores) > 1]
+        problems += [f"store '{name}' is part of one tier's stores and also serves another tier: split both tiers alike" for name in shared]
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+    def _problems(self, tier: str) -> list[str]:
+        """What the stores of a tier lack, all of it, each store by name."""
+        serving, problems = self.serving[tier], []
+        for store in leaves_of(serving):
+            missing = store.capabilities.missing(CACHE_NEEDS if serving is self._cache else HOME_NEEDS)
+            if serving is not self._cache and not self._keeps(store):
                 missing.append("durable")
             if missing:
                 problems.append(f"tier '{tier}' on store '{store.name}' lacks {', '.join(missing)}")
-        if problems:
-            raise ConfigError("; ".join(problems))
+        return problems
+
+    def _keeps(self, store: Store) -> bool:
+        """Whether a store may be the home of records: what it loses is nothing, or accepted by name."""
+        accepted = self.accept_loss
+        return all(
+            leaf.capabilities.durable or accepted is True or (not isinstance(accepted, bool) and leaf.name in accepted) for leaf in leaves_of(store)
+        )
+
+
+def leaves_of(store: Store) -> tuple[Store, ...]:
+    return store.parts if isinstance(store, SplitStore) else (store,)

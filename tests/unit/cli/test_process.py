@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-MESSAGES = 2_000
+MESSAGES = 4_000
 HEAVY = ("pydantic", "sqlalchemy", "numpy", "wordllama", "alembic", "asyncio", "platformdirs")
 
 
@@ -80,8 +80,11 @@ def test_a_killed_import_loses_nothing_acknowledged_and_doubles_nothing(tmp_path
 
 
 def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: int) -> int:
-    """End an import after a few acknowledged batches; how many messages it had acknowledged."""
-    process = start(folder, "--config", "m.db", "import", conversation.name, "--acks")
+    """End an import after a few acknowledged batches; how many messages it had acknowledged.
+
+    The import steps back behind this process, which has to end it in time also where both wait for a processor.
+    """
+    process = start(folder, "--config", "m.db", "import", conversation.name, "--acks", preexec_fn=lambda: os.nice(10))
     assert process.stderr is not None
     acks = [json.loads(process.stderr.readline())["committed"] for _ in range(3)]
     process.send_signal(how)

@@ -1,4 +1,4 @@
-"""init, config show, stats and doctor."""
+"""init, config show, stats, doctor and route."""
 
 from __future__ import annotations
 
@@ -103,10 +103,39 @@ def test_doctor_says_how_every_store_is(memory: CommandLine, tmp_path: Path) -> 
     assert "SQLite" in memory.ok("doctor")
 
 
-@pytest.mark.parametrize("command", ["doctor", "stats"])
-def test_a_file_that_is_no_database_is_exit_code_4(memory: CommandLine, tmp_path: Path, command: str) -> None:
+def test_doctor_lists_a_store_that_does_not_open_beside_those_that_do(memory: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "poem.db").write_bytes(b"no database, whatever its name says. " * 100)
-    result = memory(command, "--config", "poem.db")
+    (tmp_path / "memory.toml").write_text('[tiers]\nshort = "sqlite:///poem.db"\nmid = "sqlite:///good.db"\nlong = "sqlite:///good.db"\n')
+    report = memory.json("doctor", "-c", "memory.toml", code=1)
+    assert report["ok"] is False
+    assert {s["detail"].partition("poem.db ")[2] or "fine": (s["ok"], s["tiers"]) for s in report["stores"]} == {
+        "is not a SQLite database; name another file": (False, ["short"]),
+        "fine": (True, ["mid", "long"]),
+    }
+    shown = memory("doctor", "-c", "memory.toml")
+    assert shown.exit_code == 1
+    assert "failed" in shown.stdout
+
+
+def test_doctor_names_what_the_stores_lack_together(memory: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "memory.toml").write_text('[tiers]\nshort = "memory://"\nmid = "memory://"\nlong = "sqlite:///good.db"\n')
+    report = memory.json("doctor", "-c", "memory.toml", code=1)
+    assert [s["ok"] for s in report["stores"]] == [True, True]
+    assert report["problems"] == ["tier 'short' on store 'memory' lacks durable; tier 'mid' on store 'memory' lacks durable"]
+
+
+def test_route_says_where_a_record_would_go_and_why(memory: CommandLine) -> None:
+    report = memory.json("route", "user:ada", "--explain")
+    assert (report["tier"], report["store"], report["replicas"]) == ("mid", "sqlite", {"long": "sqlite"})
+    assert report["because"][0].startswith("user entries outlive their session")
+    assert "because" not in memory.json("route", "user:ada")
+    assert "- user entries outlive" in memory.ok("route", "user:ada", "--explain")
+    assert memory("route", "user:ada", "--collection", "entry").exit_code == 2
+
+
+def test_a_file_that_is_no_database_is_exit_code_4(memory: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "poem.db").write_bytes(b"no database, whatever its name says. " * 100)
+    result = memory("stats", "--config", "poem.db")
     assert result.exit_code == 4
     assert "poem.db is not a SQLite database" in result.stderr
     assert result.stderr.count("\n") == 1

@@ -1,0 +1,72 @@
+"""Why a record goes where it goes: the route, the store behind each tier, and what may move it onward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memory.domain.scope import Scope
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.split import SplitStore
+from memory.policies.promotion import PromotionRule
+from memory.policies.routing import route
+from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
+from memory.ports.record import Partition
+from memory.ports.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RouteReport:
+    """Where a new record would be born, where copies of it would stand, and why, a sentence a decision."""
+
+    collection: str
+    scope: str
+    tier: str
+    store: str
+    replicas: dict[str, str]
+    """The store of each tier that gets a whole copy for searching."""
+    because: tuple[str, ...]
+
+
+def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, scope: Scope, collection_name: str) -> RouteReport:
+    """The decisions for one new record of this scope and collection."""
+    collection = next(c for c in COLLECTIONS if c.name == collection_name)
+    partition = Partition(tenant, scope.text)
+    decided = route(collection.name, scope.kind)
+    home = _leaf(engine.topology.home(decided.tier), partition, collection)
+    because = [decided.because]
+    cache = engine.topology.cache
+    if decided.tier == "short" and cache is not None:
+        because.append(f"'{cache.name}' of tier 'short' is not durable, so it keeps copies for reading and '{home.name}' of tier 'mid' is the home")
+    because += _split(engine.topology.home(decided.tier), home, decided.tier)
+    replicas = {}
+    for tier in decided.replicas:
+        whole = engine.topology.home(tier)
+        there = _leaf(whole, partition, collection)
+        replicas[tier] = there.name
+        because += _split(whole, there, tier)
+        if there is home:
+            because.append(f"'{there.name}' serves tier '{tier}' too: its own row is the copy")
+    because.append(_found(home, replicas, engine))
+    because += [
+        f"rule '{rule.name}' may move it: {rule.describe()}" for rule in rules if collection.name == "entries" and rule.source == decided.tier
+    ]
+    return RouteReport(collection.name, scope.text, decided.tier, home.name, replicas, tuple(because))
+
+
+def _leaf(store: Store, partition: Partition, collection: Collection) -> Store:
+    return store.holder(partition, collection) if isinstance(store, SplitStore) else store
+
+
+def _split(whole: Store, part: Store, tier: str) -> list[str]:
+    if not isinstance(whole, SplitStore):
+        return []
+    return [f"tier '{tier}' is split over {', '.join(p.name for p in whole.parts)}: this tenant, scope kind and collection go to '{part.name}'"]
+
+
+def _found(home: Store, replicas: dict[str, str], engine: Engine) -> str:
+    """How a search will find it."""
+    there = [home, *(leaf for leaf in engine.topology.leaves if leaf.name in replicas.values() and leaf is not home)]
+    by_words = [s.name for s in there if s.capabilities.lexical] or [f"{home.name} (read and ranked by us)"]
+    by_meaning = [s.name for s in there if s.capabilities.semantic]
+    return f"found by words in {', '.join(by_words)}; by meaning in {', '.join(by_meaning) or 'none'}"

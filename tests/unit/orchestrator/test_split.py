@@ -1,0 +1,176 @@
+"""Several stores in one tier: what goes where, and that the whole engine works on them. The contract itself is in `tests/contract`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.entry import EntryDraft
+from memory.domain.errors import ConfigError
+from memory.domain.scope import Scope, ScopeKind
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.split import Share, SplitStore
+from memory.orchestrator.topology import Topology
+from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
+from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
+from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
+from memory.ports.record import Partition, Tombstone
+from memory.ports.writes import RaiseGeneration
+from tests.unit.orchestrator.world import DURABLE
+
+SESSION = Partition("acme", "session:s1")
+
+
+def store(name: str, **changes: object) -> InMemoryStore:
+    return InMemoryStore(name, capabilities=replace(DURABLE, **changes))  # type: ignore[arg-type]
+
+
+async def split(**parts: InMemoryStore) -> tuple[SplitStore, dict[str, InMemoryStore]]:
+    """Tenant umbrella apart, sessions apart, relations apart, and the rest."""
+    made = {name: parts.get(name) or store(name) for name in ("umbrella", "sessions", "relations", "rest")}
+    shares = (
+        Share(made["umbrella"], tenants=frozenset({"umbrella"})),
+        Share(made["sessions"], scope_kinds=frozenset({ScopeKind.SESSION})),
+        Share(made["relations"], collections=frozenset({"relations"})),
+    )
+    whole = SplitStore("split", shares, made["rest"])
+    await whole.open(COLLECTIONS)
+    return whole, made
+
+
+async def holding(parts: dict[str, InMemoryStore], n: int, at: Partition) -> set[str]:
+    return {name for name, part in parts.items() for c in (ENTRIES, RELATIONS) if (await part.get(c, [key_of(n, at)]))[0] is not None}
+
+
+async def test_a_record_lives_in_the_first_part_that_takes_it_and_nowhere_else() -> None:
+    whole, parts = await split()
+    await done(whole, put(record(1)), put(record(2, FOREIGN)), put(record(3, SESSION)), put(record(4), collection=RELATIONS))
+    assert await holding(parts, 1, HERE) == {"rest"}
+    assert await holding(parts, 2, FOREIGN) == {"umbrella"}
+    assert await holding(parts, 3, SESSION) == {"sessions"}
+    assert await holding(parts, 4, HERE) == {"relations"}
+    assert [r is not None for r in await whole.get(ENTRIES, [key_of(1), key_of(2, FOREIGN), key_of(3, SESSION), key_of(9)])] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+async def test_a_tombstone_for_what_nobody_holds_keeps_a_late_copy_out_of_every_part() -> None:
+    whole, parts = await split()
+    await done(whole, delete(1, version=50))
+    late = await parts["rest"].apply([put(record(1, version=9))])
+    assert late[0].applied, "Always() asks nothing"
+    for at in (HERE, SESSION):
+        tombstone = await whole.apply([delete(2, version=50, at=at)])
+        assert tombstone[0].applied
+        refused = await whole.apply([replace(put(record(2, at, version=9)), when=delete(2).when)])
+        assert not refused[0].applied
+        assert isinstance((await whole.get(ENTRIES, [key_of(2, at)]))[0], Tombstone)
+
+
+async def test_a_generation_raised_in_some_parts_only_is_made_equal_by_the_next_raise() -> None:
+    whole, parts = await split()
+    await done(parts["relations"], RaiseGeneration(HERE), RaiseGeneration(HERE))  # as after a crash between the parts
+    (raised,) = await whole.apply([RaiseGeneration(HERE)])
+    assert raised.number == 3
+    for collection in (ENTRIES, RELATIONS):
+        (old,) = await whole.apply([put(record(1, generation=2), collection=collection)])
+        assert old.reason == "generation"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 50])
+@pytest.mark.parametrize("descending", [False, True])
+async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubles(limit: int, descending: bool) -> None:
+    whole, _ = await split()
+    places = (HERE, SESSION)
+    for n in range(12):
+        here = record(n, places[n % 2])
+        await done(whole, put(replace(here, created_at=here.created_at - timedelta(seconds=n - n // 3))))  # ties of three
+    query = Query(ENTRIES, Tenant("acme"), order=(Order("created_at", descending),), limit=limit)
+    found: list[str] = []
+    while True:
+        page = await whole.query(query)
+        assert len(page.records) <= limit
+        found += [r.key.id for r in page.records]
+        if page.cursor is None:
+            break
+        query = replace(query, cursor=page.cursor)
+    wanted = sorted(((n // 3, id_of(n, places[n % 2])) for n in range(12)), reverse=descending)
+    assert found == [i for _, i in wanted]
+
+
+async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_other_parts() -> None:
+    whole, parts = await split()
+    await done(whole, *[put(record(n, HERE)) for n in range(0, 8, 2)], *[put(record(n, SESSION)) for n in range(1, 9, 2)])
+    parts["rest"].state.spoil("entries", key_of(4, HERE))
+    query, found = Query(ENTRIES, Tenant("acme"), order=(Order("created_at"),), limit=2), list[str]()
+    while True:
+        page = await whole.query(query)
+        found += [r.key.id for r in page.records]
+        if page.cursor is None:
+            break
+        query = replace(query, cursor=page.cursor)
+    assert found == [id_of(n, SESSION if n % 2 else HERE) for n in range(8) if n != 4]
+
+
+async def test_everywhere_lists_a_tombstone_once_though_each_part_keeps_it() -> None:
+    whole, _ = await split()
+    await done(whole, delete(1, version=7))
+    page = await whole.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE})))
+    assert [t.key for t in page.records] == [key_of(1)]
+
+
+async def test_what_one_part_cannot_do_the_whole_cannot() -> None:
+    whole, _ = await split(sessions=store("sessions", lexical=False, durable=False, loss_window=timedelta(seconds=2), max_batch=10))
+    can = whole.capabilities
+    assert (can.lexical, can.semantic, can.durable, can.atomic, can.max_batch) == (False, True, False, False, 10)
+    assert can.loss_window == timedelta(seconds=2)
+    with pytest.raises(ConfigError, match="tier 'mid' on store 'sessions' lacks durable"):
+        await Topology(short=whole, mid=whole, long=whole).open(COLLECTIONS)
+
+
+async def test_losing_what_a_part_acknowledged_can_be_accepted_by_its_name() -> None:
+    whole, _ = await split(sessions=store("sessions", durable=False))
+    topology = Topology(short=whole, mid=whole, long=whole, accept_loss=("sessions",))
+    await topology.open(COLLECTIONS)
+    assert topology.cache is None
+
+
+async def test_a_part_of_one_tier_cannot_serve_another_beside() -> None:
+    whole, parts = await split()
+    with pytest.raises(ConfigError, match="store 'rest' is part of one tier's stores and also serves another tier"):
+        await Topology(short=whole, mid=whole, long=parts["rest"]).open(COLLECTIONS)
+
+
+async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
+    mid, parts = await split()
+    engine = Engine(Topology(short=store("short"), mid=mid, long=store("long")))
+    await engine.open()
+    drafts = {t: EntryDraft(scope=Scope.user("ann"), content=f"the lantern of {t}") for t in ("acme", "umbrella")}
+    entries = {t: await engine.entries.write(t, draft) for t, draft in drafts.items()}
+    changed = await engine.entries.update("umbrella", entries["umbrella"].id, {"content": "a lantern, mended"})
+    assert await parts["umbrella"].count(Query(ENTRIES, Tenant("umbrella"))) != await parts["rest"].count(Query(ENTRIES, Tenant("umbrella")))
+    for tenant in drafts:
+        asked = Asked(tenant, (Scope.user("ann"),))
+        assert [e.id for e in await engine.retrieval.browse(asked)] == [entries[tenant].id]
+        assert [h.entry.id for h in await engine.retrieval.search(asked, "lantern")] == [entries[tenant].id]
+    assert [e.content for e in await engine.entries.history("umbrella", changed.id)] == ["the lantern of umbrella", "a lantern, mended"]
+    assert await engine.delete("umbrella", changed.id)
+    assert await engine.entries.get("umbrella", changed.id) is None
+    assert await engine.entries.get("acme", entries["acme"].id) is not None
+    await engine.close()
+
+
+async def test_deleting_a_scope_reaches_the_parts_that_have_some_of_it() -> None:
+    whole, parts = await split()
+    await done(whole, put(record(1)), put(record(2), collection=RELATIONS), put(record(3, SESSION)))
+    assert await whole.delete_matching(Query(ENTRIES, within(HERE)), version=5) == 1
+    assert await whole.delete_matching(Query(RELATIONS, within(HERE)), version=5) == 1
+    assert await holding(parts, 3, SESSION) == {"sessions"}
+    assert (await whole.count(Query(ENTRIES, Tenant("acme")))).records == 1
