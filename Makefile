@@ -21,8 +21,14 @@ UV ?= uv
 LOCKED := pyproject.toml tools/install.py
 CODE := memory memory_tiers tests tools bench
 
+# The tests start Python some hundred times: what it compiled once is kept, in a shell that forbids it, too.
+export PYTHONDONTWRITEBYTECODE :=
+
+# Workers take whole files, in the order of tests/conftest.py: a file's fixtures are made once.
+SPREAD := --dist loadfile --no-loadscope-reorder
+
 # A backend named in MEMORY_REQUIRE=sqlite,in_memory fails the tests where it did not run. COVERAGE=1 also measures which branches ran.
-PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) --dist loadgroup --quiet $(PYTEST_FLAGS)
+PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint format docs simulate prove bench lock install install-dev clean

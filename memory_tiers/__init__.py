@@ -6,6 +6,7 @@ Nothing inside the library can say so then; this can. It imports nothing but the
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from pathlib import Path
@@ -33,8 +34,13 @@ def explain(found: str) -> str:
     )
 
 
+RARELY = 100_000
+"""How many new objects make Python look for garbage, where 700 is usual: a command makes many, keeps most and ends soon."""
+
+
 def main() -> None:
     """Run the `memory` command, or say what is in its way."""
+    gc.set_threshold(RARELY)
     found = shadowing()
     if found is not None:
         sys.stderr.write(explain(found) + "\n")

@@ -9,7 +9,9 @@ import pytest
 from tests.support.backends import Backend, every_backend
 from tests.support.reporting import BackendReport
 
-pytest_plugins = ["pytester", "memory.ports.contract.plugin"]
+LONGEST_FIRST = ("simulation", "contract", "meta", "faults", "cli")
+
+pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.installed"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -17,11 +19,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a fixture of their module stay on one worker, which makes it once."""
-    for item in items:
-        fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
-        if any(definition.scope == "module" for definitions in fixtures for definition in definitions):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
+    places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
 
 
 @pytest.fixture(params=every_backend())

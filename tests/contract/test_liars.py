@@ -18,8 +18,8 @@ REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n
 Caught = dict[str, set[str]]
 
 
-def contract(*harnesses: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run the contract in a process of its own."""
+def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the contract in a process of its own, which keeps its files in the folder."""
     named = [part for harness in harnesses for part in ("--memory-harness", f"tests.contract.{harness}")]
     command = [
         sys.executable,
@@ -33,16 +33,18 @@ def contract(*harnesses: str, options: tuple[str, ...] = ()) -> subprocess.Compl
         "--tb=no",
         "-p",
         "no:cacheprovider",
+        f"--basetemp={folder / 'tests'}",
         *options,
     ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
-def caught() -> Caught:
+def caught(tmp_path_factory: pytest.TempPathFactory) -> Caught:
     """The failed tests of each store: the tests made for the lies, in one run over all liars, and over the honest store too."""
     only = ("-p", "tests.contract.only_the_lies")
-    result = contract("liars:Honest", *(f"liars:{harness.__name__}" for harness, _ in LIARS.values()), options=only)
+    folder = tmp_path_factory.mktemp("contract")
+    result = contract(folder, "liars:Honest", *(f"liars:{harness.__name__}" for harness, _ in LIARS.values()), options=only)
     assert result.returncode == 1, result.stdout[-3000:] + result.stderr
     failed: Caught = defaultdict(set)
     names = {"Honest", *LIARS}
@@ -66,15 +68,15 @@ def test_the_contract_fails_no_one_for_anothers_lies(caught: Caught) -> None:
     assert not caught["Honest"]
 
 
-def test_a_skip_inside_the_contract_is_a_failure_and_never_a_pass() -> None:
-    result = contract("liars:SkipsItself", options=("-k", "flags or limits"))
+def test_a_skip_inside_the_contract_is_a_failure_and_never_a_pass(tmp_path: Path) -> None:
+    result = contract(tmp_path, "liars:SkipsItself", options=("-k", "flags or limits"))
     assert result.returncode == 1
     assert re.search(r"\d+ (errors|failed)", result.stdout)
     assert not re.search(r"\d+ (passed|skipped)", result.stdout)
 
 
-def test_a_server_that_is_missing_is_an_error_and_never_a_pass() -> None:
-    result = contract("liars:HasNoServer", options=("-k", "flags or limits"))
+def test_a_server_that_is_missing_is_an_error_and_never_a_pass(tmp_path: Path) -> None:
+    result = contract(tmp_path, "liars:HasNoServer", options=("-k", "flags or limits"))
     assert result.returncode == 1
     assert re.search(r"\d+ error", result.stdout)
     assert not re.search(r"\d+ (passed|skipped)", result.stdout)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ async def test_what_was_acknowledged_before_the_kill_is_there_once_and_the_rest_
 
 def _kill_after(command: list[str], batches: int) -> int:
     """Kill the import, without warning, once it has acknowledged so many batches; the highest number it acknowledged."""
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    step_back = partial(os.nice, 10)  # behind this process, which has to kill it in time also where both wait for a processor
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=step_back)
     assert process.stderr is not None
     seen = highest = 0
     for line in process.stderr:

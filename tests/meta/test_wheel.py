@@ -16,17 +16,6 @@ from tools import wheel as wheels
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wheels.build(tmp_path_factory.mktemp("dist"))
-
-
-@pytest.fixture(scope="module")
-def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment in which the wheel is installed."""
-    return wheels.install(wheel, tmp_path_factory.mktemp("env"))
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is no checkout, and a home of its own."""
