@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memory.domain.entry import Entry
     from memory.domain.scope import Scope
     from memory.facade.memory import Memory
-    from memory.facade.transfer import Message
+    from memory.facade.transfer import Link, Message
 
 BATCH = 200
 SHOWN = 5  # bad lines that are spelled out
@@ -32,10 +32,11 @@ def register(app: typer.Typer) -> None:
 
 @dataclass
 class Imported:
-    """What became of an import: entries written now, messages that were there already, lines left out."""
+    """What became of an import: entries written now, messages that were there already, relations made now, lines left out."""
 
     written: int = 0
     repeated: int = 0
+    links: int = 0
     skipped: list[int] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
     """The entries by the key of their message; filled where asked for."""
@@ -58,9 +59,9 @@ async def import_file(
     """
     wanted = _wanted(file, scope, session)
     name = "stdin" if file == "-" else Path(file).name
-    messages, left_out = _checked(file, name, wanted, skip_bad=skip_bad)
+    messages, links, left_out = _checked(file, name, wanted, cli.settings().tenant, skip_bad=skip_bad)
     async with cli.memory() as memory:
-        with progress(cli, len(messages)) as advance:
+        with progress(cli, len(messages) + len(links)) as advance:
 
             def committed(done: int) -> None:
                 advance(done)
@@ -69,9 +70,19 @@ async def import_file(
                     sys.stderr.flush()
 
             result = await write_messages(memory, iter(messages), committed, name)
+            for number, link in enumerate(links, start=len(messages) + 1):
+                result.links += await memory.restore_relation(link.source_id, link.label, link.target_id, link.created_at)
+                advance(number)
     result.skipped = left_out
     cli.emit(
-        {"file": name, "messages": len(messages), "imported": result.written, "already_there": result.repeated, "skipped_lines": left_out},
+        {
+            "file": name,
+            "messages": len(messages),
+            "imported": result.written,
+            "already_there": result.repeated,
+            "relations": result.links,
+            "skipped_lines": left_out,
+        },
         lambda out: out.print(_summary(name, result), markup=False, soft_wrap=True),
     )
     return 0 if messages else 1
@@ -141,11 +152,11 @@ def _wanted(file: str, scope: str | None, session: str | None) -> Wanted:
     return Wanted() if file == "-" else Wanted(messages_to=Scope.session(Path(file).stem))
 
 
-def _checked(file: str, name: str, wanted: Wanted, *, skip_bad: bool) -> tuple[list[Message], list[int]]:
-    """Read the whole file without writing: its messages, and the lines left out. Bad lines are refused unless to be skipped."""
-    from memory.facade.transfer import BadLine, read
+def _checked(file: str, name: str, wanted: Wanted, tenant: str, *, skip_bad: bool) -> tuple[list[Message], list[Link], list[int]]:
+    """Read the whole file without writing: its messages and relations, and the lines left out. Bad lines are refused unless to be skipped."""
+    from memory.facade.transfer import BadLine, read, rewritten
 
-    good: list[Message] = []
+    good: list[Message | Link] = []
     bad: list[BadLine] = []
     with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as stream:
         for item in read(stream, name, wanted.scope, messages_to=wanted.messages_to):
@@ -153,19 +164,23 @@ def _checked(file: str, name: str, wanted: Wanted, *, skip_bad: bool) -> tuple[l
                 bad.append(item)
             else:
                 good.append(item)
+    messages, links, unlinked = rewritten(good, name, tenant)
+    bad += unlinked
     for item in bad[:SHOWN] if skip_bad or len(bad) > 1 else ():
         sys.stderr.write(f"{'left out' if skip_bad else 'bad'}: {item}\n")
     if bad and not skip_bad:
         first, more = bad[0], len(bad) - 1
         others = f"; {more} more bad line{'s' * (more > 1)}" if more else ""
         raise BadLine(name, first.line, f"{first.problem}{others}; nothing was imported: correct the file, or leave bad lines out with --skip-bad")
-    return good, [item.line for item in bad]
+    return messages, links, [item.line for item in bad]
 
 
 def _summary(name: str, result: Imported) -> str:
     parts = [f"{name}: {result.written} imported"]
     if result.repeated:
         parts.append(f"{result.repeated} were there already, not imported twice")
+    if result.links:
+        parts.append(f"{result.links} relations")
     if result.skipped:
         parts.append(f"{len(result.skipped)} bad lines left out ({', '.join(map(str, result.skipped[:20]))}{', …' * (len(result.skipped) > 20)})")
     return "; ".join(parts)
@@ -190,15 +205,27 @@ async def export(
     scope: OptionalScope = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")] = None,
 ) -> int:
-    """Write every live entry, oldest first, as JSON Lines; `memory import` reads them back. Ends with 1 where there is none."""
-    from memory.facade.transfer import exported
+    """Write every live entry, retired ones too, and the relations between them, as JSON Lines; `memory import` reads them back.
 
-    count = 0
+    Ends with 1 where there is none.
+    """
+    from memory.facade.transfer import exported, exported_relation
+
+    there = set[str]()
+
+    def line(found: dict[str, Any]) -> str:
+        return json.dumps(found, ensure_ascii=output is None and not is_utf8(sys.stdout)) + "\n"
+
     async with cli.memory() as memory:
         with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
-            async for entry in memory.entries(scope):
-                stream.write(json.dumps(exported(entry), ensure_ascii=output is None and not is_utf8(sys.stdout)) + "\n")
-                count += 1
+            async for entry in memory.entries(scope, retired=True):
+                stream.write(line(exported(entry)))
+                there.add(entry.id)
+            async for relation in memory.every_relation():
+                if relation.source_id in there and relation.target_id in there:
+                    stream.write(line(exported_relation(relation)))
     if output is not None:
-        cli.emit({"file": str(output), "exported": count}, lambda out: out.print(f"{output}: {count} exported", markup=False, soft_wrap=True))
-    return 0 if count else 1
+        cli.emit(
+            {"file": str(output), "exported": len(there)}, lambda out: out.print(f"{output}: {len(there)} exported", markup=False, soft_wrap=True)
+        )
+    return 0 if there else 1

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput
@@ -135,6 +135,42 @@ class EntryDraft(door.Checked):
     def _says_something(self) -> EntryDraft:
         if self.title is None and not self.content.strip():
             raise InvalidInput("content", "may be empty only where a title carries the entry")  # decision D8
+        return self
+
+
+class ImportedDraft(EntryDraft):
+    """An entry that was exported elsewhere, with its window of validity and where it came from.
+
+    The ids it names are the new store's already (decision A5), where what they name was exported with it.
+    """
+
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    promoted_from_id: str | None = None
+    compacted_from_ids: tuple[str, ...] | None = None
+    contributors: tuple[Contributor, ...] | None = None
+
+    @field_validator("valid_from", "valid_to", mode="before")
+    @classmethod
+    def _window(cls, value: object, info: ValidationInfo) -> datetime | None:
+        return None if value is None else door.time(str(info.field_name), value)
+
+    @field_validator("promoted_from_id", mode="before")
+    @classmethod
+    def _promoted_from(cls, value: object) -> str | None:
+        return None if value is None else door.identifier("promoted_from_id", value)
+
+    @field_validator("compacted_from_ids", mode="before")
+    @classmethod
+    def _compacted_from(cls, value: object) -> tuple[str, ...] | None:
+        ids = None if value is None else door.sequence("compacted_from_ids", value)
+        return None if ids is None else tuple(door.identifier("compacted_from_ids", one) for one in ids)
+
+    @model_validator(mode="after")
+    def _opens_before_it_closes(self) -> ImportedDraft:
+        start = self.valid_from or self.created_at
+        if self.valid_to is not None and start is not None and self.valid_to <= start:
+            raise InvalidInput("valid_to", "does not lie after valid_from: the entry could not be reached at any moment")  # decision D33
         return self
 
 

@@ -35,6 +35,11 @@ def derived_id(tenant: str, scope: str, *source: str) -> str:
     return _assemble(hashed >> 48, hashed >> 36 & 0xFFF, partition_digest(tenant, scope), hashed & (2**30 - 1))
 
 
+def keyed_id(tenant: str, scope: str, key: str) -> str:
+    """The id of what is written under a key in this partition (decision A5)."""
+    return derived_id(tenant, scope, "key", key)
+
+
 def beside(record_id: str, *source: str) -> str:
     """The id of what is derived from this record and belongs to its partition: always the same for the same source."""
     hashed = int.from_bytes(blake2b("\x00".join((record_id, *map(_framed, source))).encode(), digest_size=12).digest(), "big")

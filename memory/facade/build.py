@@ -19,7 +19,7 @@ from memory.ports.embedder import Embedder
 from memory.ports.store import Store
 
 ADAPTERS = "memory.adapters"
-PLANNED = ("redis", "rediss", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "file")
+PLANNED = ("mysql", "mariadb", "mongodb", "file")
 
 
 def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
@@ -48,7 +48,12 @@ def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
 
 def build_store(store: ServingStore) -> Store:
     """One store, not opened."""
-    return adapter_for(scheme_of(store.url) or "", store.name).build(store.name, store.url, store.options)
+    scheme = scheme_of(store.url) or ""
+    adapter = adapter_for(scheme, store.name)
+    try:
+        return adapter.build(store.name, store.url, store.options)
+    except ImportError as error:
+        raise _missing(error, store.name, scheme, adapter.extra) from error
 
 
 def embedder_named(name: str) -> Embedder | None:
@@ -78,12 +83,17 @@ def adapter_for(scheme: str, store: str) -> Adapter:
             try:
                 adapter: Adapter = point.load()
             except ImportError as error:
-                missing = error.name or str(error)
-                raise ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{missing}'; pip install 'memory-tiers[{scheme}]'") from error
+                raise _missing(error, store, scheme, "") from error
             return adapter
     known = ", ".join(sorted({point.name for point in _registered()})) or "none: is memory-tiers installed?"
     planned = " (planned, not here yet)" if scheme.partition("+")[0] in PLANNED else ""
     raise ConfigError(f"Unsupported memory store type: {scheme}{planned}, asked for by store '{store}'; there are adapters for: {known}")
+
+
+def _missing(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
+    """What to install for an adapter whose driver is not there."""
+    advice = f"pip install 'memory-tiers[{extra}]'" if extra else "install it, or the distribution that brings the adapter, again"
+    return ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{error.name or error}'; {advice}")
 
 
 @lru_cache(maxsize=1)

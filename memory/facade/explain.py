@@ -10,7 +10,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.split import SplitStore
 from memory.policies.promotion import PromotionRule
 from memory.policies.routing import route
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
+from memory.ports.collections import COLLECTIONS, Collection
 from memory.ports.record import Partition
 from memory.ports.store import Store
 

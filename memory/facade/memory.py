@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
-from memory.domain.errors import InvalidInput, NotOpen
+from memory.domain.errors import Conflict, InvalidInput, NotOpen
 from memory.domain.scope import Scope, ScopeKind
 from memory.facade import reports
 from memory.facade.build import as_embedder, build_engine
@@ -269,10 +269,10 @@ class Memory:
         """Every version of an entry, oldest first, the current one last. Raises `NotFound`."""
         return await self._engine.entries.history(self.tenant, _id(entry_id))
 
-    async def entries(self, scope: Scope | str | None = None) -> AsyncIterator[Entry]:
-        """Every live entry of the tenant, or of one scope, oldest first: what an export holds."""
+    async def entries(self, scope: Scope | str | None = None, *, retired: bool = False) -> AsyncIterator[Entry]:
+        """Every live entry of the tenant, or of one scope, oldest first; with `retired` also those no longer valid, as an export has them."""
         wanted = None if scope is None else _scope(scope)
-        async for entry in self._engine.retrieval.everything(self.tenant, wanted):
+        async for entry in self._engine.retrieval.everything(self.tenant, wanted, retired=retired):
             yield entry
 
     # -- derived ------------------------------------------------------------------------------------------------------
@@ -328,6 +328,20 @@ class Memory:
         source = None if source_id is None else _id(source_id)
         target = None if target_id is None else _id(target_id)
         return await self._engine.relations.related(self.tenant, source_id=source, target_id=target, label=label, limit=limit)
+
+    async def every_relation(self) -> AsyncIterator[Relation]:
+        """Every relation of the tenant, in no order: what an export holds."""
+        async for relation in self._engine.relations.everything(self.tenant):
+            yield relation
+
+    async def restore_relation(self, source_id: str, label: str, target_id: str, created_at: Moment) -> bool:
+        """Link two entries as they were linked where they were exported, also retired ones; false where they are linked so already."""
+        made = door.time("created_at", created_at)
+        try:
+            await self._engine.relations.relate(self.tenant, _id(source_id), label, _id(target_id), restored_from=made)
+        except Conflict:
+            return False
+        return True
 
     async def unrelate(self, relation_id: str) -> bool:
         """Delete a relation: true once, then false."""
@@ -426,7 +440,8 @@ def _draft(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
     values = {door.text("draft", name): value for name, value in parts}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
-    return EntryDraft(**(values | {"scope": _scope(values["scope"])}))
+    kind = type(given) if isinstance(given, EntryDraft) else EntryDraft
+    return kind(**(values | {"scope": _scope(values["scope"])}))
 
 
 def _id(value: object) -> str:

@@ -8,28 +8,33 @@ A file holds one JSON object a line (JSON Lines) or one JSON array of objects, i
 writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
 and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
 
-Or it is an entry as `export` wrote it, marked by its `format`. It gets a new id, its old one becomes its key.
+Or it is an entry or a relation as `export` wrote it, marked by its `format`. An entry gets a new id, its old one becomes its key, and whatever in
+the file names the old one names the new one afterwards (decision A5). What names an entry that is not in the file is provenance and stays as it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import IO, Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import IO, Any
 
 from memory.domain import door
-from memory.domain.entry import Entry, EntryDraft
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft
 from memory.domain.errors import InvalidInput
+from memory.domain.ids import keyed_id
 from memory.domain.scope import Scope
+from memory.orchestrator.relations import LABELS, Relation
 
 FORMAT = "memory-entry/1"
 """What marks an exported entry. The number grows when the meaning of a field changes."""
+RELATION_FORMAT = "memory-relation/1"
+"""What marks an exported relation."""
 
 _TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
 _STORES_OWN = ("format", "id", "updated_at", "version", "tier")  # of an exported entry: the new store gives its own
-_PROVENANCE = ("promoted_from_id", "compacted_from_ids", "contributors", "valid_to")
 
 
 class BadLine(InvalidInput):
@@ -49,8 +54,19 @@ class Message:
     again: bool = False
 
 
-def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None) -> Iterator[Message | BadLine]:
-    """The messages of a file, in order, each checked as a write would check it; what is wrong comes as a `BadLine` in its place.
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One exported relation, checked. Its ends are old ids until `rewritten`."""
+
+    line: int
+    source_id: str
+    label: str
+    target_id: str
+    created_at: datetime
+
+
+def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None) -> Iterator[Message | Link | BadLine]:
+    """The messages and relations of a file, in order, each checked as a write would check it; what is wrong comes as a `BadLine` in its place.
 
     `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go without it.
     A file that cannot be read on raises its `BadLine`.
@@ -61,6 +77,9 @@ def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_t
             yield found
             continue
         try:
+            if found.get("format") == RELATION_FORMAT:
+                yield _link(found, line)
+                continue
             draft = _draft(found, f"{name}:{position}", scope, scope or messages_to)
             first_line, first = seen.setdefault((draft.scope.text, draft.key), (line, draft))
             if first != draft:
@@ -69,6 +88,41 @@ def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_t
             yield BadLine(name, line, str(exc))
         else:
             yield Message(line, draft, again=first is not draft)
+
+
+def rewritten(items: Sequence[Message | Link], name: str, tenant: str) -> tuple[list[Message], list[Link], list[BadLine]]:
+    """The messages and the links of a whole file with the ids that its entries will have in this tenant; links to what is not in it are bad."""
+    messages = [item for item in items if isinstance(item, Message)]
+    exported = [m.draft for m in messages if isinstance(m.draft, ImportedDraft)]
+    new = {draft.key: keyed_id(tenant, draft.scope.text, draft.key) for draft in exported if draft.key is not None}
+    links, bad = list[Link](), list[BadLine]()
+    for item in items:
+        if isinstance(item, Link):
+            lost = [end for end in (item.source_id, item.target_id) if end not in new]
+            if lost:
+                bad.append(BadLine(name, item.line, f"links entry {lost[0]}, which is not in this file"))
+            else:
+                links.append(replace(item, source_id=new[item.source_id], target_id=new[item.target_id]))
+    return [replace(m, draft=_rewritten(m.draft, new)) for m in messages], links, bad
+
+
+def _rewritten(draft: EntryDraft, new: Mapping[str, str]) -> EntryDraft:
+    if not isinstance(draft, ImportedDraft):
+        return draft
+    changed: dict[str, Any] = {}
+    if draft.promoted_from_id is not None:
+        changed["promoted_from_id"] = new.get(draft.promoted_from_id, draft.promoted_from_id)
+    if draft.compacted_from_ids is not None:
+        changed["compacted_from_ids"] = tuple(new.get(source, source) for source in draft.compacted_from_ids)
+    if draft.contributors is not None:
+        changed["contributors"] = tuple(c.model_copy(update={"entry_id": new.get(c.entry_id, c.entry_id)}) for c in draft.contributors)
+    return draft.model_copy(update=changed) if changed else draft
+
+
+def exported_relation(relation: Relation) -> dict[str, Any]:
+    """A relation as an export writes it, after the entries it links."""
+    ends = {"source_id": relation.source_id, "label": relation.label, "target_id": relation.target_id}
+    return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat()}
 
 
 def exported(entry: Entry) -> dict[str, Any]:
@@ -187,11 +241,6 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> EntryDraft:
     if found["format"] != FORMAT:
         raise InvalidInput("format", f"{str(found['format'])[:40]!r} is not known; this version reads {FORMAT!r}")
     fields = {name: value for name, value in found.items() if name not in _STORES_OWN}
-    for name in _PROVENANCE:
-        if fields.pop(name, None) is not None:
-            _refuse_provenance(name)
-    if fields.pop("valid_from", None) not in (None, found.get("created_at")):
-        _refuse_provenance("valid_from")
     if scope is not None:
         fields["scope"] = scope
     elif isinstance(fields.get("scope"), str):
@@ -199,8 +248,15 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> EntryDraft:
     key = _key(found.get("id"))
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
-    return EntryDraft(**fields, key=key)
+    return ImportedDraft(**fields, key=key)
 
 
-def _refuse_provenance(name: str) -> NoReturn:
-    raise InvalidInput(name, "cannot be imported yet: it refers to other entries or to an earlier time, and would be lost")
+def _link(found: Mapping[str, Any], line: int) -> Link:
+    known = ("format", "source_id", "label", "target_id", "created_at")
+    for field in (*known, *found):
+        if field not in known:
+            raise InvalidInput(field, f"is no part of a relation (known: {', '.join(known)})")
+        if field not in found:
+            raise InvalidInput(field, "is missing from the exported relation")
+    ends = {end: door.identifier(end, found[end]) for end in ("source_id", "target_id")}
+    return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]))

@@ -84,7 +84,7 @@ class Entries:
         now, scope = self._placement.now(), draft.scope.text
         routed = route(ENTRIES.name, draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
-        record_id = ids.derived_id(tenant, scope, "key", draft.key) if draft.key else self._placement.new_id(tenant, scope)
+        record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
         digest = request_digest(draft) if draft.key else None
         version = self._placement.next_version()
         record = record_of(draft, key=Key(tenant, record_id), version=version, now=now, tier=routed.tier, digest=digest)
@@ -183,7 +183,7 @@ class Entries:
 
     async def history(self, tenant: str, entry_id: str) -> list[Entry]:
         """Every version of a live entry, retired or not: oldest first, the current one last."""
-        record = await self._live(tenant, entry_id, active=False)
+        record = await self.live_record(tenant, entry_id, active=False)
         return [entry_of(r) for r in (*await self._versions(record), record)]
 
     async def _versions(self, record: Record) -> list[Record]:
@@ -198,11 +198,8 @@ class Entries:
                 kept.setdefault(on_its_way.version, on_its_way)
         return [kept[version] for version in sorted(kept)]
 
-    async def live_record(self, tenant: str, entry_id: str) -> Record:
-        """The home record of an active, unexpired entry; raises `NotFound`."""
-        return await self._live(tenant, entry_id, active=True)
-
-    async def _live(self, tenant: str, entry_id: str, *, active: bool) -> Record:
+    async def live_record(self, tenant: str, entry_id: str, *, active: bool = True) -> Record:
+        """The home record of an unexpired entry, active unless told otherwise; raises `NotFound`."""
         located = await self._placement.locate(ENTRIES, Key(tenant, entry_id)) if ids.is_id(entry_id) else None
         now = self._placement.now()
         if located is None or located.record is None or is_expired(located.record, now):
@@ -216,7 +213,7 @@ class Entries:
     async def update(self, tenant: str, entry_id: str, changes: dict[str, Any]) -> Entry:
         """Change what the checked patch names; the version before it is kept. Without changes, the entry as it is (D16)."""
         if not changes:
-            return entry_of(await self._live(tenant, entry_id, active=True))
+            return entry_of(await self.live_record(tenant, entry_id, active=True))
         return entry_of(await self._change(tenant, entry_id, lambda record: changes))
 
     async def invalidate(self, tenant: str, entry_id: str, when: datetime | None) -> bool:

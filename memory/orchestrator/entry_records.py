@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.domain import door
-from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType
+from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType, ImportedDraft
 from memory.domain.scope import Scope
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
@@ -61,6 +61,11 @@ def record_of(
         body["title"] = draft.title
     if draft.metadata:
         body["metadata"] = draft.metadata
+    valid_from, valid_to = born, None
+    if isinstance(draft, ImportedDraft):
+        valid_from, valid_to, promoted_from_id = draft.valid_from or born, draft.valid_to, draft.promoted_from_id
+        compacted_from_ids = None if draft.compacted_from_ids is None else list(draft.compacted_from_ids)
+        contributors = None if draft.contributors is None else [c.model_dump() for c in draft.contributors]
     if compacted_from_ids is not None:
         body["compacted_from_ids"] = compacted_from_ids
     if contributors is not None:
@@ -71,8 +76,8 @@ def record_of(
         "tags": tuple(draft.tags),
         "source": draft.source,
         "confidence": confidence_of(draft.metadata),
-        "valid_from": born,
-        "valid_to": None,
+        "valid_from": valid_from,
+        "valid_to": valid_to,
         "promoted_from_id": promoted_from_id,
         "request_digest": digest,
     }

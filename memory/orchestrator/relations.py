@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
@@ -41,21 +41,24 @@ class Relations:
         self._entries = entries
         self._erasure = erasure
 
-    async def relate(self, tenant: str, source_id: str, label: str, target_id: str) -> Relation:
-        """Link two active entries; the same link again is a `Conflict` that names the first (D40)."""
+    async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:
+        """Link two active entries; the same link again is a `Conflict` that names the first (D40).
+
+        `restored_from` is when an exported link was made: its ends may have been retired since.
+        """
         door.one_of("relation", label, LABELS)
         if source_id == target_id:
             raise InvalidInput("target_id", "self-loops not allowed")
         try:
-            source = await self._entries.live_record(tenant, source_id)
-            await self._entries.live_record(tenant, target_id)
+            source = await self._entries.live_record(tenant, source_id, active=restored_from is None)
+            await self._entries.live_record(tenant, target_id, active=restored_from is None)
         except NotFound:
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
-        record = self._record(tenant, source, label, target_id)
+        record = self._record(tenant, source, label, target_id, made=restored_from)
         archive = self._placement.topology.archive
         outcome = await self._placement.write_one("relate.home", archive, Put(RELATIONS, record, Absent()))
         if outcome.status is Status.CONFLICT and not isinstance(outcome.stored, Record) and outcome.version is not None:
-            record = self._record(tenant, source, label, target_id, after=outcome.version)
+            record = self._record(tenant, source, label, target_id, after=outcome.version, made=restored_from)
             put = Put(RELATIONS, record, AtVersion(outcome.version))
             outcome = await self._placement.write_one("relate.home", archive, put)
         if (error := refused(archive, outcome)) is not None:
@@ -72,8 +75,8 @@ class Relations:
             await self._erasure.delete(RELATIONS, record.key)
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
-    def _record(self, tenant: str, source: Record, label: str, target_id: str, after: int = 0) -> Record:
-        now = self._placement.now()
+    def _record(self, tenant: str, source: Record, label: str, target_id: str, after: int = 0, made: datetime | None = None) -> Record:
+        now = made or self._placement.now()
         return Record(
             key=Key(tenant, ids.beside(source.key.id, "relation", label, target_id)),
             scope=source.scope,
@@ -100,6 +103,16 @@ class Relations:
         rows = [r for r in page.records if isinstance(r, Record)]
         there = await self._ends_there(rows)
         return [_relation(r) for r in rows if _ends(r) <= there]
+
+    async def everything(self, tenant: str) -> AsyncIterator[Relation]:
+        """Every relation of a tenant whose ends are entries still, in no order."""
+        query = Query(RELATIONS, Tenant(tenant), limit=self._placement.settings.page)
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            rows = [r for r in page.records if isinstance(r, Record)]
+            there = await self._ends_there(rows)
+            for row in rows:
+                if _ends(row) <= there:
+                    yield _relation(row)
 
     async def drop_dangling(self) -> int:
         """Delete relations of every tenant that an erasure of another scope, or a crash, left with an end that is gone; how many."""

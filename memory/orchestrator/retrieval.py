@@ -154,8 +154,11 @@ class Retrieval:
             marked |= {s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is store}
         return [r for r in rows if r.role is not Role.ARRIVING or r.key in marked]
 
-    async def everything(self, tenant: str, scope: Scope | None) -> AsyncIterator[Entry]:
-        """Every live entry of a tenant or scope, store by store in the direction records move, oldest first in each; each once."""
+    async def everything(self, tenant: str, scope: Scope | None, *, retired: bool = False) -> AsyncIterator[Entry]:
+        """Every live entry of a tenant or scope, store by store in the direction records move, oldest first in each; each once.
+
+        With `retired` also those whose window of validity has ended, or has not begun.
+        """
         now, seen = self._placement.now(), set[str]()
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope.text))
         for store in self._placement.topology.homes:
@@ -165,7 +168,7 @@ class Retrieval:
                     page = await store.query(query)
                 self._say_corrupt(store, page.corrupt)
                 for row in await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)]):
-                    if row.key.id not in seen and not is_expired(row, now) and is_current(row, now):
+                    if row.key.id not in seen and not is_expired(row, now) and (retired or is_current(row, now)):
                         seen.add(row.key.id)
                         yield entry_of(row)
                 if page.cursor is None:

@@ -171,7 +171,7 @@ class SplitStore:
             if isinstance(write, RaiseGeneration):
                 places.append(self._parts_of_partition(write.partition))
             elif isinstance(write, Put | Append):
-                places.append((self._holder(write.record.partition, write.collection),))
+                places.append((self.holder(write.record.partition, write.collection),))
                 born[write.collection.name, write.key] = places[-1]
             else:
                 places.append(born.get((write.collection.name, write.key)) or self._parts_of(write.key.tenant, write.collection))
@@ -201,7 +201,8 @@ class SplitStore:
 
     # -- who holds what -----------------------------------------------------------------------------------------------
 
-    def _holder(self, partition: Partition, collection: Collection) -> Store:
+    def holder(self, partition: Partition, collection: Collection) -> Store:
+        """The part that holds this partition's records of the collection."""
         return next(share.store for share in self._shares if share.takes(partition, collection.name))
 
     def _parts_of_partition(self, partition: Partition) -> tuple[Store, ...]:
@@ -229,7 +230,7 @@ class SplitStore:
         if isinstance(where, Partitions):
             apart: dict[Store, list[Partition]] = {}
             for partition in where.partitions:
-                apart.setdefault(self._holder(partition, collection), []).append(partition)
+                apart.setdefault(self.holder(partition, collection), []).append(partition)
             return [(part, Partitions(tuple(partitions))) for part, partitions in apart.items()]
         tenant = where.tenant if isinstance(where, Tenant) else None
         return [(part, where) for part in self._parts_of(tenant, collection)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from memory import BlockingMemory
 from tests.unit.cli.conftest import CommandLine
 
 HELLO = {"role": "user", "content": "hello", "time": "2026-01-31T09:30:00Z", "id": "m1"}
@@ -25,7 +28,7 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    assert report == {"file": "chat.jsonl", "messages": 2, "imported": 1, "already_there": 1, "skipped_lines": []}
+    assert report == {"file": "chat.jsonl", "messages": 2, "imported": 1, "already_there": 1, "relations": 0, "skipped_lines": []}
 
 
 def test_many_batches_are_acknowledged_one_by_one(memory: CommandLine) -> None:
@@ -108,6 +111,39 @@ def test_an_export_can_be_imported_elsewhere(memory: CommandLine, tmp_path: Path
     assert [{k: v for k, v in line.items() if k not in own} for line in again] == [
         {k: v for k, v in line.items() if k not in own} for line in exported
     ]
+
+
+@pytest.mark.behaviour("A5")
+def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true_when(memory: CommandLine) -> None:
+    first = memory.json("write", "Ada drinks coffee", "-s", "session:s1")["id"]
+    promoted = memory.json("promote", first, "--to", "user:ada")["promoted"][0]["id"]
+    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
+        tea = here.write("Ada drinks tea", scope="user:ada", tags=["fact"])
+        here.relate(tea.id, "supersedes", promoted)
+        here.invalidate(promoted)
+        merged = here.compact([first, here.write("Ada sings", scope="session:s1").id], lambda entries: "Ada drinks coffee and sings")
+        before = {e.id: e for e in here.entries(retired=True)}
+    memory.ok("export", "-o", "all.jsonl")
+
+    result = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
+    assert (result["imported"], result["relations"]) == (len(before), 1)
+    again = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
+    assert (again["imported"], again["already_there"], again["relations"]) == (0, len(before), 0)
+
+    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}) as there:
+        after = {e.content: e for e in there.entries(retired=True)}
+        (relation,) = there.relations()
+        assert not {e.id for e in after.values()} & set(before)
+        retired = [e for e in there.entries(retired=True) if e.valid_to is not None]
+        assert [(e.content, e.valid_from, e.valid_to) for e in retired] == [
+            (e.content, e.valid_from, e.valid_to) for e in before.values() if e.valid_to is not None
+        ]
+        assert [e.content for e in there.retrieve("user:ada")] == ["Ada drinks tea"]
+        assert (relation.source_id, relation.target_id) == (after["Ada drinks tea"].id, retired[0].id)
+        assert after[merged.content].compacted_from_ids is not None
+        ids = {e.id for e in there.entries(retired=True)}
+        assert set(after[merged.content].compacted_from_ids or ()) <= ids
+        assert retired[0].promoted_from_id in ids
 
 
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from memory.domain.entry import Entry, EntryType
+from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
+from memory.domain.ids import keyed_id, new_id
 from memory.domain.scope import Scope
-from memory.facade.transfer import FORMAT, BadLine, Message, exported, read
+from memory.facade.transfer import FORMAT, BadLine, Link, Message, exported, exported_relation, read, rewritten
+from memory.orchestrator.relations import Relation
 
 SESSION = Scope.session("s1")
 
 
-def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Message | BadLine]:
+def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Message | Link | BadLine]:
     return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", scope))
 
 
@@ -192,18 +194,52 @@ def test_a_place_for_messages_does_not_move_exported_entries() -> None:
     assert scopes == ["object:a%3Ab:t1", "session:s1"]
 
 
+def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_stays() -> None:
+    first, second = new_id("old", "session:s1", 1), new_id("old", "session:s1", 2)
+    whole = [
+        exported(entry(id=first, scope=SESSION)),
+        exported(
+            entry(
+                id=second,
+                scope=SESSION,
+                promoted_from_id=first,
+                compacted_from_ids=[first, "gone"],
+                contributors=[Contributor(entry_id=first, source="x")],
+            )
+        ),
+        exported_relation(Relation("r", second, first, "refines", datetime(2027, 1, 1, tzinfo=UTC))),
+    ]
+    items = [item for item in parse(lines(*whole), scope=None) if not isinstance(item, BadLine)]
+
+    found, links, bad = rewritten(items, "chat.jsonl", "acme")
+
+    new = [keyed_id("acme", "session:s1", old) for old in (first, second)]
+    draft = found[1].draft
+    assert isinstance(draft, ImportedDraft)
+    assert (draft.key, draft.promoted_from_id, draft.compacted_from_ids) == (second, new[0], (new[0], "gone"))
+    assert draft.contributors == (Contributor(entry_id=new[0], source="x"),)
+    assert [(link.source_id, link.label, link.target_id) for link in links] == [(new[1], "refines", new[0])]
+    assert bad == []
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "problem"),
     [
-        {"promoted_from_id": "x"},
-        {"compacted_from_ids": ["x"]},
-        {"valid_to": datetime(2028, 1, 1, tzinfo=UTC)},
-        {"valid_from": datetime(2020, 1, 1, tzinfo=UTC)},
+        ({"target_id": "elsewhere"}, "links entry elsewhere, which is not in this file"),
+        ({"label": "likes"}, "label"),
+        ({"created_at": "yesterday"}, "created_at"),
+        ({"weight": 1}, "weight: is no part of a relation"),
+        ({"source_id": None}, "source_id"),
     ],
 )
-def test_an_exported_entry_that_would_lose_its_provenance_is_refused_by_name(changes: dict[str, Any]) -> None:
-    (name,) = changes
-    assert f"{name}: cannot be imported yet" in str(the_bad_line(json.dumps(exported(entry(**changes))), scope=None))
+def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:
+    relation = exported_relation(Relation("r", "a", "b", "refines", datetime(2027, 1, 1, tzinfo=UTC)))
+    items = parse(lines(exported(entry(id="a")), exported(entry(id="b")), relation | changes), scope=None)
+    read_badly = [item for item in items if isinstance(item, BadLine)]
+    _, _, unlinked = rewritten([item for item in items if not isinstance(item, BadLine)], "chat.jsonl", "acme")
+    (bad,) = read_badly + unlinked
+    assert bad.line == 3
+    assert problem in str(bad)
 
 
 @pytest.mark.parametrize(
