@@ -50,8 +50,8 @@ class Erasure:
         for _ in range(self._placement.settings.attempts):
             try:
                 located = await self._placement.locate(collection, key)
-            except CorruptRecord:
-                return await self._delete_unreadable(collection, key)
+            except CorruptRecord as unreadable:
+                return await self._delete_unreadable(collection, key, unreadable.store)
             home = located.home()
             if home is None or (at is not None and home[0].version != at):
                 return False
@@ -94,14 +94,16 @@ class Erasure:
         digest = record.fields.get(DIGEST)
         return {} if digest is None else {DIGEST: digest, "version": record.version, "created_at": record.created_at.isoformat()}
 
-    async def _delete_unreadable(self, collection: Collection, key: Key) -> bool:
-        """What cannot be read can still be erased: a tombstone in every store, and what hangs on it, as far as that can be read."""
-        archive = self._placement.topology.archive
+    async def _delete_unreadable(self, collection: Collection, key: Key, where: str) -> bool:
+        """What cannot be read can still be erased: a tombstone in its place, which owes what hangs on it, as far as that can be read."""
+        store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
         owed = await self._owed_blindly(key) if collection is ENTRIES else ()
-        for store in self._placement.topology.homes:
-            fallen = await self._bury(collection, key, store, owed if store is archive else ())
-            await self._owed.try_finish(Debt(collection, store, fallen))
+        if self._placement.topology.later(store):
+            owed = (Owed(UNPLACE), *owed)
+        fallen = await self._bury(collection, key, store, owed)
+        await self._cache.invalidate(collection, key)
+        await self._owed.try_finish(Debt(collection, store, fallen))
         return True
 
     async def _owed_blindly(self, key: Key) -> tuple[Owed, ...]:

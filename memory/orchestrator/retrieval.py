@@ -246,7 +246,7 @@ class Retrieval:
         """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for copies, homes are located."""
         homes: dict[str, Record] = {}
         failed = set[str]()
-        for store in {c.store for c in candidates.values() if c.record.role is Role.HOME}:
+        for store in dict.fromkeys(c.store for c in candidates.values() if c.record.role is Role.HOME):
             there = [i for i, c in candidates.items() if c.store is store and c.record.role is Role.HOME]
             rows = await self._guarded(store, degraded, self._read(store, [Key(tenant, i) for i in there]))
             homes |= {r.key.id: r for r in rows or () if isinstance(r, Record) and r.role is Role.HOME}

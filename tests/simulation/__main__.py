@@ -13,7 +13,7 @@ import os
 import sys
 
 from tests.simulation.mutants import MUTANTS, applied
-from tests.simulation.report import seldomest, table
+from tests.simulation.report import seldomest, table, verdict
 from tests.simulation.runner import Summary, run_many, run_seed, run_variant, scenario_of, shrink_seed
 from tests.simulation.shrink import Variant
 from tests.simulation.workload import Scenario
@@ -49,11 +49,15 @@ def _many(options: argparse.Namespace) -> int:
     total = run_many(range(options.first, options.first + options.seeds), jobs=options.jobs, mutant=options.mutant, stop=stop, progress=progress)
     print(file=sys.stderr)
     least, step, fault = seldomest(total.coverage)
+    told = verdict(total.coverage, total.seeds)
+    judged = options.mutant is None and options.stop is None
     if options.json:
         report = {
             "seeds": total.seeds,
             "seconds": round(total.seconds, 1),
             "fewest_operations": total.fewest,
+            "seldom": {f"{s} x {f}": n for n, (s, f) in told.seldom},
+            "undeclared": [f"{s} x {f}" for s, f in told.undeclared],
             "least": {"hits": least, "step": step, "fault": fault},
             "hits": {f"{s} x {f}": n for (s, f), n in sorted(total.coverage.hits.items())},
             "failures": [{"seed": f.seed, "violations": f.violations} for f in total.failures],
@@ -61,13 +65,15 @@ def _many(options: argparse.Namespace) -> int:
         print(json.dumps(report, indent=2))
     else:
         print(table(total.coverage))
+        if judged:
+            print(told)
         print(f"{total.seeds} seeds in {total.seconds:.1f} s; at least {total.fewest} operations each; {len(total.failures)} failed")
         for failure in total.failures[:5]:
             print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
         if total.failures:
             again = f"python -m tests.simulation --seed {total.failures[0].seed}" + (f" --mutant {options.mutant}" if options.mutant else "")
             print(f"\nto see one again, as small as it gets: {again}")
-    return 1 if total.failures else 0
+    return 1 if total.failures or (judged and told.failed) else 0
 
 
 def _one(seed: int, *, shrinking: bool) -> int:

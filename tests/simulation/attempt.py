@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound, StoreError
+from memory.domain.errors import CompactionError, Conflict, CorruptRecord, InvalidInput, NotFound, StoreError
+from memory.domain.time import micros
 from tests.simulation.faults import Process, WorkerCrashed
-from tests.simulation.history import Act, Event, History
+from tests.simulation.history import ANY_TIME, NEVER, Act, Event, History, Moments
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a call does to one register if it takes effect. `promised`: by and by, certain only once nothing is owed."""
+    """What a call does to one register if it takes effect. `promised`: by and by, certain only once nothing is owed.
+
+    `ends`: of a window, when. `hidden_too`: a sight that is had of what is hidden as well.
+    """
 
     act: Act
     register: str
@@ -24,6 +28,8 @@ class Effect:
     keyed: bool = False
     maybe: bool = False
     promised: bool = False
+    ends: Moments = NEVER
+    hidden_too: bool = False
 
 
 Effects = Sequence[Effect]
@@ -31,11 +37,12 @@ Effects = Sequence[Effect]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """When a call began and ended, to tell what its answer was a sight of."""
+    """When a call began and ended, and what its process's clock showed it, to tell what its answer was a sight of."""
 
     start: float
     end: float
     by: str
+    clock: Moments
 
 
 class Attempts:
@@ -62,16 +69,19 @@ class Attempts:
         """
         history, process = self._history, self._process
         label = f"{by} {process.name}#{process.operation}"
+        process.clock.watch()
         start = history.moment()
         try:
             answer = await call()
         except NotFound as error:
             if about is not None and about[1] == error.entry_id:
-                history.note(Event(about[0], Act.REFUSED, None, start, history.moment(), by=label))
+                history.note(Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock()))
             return None
         except (Conflict, InvalidInput, CompactionError):
             return None
-        except StoreError:
+        except StoreError as error:
+            if isinstance(error, CorruptRecord):
+                self._refused(error, label)
             self._unknown(effects, start, label)
             return None
         except BaseException as error:
@@ -82,18 +92,37 @@ class Attempts:
         if process.dead:
             self._unknown(effects, start, label)
             raise WorkerCrashed(process.name)
-        ended = Ended(start, history.moment(), label)
+        ended = Ended(start, history.moment(), label, self._clock())
         for e in certain(answer) if certain is not None else _listed(effects):
-            event = Event(e.register, e.act, e.value, start, ended.end, maybe=e.maybe, keyed=e.keyed, by=label)
+            event = self._event(e, start, ended.end, label, maybe=e.maybe)
             if e.promised:
                 history.note_owed(event)
             else:
                 history.note(event)
         return answer, ended
 
+    def _refused(self, error: CorruptRecord, label: str) -> None:
+        """Only what was damaged may be refused as corrupt."""
+        name = self._history.names.get(error.record_id)
+        register = self._history.registers.get(name or "")
+        if register is None or not register.damaged:
+            self._history.broken("slandered", name or error.record_id, f"{label} was told that it is corrupt, which it is not: {error}")
+
     def _unknown(self, effects: Callable[[], Effects] | Effects, start: float, label: str) -> None:
         for e in _listed(effects):
-            self._history.note(Event(e.register, e.act, e.value, start, inf, maybe=True, keyed=e.keyed, by=label))
+            self._history.note(self._event(e, start, inf, label, maybe=True))
+
+    def _event(self, e: Effect, start: float, end: float, label: str, *, maybe: bool) -> Event:
+        born = e.act in (Act.CREATE, Act.PROMOTE)
+        hidden_from = self._history.registers[e.register].hidden_from
+        hides = (hidden_from, hidden_from) if born else e.ends
+        clock = ANY_TIME if e.hidden_too else self._clock()
+        return Event(e.register, e.act, e.value, start, end, maybe=maybe, keyed=e.keyed, by=label, clock=clock, hides=hides)
+
+    def _clock(self) -> Moments:
+        """The earliest and the latest moment that the engine saw during the call."""
+        shown = self._process.clock.shown()
+        return ANY_TIME if shown is None else (micros(shown[0]), micros(shown[1]))
 
 
 def _listed(effects: Callable[[], Effects] | Effects) -> Effects:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROUNDS = 6
 """Sweeps after which nothing may be owed any more when nothing fails."""
 
-_MARKER = re.compile(r"\bm(?:c?\d+(?:\.\d+)?|k\d?-[\w:-]*)")
+_MARKER = re.compile(r"\bm(?:c?\d+(?:\.\d+)?|k\d*-[\w:-]*)")
 
 
 async def settle(client: EngineClient) -> None:
@@ -30,7 +30,7 @@ async def settle(client: EngineClient) -> None:
     client.history.settled()
     await _read_everything(client)
     settings = client.engine.settings
-    for life in (settings.mark_life, settings.tombstone_life, settings.mark_life):  # the last for marks of moves that age brought about
+    for life in (settings.mark_life, settings.tombstone_life, settings.tombstone_life):  # the last for marks of moves that age brought about
         await asyncio.sleep(life.total_seconds() + 300)
         await _sweep_clean(client)
     await _read_everything(client)
@@ -41,9 +41,22 @@ async def _sweep_clean(client: EngineClient) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(client.engine.settings.lease.total_seconds() * 3)
         report = await client.engine.maintenance.sweep()
-        if report.ran and not (report.finished or report.still_owed or report.moved or report.removed_copies or report.waiting):
+        owed = report.still_owed > _owed_beside_damage(client)
+        if report.ran and not (report.finished or owed or report.moved or report.removed_copies or report.waiting):
             return
     client.history.broken("leftover", "-", f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")
+
+
+def _owed_beside_damage(client: EngineClient) -> int:
+    """How many copies owe what waits for another copy that cannot be read: a move whose source was damaged ends when that is deleted."""
+    stores = [s.store for s in client.world.distinct if isinstance(s.store, InMemoryStore)]
+    unreadable = _unreadable(stores)
+    standings = [standing for store in stores for standing in store.state.everything(ENTRIES.name)]
+    return sum(standing_owes(standing) and standing.key.id in unreadable for standing in standings)
+
+
+def _unreadable(stores: Iterable[InMemoryStore]) -> set[str]:
+    return {key.id for store in stores for _, key in store.state.snapshot().spoiled}
 
 
 async def _read_everything(client: EngineClient) -> None:
@@ -61,22 +74,23 @@ async def _read_everything(client: EngineClient) -> None:
 
 
 class Inspection:
-    """Looks at everything that every store holds, below the port."""
+    """Looks at everything that every store holds, below the port. What a disk damaged is set aside: whoever reads past it can tell nothing of it."""
 
     def __init__(self, client: EngineClient) -> None:
         self._history = client.history
         self._topology = client.engine.topology
         self._servers = {s.store.name: s.store for s in client.world.distinct}
         self._homes: dict[str, list[tuple[str, Record]]] = defaultdict(list)
+        self._unreadable = _unreadable(s for s in self._servers.values() if isinstance(s, InMemoryStore))
         for name, collection, standing in self._everything():
             if collection == ENTRIES.name and isinstance(standing, Record) and standing.role is Role.HOME:
                 self._homes[standing.key.id].append((name, standing))
 
     def run(self) -> None:
         for entry_id, homes in self._homes.items():
-            if len(homes) > 1:
+            if len(homes) > 1 and entry_id not in self._unreadable:
                 self._broken("doubled", entry_id, f"has its home in {' and in '.join(name for name, _ in homes)}")
-        for name, collection, standing in self._everything():
+        for name, collection, standing in self._judged():
             if standing_owes(standing):
                 self._broken("leftover", standing.key.id, f"owes in {name}: {standing}")
             if isinstance(standing, Mark | Tombstone):
@@ -104,18 +118,36 @@ class Inspection:
     def _inspect_replicas(self) -> None:
         """Every replica equals its home, and every home that wants one has it."""
         found: set[tuple[str, str]] = set()
-        for name, collection, standing in self._everything():
+        for name, collection, standing in self._judged():
             if collection == ENTRIES.name and isinstance(standing, Record) and standing.role is Role.REPLICA:
                 homes = self._homes.get(standing.key.id, [])
                 found.add((name, standing.key.id))
                 if not any(home.same_content(standing) for _, home in homes):
                     self._broken("stale", standing.key.id, f"the replica in {name} is not what its home says: {standing} / {homes}")
         for entry_id, homes in self._homes.items():
-            for name, home in homes:
+            for name, home in homes if entry_id not in self._unreadable else ():
                 for tier in replicas_of(ENTRIES.name, home.tier):
                     target = self._topology.home(tier).name
                     if target != name and (target, entry_id) not in found:
                         self._broken("lost", entry_id, f"has no replica in {target}")
+
+    def _judged(self) -> Iterator[tuple[str, str, Stored]]:
+        """Everything but what stands under a key that cannot be read, and what nobody can know of."""
+        for name, collection, standing in self._everything():
+            if standing.key.id not in self._unreadable and not self._cannot_be_known(collection, standing):
+                yield name, collection, standing
+
+    def _cannot_be_known(self, collection: str, standing: Stored) -> bool:
+        """What was left by an entry that was damaged and then deleted unread.
+
+        That is a kept version that was still on its way; and a replica of an entry that was written while its scope was being erased: it is
+        younger than the erasure, which takes what it cannot read to be older.
+        """
+        about = str(standing.fields.get("entry_id") or standing.key.id) if isinstance(standing, Record) else ""
+        name = self._history.names.get(about)
+        if not isinstance(standing, Record) or name is None or about in self._homes or not self._history.registers[name].damaged:
+            return False
+        return collection == ENTRY_VERSIONS.name or (standing.role is Role.REPLICA and (standing.generation or 0) > 0)
 
     def _everything(self) -> Iterator[tuple[str, str, Stored]]:
         for name, store in self._servers.items():

@@ -9,32 +9,68 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
-from tests.simulation.history import ANY, Act, Event, History, KnownAt, Violation
+from tests.simulation.history import ANY, NEVER, Act, Event, History, KnownAt, Moments, Violation
 
-NOTHING, GONE = "", "\0gone"
+
+class State(NamedTuple):
+    """What a register says, hidden from its expiry on, and from the end of its window on."""
+
+    value: str
+    expires: float = inf
+    ends: Moments = NEVER
+
+    @property
+    def live(self) -> bool:
+        return self is not NOTHING and self is not GONE
+
+    def may_be_seen(self, clock: Moments) -> bool:
+        return self.live and clock[0] < self.expires and clock[0] < self.ends[1]
+
+    def may_be_hidden(self, clock: Moments) -> bool:
+        hides_from = min(self.expires, self.ends[0])
+        return not self.live or (hides_from < inf and clock[1] >= hides_from)
+
+    def says(self, value: str | None) -> bool:
+        return value is None or self.value in (value, ANY)
+
+
+NOTHING, GONE = State(""), State("\0gone")
 """The states of a register besides its values: never written, and deleted."""
 
+SIGHTS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT})
 
-def after(state: str, event: Event) -> tuple[str, ...]:
+
+def after(state: State, event: Event) -> tuple[State, ...]:
     """The states after this event took effect in `state`; none where it could not."""
-    live = state not in (NOTHING, GONE)
     act, value = event.act, event.value
-    if act is Act.READ or act is Act.REFUSED:
-        if value is None:
-            return () if live else (state,)
-        return (value,) if live and state in (value, ANY) else ()
+    if act in SIGHTS:
+        return _sighted(state, event)
     if act is Act.CREATE:
-        return (value or ANY,) if state == NOTHING else (state,) if event.keyed else ()
+        return (State(value or ANY, event.hides[0]),) if state is NOTHING else (state,) if event.keyed else ()
     if act is Act.PROMOTE:
-        return (state,) if live else (value or ANY,)
+        return (state,) if state.live else (State(value or ANY, event.hides[0]),)
     if act is Act.UPDATE:
-        return (value or ANY,) if live else ()
+        return (state._replace(value=value or ANY),) if state.may_be_seen(event.clock) else ()
+    if act is Act.RETIRE:
+        return (state._replace(ends=event.hides),) if state.ends == NEVER and state.may_be_seen(event.clock) else ()
     if act is Act.DROP:
-        if not live or (value is not None and state not in (value, ANY)):
+        if not state.live or not state.says(value):
             return (state,)
-        return (GONE,) if state == value else (GONE, state)
-    return (GONE,) if live else (state,) if act is Act.WIPE else ()
+        return (GONE,) if state.value == value and state.ends == NEVER else (GONE, state)
+    return (GONE,) if state.live else (state,) if act is Act.WIPE else ()
+
+
+def _sighted(state: State, event: Event) -> tuple[State, ...]:
+    """The state as it was, or with its value known, where this can have been seen in it."""
+    if event.act is Act.READ and event.value is not None:
+        fits = state.says(event.value) and state.may_be_seen(event.clock)
+        return () if not fits else (state._replace(value=event.value),) if state.value == ANY else (state,)
+    if event.act is Act.ABSENT:
+        return () if state.live else (state,)
+    closed = event.act is Act.CLOSED and state.ends != NEVER
+    return (state,) if closed or state.may_be_hidden(event.clock) else ()
 
 
 class _Search:
@@ -44,7 +80,7 @@ class _Search:
         self.events = events
         self.certain = sum(1 << i for i, e in enumerate(events) if not e.maybe)
         self.closed = [sum(1 << j for j, f in enumerate(events) if f.start > e.end) if e.maybe and e.end < inf else 0 for e in events]
-        self.dead: set[tuple[int, str]] = set()
+        self.dead: set[tuple[int, State]] = set()
         self.furthest = (0, 0, NOTHING)
 
     def possible(self) -> bool:
@@ -75,19 +111,19 @@ class _Search:
             found.append(i)
         return [i for i in found if self.events[i].start <= bound and not done & self.closed[i]]
 
-    def _read_all(self, done: int, state: str) -> tuple[int, str]:
+    def _read_all(self, done: int, state: State) -> tuple[int, State]:
         """Take every read that agrees at once: it changes nothing, so taking it now is never wrong."""
-        again = state != ANY
+        again = state.value != ANY
         while again:
             again = False
             for i in self._next(done):
                 event = self.events[i]
-                if event.act in (Act.READ, Act.REFUSED) and not event.maybe and after(state, event) == (state,):
+                if event.act in SIGHTS and not event.maybe and after(state, event):
                     done |= 1 << i
                     again = True
         return done, state
 
-    def stuck(self) -> tuple[str, list[Event]]:
+    def stuck(self) -> tuple[State, list[Event]]:
         """The best that could be done: the state it ends in, and the events that cannot follow."""
         _, done, state = self.furthest
         return state, [self.events[i] for i in self._next(done) if not self.events[i].maybe]
@@ -102,21 +138,25 @@ def check_register(name: str, events: Iterable[Event], stale: float = 0.0) -> Vi
     state, stuck = search.stuck()
     story = "\n    ".join(str(e) for e in search.events)
     what = "; ".join(str(e) for e in stuck)
-    shown = "never written" if state == NOTHING else "deleted" if state == GONE else state
+    shown = "never written" if state is NOTHING else "deleted" if state is GONE else state.value
+    if state.expires < inf or state.ends != NEVER:
+        shown += f" (expires {state.expires}, ends {state.ends}, clocks {[e.clock for e in stuck]})"
     return Violation(_kind(state, stuck, search.events), name, f"no order explains this; at best it is {shown} and then comes {what}\n    {story}")
 
 
-def _kind(state: str, stuck: list[Event], events: list[Event]) -> str:
+def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
     """A name for what went wrong, from the first event that could not follow. A help to the reader, no more."""
     for event in stuck:
-        if event.act in (Act.READ, Act.REFUSED):
+        if event.act in SIGHTS:
             if event.value is None:
                 return (
                     "lost"
                     if event is events[-1] or all(e.value is None for e in events if e.start > event.start and e.act is Act.READ)
                     else "missing"
                 )
-            return "resurrected" if state == GONE else "stale"
+            if state.says(event.value) and state.live:
+                return "shown too long"
+            return "resurrected" if state is GONE else "stale"
     return "order"
 
 
@@ -129,30 +169,36 @@ def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list
             violation = check_fresh(register.events)
         if violation is not None:
             found.append(violation)
-    found += [violation for sight in history.known_at if (violation := check_known_at(sight, history.registers[sight.register].events))]
+    for sight in history.known_at:
+        register = history.registers[sight.register]
+        if (violation := check_known_at(sight, register.events, register.hidden_from)) is not None:
+            found.append(violation)
     return found
 
 
 def check_fresh(events: Sequence[Event]) -> Violation | None:
-    """No read may show what an acknowledged write had replaced, or an acknowledged deletion removed, before the read began."""
+    """No read may show what was replaced, removed or hidden, as its writer was told, before the read began."""
     written = {e.value: e for e in events if e.act in (Act.CREATE, Act.UPDATE) and not e.maybe}
     for read in events:
         if not read.cached or read.value not in written:
             continue
         source = written[read.value]
         for event in events:
-            if event.act in (Act.UPDATE, Act.DELETE) and not event.maybe and event.start > source.end and event.end < read.start:
+            over = event.act in (Act.UPDATE, Act.DELETE) or (event.act is Act.RETIRE and read.clock[0] >= event.hides[1])
+            if over and not event.maybe and event.start > source.end and event.end < read.start:
                 return Violation("stale", read.register, f"a cache showed what was replaced before: {read} after {event}")
     return None
 
 
-def check_known_at(sight: KnownAt, events: Iterable[Event]) -> Violation | None:
-    """Whether the register may have said this at that moment: written by then, and not known to be replaced before."""
+def check_known_at(sight: KnownAt, events: Iterable[Event], hidden_from: float = inf) -> Violation | None:
+    """Whether the register may have said this at that moment: written by then, and not known to be replaced before. What has expired is hidden."""
     early, late = sight.at - sight.slack, sight.at + sight.slack
     writes = [e for e in events if e.act in (Act.CREATE, Act.PROMOTE, Act.UPDATE)]
+    if sight.value is not None and sight.clock[0] >= hidden_from:
+        return Violation("shown too long", sight.register, f"known at {sight.at:.3f} it said {sight.value}, but it has expired since")
     if sight.value is None:
-        deleted = any(e.act in (Act.DELETE, Act.WIPE, Act.DROP) for e in events)
-        if deleted or not any(e.end < early and not e.maybe for e in writes):
+        hidden = sight.clock[1] >= hidden_from or any(e.act in (Act.DELETE, Act.WIPE, Act.DROP, Act.RETIRE) for e in events)
+        if hidden or not any(e.end < early and not e.maybe for e in writes):
             return None
         return Violation("missing", sight.register, f"known at {sight.at:.3f} there was nothing, but it had been written by then")
     for write in writes:

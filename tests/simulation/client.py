@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from math import inf
 
+from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
+from memory.domain.time import micros
 from memory.orchestrator.retrieval import Asked
 from memory.ports.collections import ENTRIES
-from memory.ports.record import Key
+from memory.ports.record import Key, Record, Role
 from tests.simulation.attempt import Attempts, Effect, Effects, Ended
 from tests.simulation.audit import settle
-from tests.simulation.faults import Process
+from tests.simulation.faults import CLOCK_ERROR, Process
 from tests.simulation.faulty_store import FaultyStore
-from tests.simulation.history import Act, Event, KnownAt, Seen
+from tests.simulation.history import Act, Event, KnownAt, Moments, Seen
 from tests.simulation.loop import START
 from tests.simulation.setup import build_engine
-from tests.simulation.workload import PROMOTED, TENANTS, Kind, Operation
+from tests.simulation.workload import PROMOTED, SOON, TENANTS, Kind, Operation
 from tests.simulation.world import World
 
 PATIENCE = 60
@@ -60,8 +63,9 @@ class EngineClient:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def write(self, o: Operation) -> None:
-        text = self._text(o, o.register, f"m{o.number}")
-        draft = EntryDraft(scope=o.scope, content=text.content)
+        expires_at = self.process.clock() + timedelta(seconds=SOON[o.pick // 8 % len(SOON)]) if o.pick % 8 == 0 else None
+        text = self._text(o, o.register, f"m{o.number}", expires_at)
+        draft = EntryDraft(scope=o.scope, content=text.content, expires_at=expires_at)
         done = await self.attempt("write", lambda: self.engine.entries.write(o.tenant, draft), [Effect(Act.CREATE, text.register, text.value)])
         if done is not None:
             self._told(text.register, done[0])
@@ -91,11 +95,34 @@ class EngineClient:
         effect = Effect(Act.UPDATE, name, text.value)
         await self.attempt("update", lambda: self.engine.entries.update(o.tenant, entry_id, changes), [effect], about=(name, entry_id))
 
+    async def invalidate(self, o: Operation) -> None:
+        """From now on, or from a named moment on; now is what the clock shows during the call, or the start of the window if that is later."""
+        name, entry_id = self._about(o)
+        clock = self.process.clock
+        named = clock() + timedelta(seconds=SOON[o.pick // 2 % len(SOON)]) if o.pick % 2 else None
+        begun = micros(clock())
+
+        def ends() -> Moments:
+            if named is not None:
+                return (micros(named), micros(named))
+            shown = clock.shown()
+            return (begun, (begun if shown is None else micros(shown[1])) + round(2e6 * CLOCK_ERROR))
+
+        def unknown() -> Effects:
+            return [Effect(Act.RETIRE, name, ends=ends())]
+
+        def told(was_open: bool) -> Effects:
+            return [Effect(Act.RETIRE, name, ends=ends()) if was_open else Effect(Act.CLOSED, name)]
+
+        await self.attempt("invalidate", lambda: self.engine.entries.invalidate(o.tenant, entry_id, named), unknown, told)
+
     async def delete(self, o: Operation) -> None:
         name, entry_id = self._about(o)
 
         def shown(was_there: bool) -> Effects:
-            return [Effect(Act.DELETE if was_there else Act.REFUSED, name)]
+            if was_there and self.history.registers[name].damaged:
+                return [Effect(Act.WIPE, name)]  # who cannot read it cannot tell whether somebody else deleted it meanwhile
+            return [Effect(Act.DELETE if was_there else Act.ABSENT, name)]
 
         await self.attempt("delete", lambda: self.engine.erasure.delete(ENTRIES, Key(o.tenant, entry_id)), [Effect(Act.WIPE, name)], shown)
 
@@ -121,12 +148,14 @@ class EngineClient:
             return await self.browse(o)
         target = targets[o.pick % len(targets)]
         away = o.kind is Kind.PROMOTE_AWAY
-        name = self.history.register(f"{source}>{target.text}", o.tenant, target.text).name
+        hidden_from = self.history.registers[source].hidden_from
+        name = self.history.register(f"{source}>{target.text}", o.tenant, target.text, hidden_from).name
         effects = [Effect(Act.PROMOTE, name), *([Effect(Act.DROP, source)] if away else [])]
 
         def shown(entry: Entry) -> Effects:
             self._told(name, entry)
-            return [effects[0], Effect(Act.READ, name, _value(entry)), *([Effect(Act.DROP, source, maybe=True, promised=True)] if away else [])]
+            first_copy = Effect(Act.READ, name, _value(entry), hidden_too=True)
+            return [effects[0], first_copy, *([Effect(Act.DROP, source, maybe=True, promised=True)] if away else [])]
 
         await self.attempt(
             "promote",
@@ -148,7 +177,8 @@ class EngineClient:
         read: list[Effect] = []
 
         def combined(entries: list[Entry]) -> str:
-            self.history.register(register, o.tenant, scope)
+            hidden_from = max(self.history.registers[self.history.names[e.id]].hidden_from for e in entries)
+            self.history.register(register, o.tenant, scope, hidden_from)
             self.history.marker(register, value)
             read[:] = [Effect(Act.DROP, self.history.names[e.id], _value(e), promised=True) for e in entries]
             return f"{register} {value} {WORD}"
@@ -162,12 +192,23 @@ class EngineClient:
 
     async def relate(self, o: Operation) -> None:
         _, entry_id = self._about(o)
-        others = [i for n, i in self.world.ids.items() if self.history.registers[n].tenant == o.tenant and i != entry_id]
+        mine = [n for n in self.world.ids if self.history.registers[n].tenant == o.tenant and not self.history.known_gone(n)]
+        others = [i for n in mine if (i := self.world.ids[n]) != entry_id]
         if o.pick % 3 == 0 or not others:
             await self.attempt("related", lambda: self.engine.relations.related(o.tenant, source_id=entry_id))
         else:
             other = others[o.pick % len(others)]
             await self.attempt("relate", lambda: self.engine.relations.relate(o.tenant, entry_id, "supports", other))
+
+    async def damage(self, o: Operation) -> None:
+        """A disk damages one copy of the entry, and nobody is told."""
+        name, entry_id = self._about(o)
+        key, states = Key(o.tenant, entry_id), [s.store.state for s in self.world.distinct if isinstance(s.store, InMemoryStore)]
+        copies = [(state, copy) for state in states if isinstance(copy := state.standing(ENTRIES.name, key), Record)]
+        if copies:
+            state, copy = copies[0 if o.pick % 4 else o.pick % len(copies)]  # the home, mostly
+            state.spoil(ENTRIES.name, key)
+            self.history.registers[name].damaged |= copy.role is not Role.CACHED
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
@@ -231,12 +272,15 @@ class EngineClient:
         if o.pick % 2:
             asked = Asked(o.tenant, (o.scope,), known_at=moment, as_of=self.process.clock(), limit=200)
             browsed = await self.attempt("browse known at", lambda: self.engine.retrieval.browse(asked))
+            ended = None if browsed is None else browsed[1]
             found = {} if browsed is None else {self.seen(e).register: _value(e) for e in browsed[0]}
         else:
             done = await self.attempt("known at", lambda: self.engine.entries.get(o.tenant, entry_id, known_at=moment, as_of=self.process.clock()))
+            ended = None if done is None else done[1]
             found = {} if done is None else {name: None if done[0] is None else _value(done[0])}
-        asked_at = self.history.moment()
-        self.history.known_at += [KnownAt(n, v, at, 2 * self.world.widest + 0.1, asked_at) for n, v in found.items()]
+        if ended is not None:
+            slack = 2 * self.world.widest + 0.1
+            self.history.known_at += [KnownAt(n, v, at, slack, ended.end, ended.clock) for n, v in found.items()]
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -244,7 +288,7 @@ class EngineClient:
         """An answer about one register."""
         if entry is None or self.history.saw(self.seen(entry), tenant, ended.by):
             value = None if entry is None else _value(entry)
-            self.history.note(Event(name, Act.READ, value, ended.start, ended.end, cached=cached, by=ended.by))
+            self.history.note(Event(name, Act.READ, value, ended.start, ended.end, cached=cached, by=ended.by, clock=ended.clock))
 
     def seen(self, entry: Entry) -> Seen:
         """Which register an entry is: known by id, else by its text, or by what it was promoted from."""
@@ -256,14 +300,15 @@ class EngineClient:
     def _shown(self, entries: Iterable[Entry], asked: Asked, ended: Ended, *, complete: bool) -> None:
         scopes = frozenset(s.text for s in asked.scopes)
         sights = [self.seen(e) for e in entries]
-        self.history.answered(sights, asked.tenant, scopes, ended.start, ended.end, ended.by, complete=complete)
+        self.history.answered(sights, asked.tenant, scopes, ended.start, ended.end, ended.by, complete=complete, clock=ended.clock)
         for seen in sights:
             if self.history.names.get(seen.id) == seen.register:
                 self.world.ids.setdefault(seen.register, seen.id)
 
-    def _text(self, o: Operation, root: str, value: str) -> _Text:
+    def _text(self, o: Operation, root: str, value: str, expires_at: datetime | None = None) -> _Text:
         if root not in self.history.registers:
-            self.history.register(root, o.tenant, o.scope.text)
+            hidden_from = inf if expires_at is None else micros(expires_at) + 1  # at its very expiry it is still shown
+            self.history.register(root, o.tenant, o.scope.text, hidden_from)
         return _Text(root, self.history.marker(root, value))
 
     def _told(self, register: str, entry: Entry) -> None:
@@ -303,6 +348,7 @@ _ACTIONS: dict[Kind, Callable[[EngineClient, Operation], Awaitable[None]]] = {
     Kind.KEYED: EngineClient.keyed,
     Kind.BATCH: EngineClient.batch,
     Kind.UPDATE: EngineClient.update,
+    Kind.INVALIDATE: EngineClient.invalidate,
     Kind.DELETE: EngineClient.delete,
     Kind.DELETE_SCOPE: EngineClient.delete_scope,
     Kind.GET: EngineClient.get,
@@ -318,4 +364,5 @@ _ACTIONS: dict[Kind, Callable[[EngineClient, Operation], Awaitable[None]]] = {
     Kind.FOREIGN: EngineClient.foreign,
     Kind.RELATE: EngineClient.relate,
     Kind.EXPORT: EngineClient.export,
+    Kind.DAMAGE: EngineClient.damage,
 }

@@ -11,6 +11,8 @@ The fault model. Each call of a store is one request and one answer; a fault str
 - clock: the worker's clock jumps, never to be wrong by more than `CLOCK_ERROR`;
 - frozen: nothing of the worker runs for `FREEZE` seconds, longer than any lease or timeout, while others go on.
 
+And a disk damages a copy of an entry now and then, which no client is told of: see `EngineClient.damage`.
+
 What the engine may take for granted is therefore: no request arrives later than `LATEST` after its call ended, and no two clocks differ by
 more than twice `CLOCK_ERROR`. The lives of marks and tombstones must be longer than both together. A freeze may be longer than a mark lives;
 a tombstone outlives every freeze.
@@ -33,11 +35,15 @@ LATEST = 30.0
 CLOCK_ERROR = 60.0
 """Seconds by which a worker's clock may be wrong, either way."""
 
-FREEZE = (200.0, 6_000.0)
+FREEZE = (200.0, 9_000.0)
 """Seconds for which a worker may be frozen: longer than a lease always, longer than a mark lives now and then."""
 
 FOCUS = 0.75
 """How likely the fault that a seed is about strikes at the step it is about."""
+
+
+RARER = 5.0
+"""How much more readily faults strike at steps that are seldom taken."""
 
 
 class Fault(StrEnum):
@@ -106,8 +112,13 @@ class FaultPlan:
 
     seed: int
     rate: float = 0.03
-    focus: tuple[tuple[str, str], ...] = ()
-    most: int = 20
+    focus: tuple[str, str] = ("", "")
+    lure: tuple[str, str] | None = None
+    lured: frozenset[int] = frozenset()
+    """The operations that the lure is for; where there are none, it is for all."""
+    rare: frozenset[str] = frozenset()
+    """Steps so seldom taken that faults strike there more readily."""
+    most: int = 30
     dropped: frozenset[tuple[int, int]] = frozenset()
     active: bool = True
     struck: list[Struck] = field(default_factory=list)
@@ -117,18 +128,26 @@ class FaultPlan:
         if len(self.struck) >= self.most:
             return None
         self.coverage.chances.add((step, possible))
-        bits = mixed(self.seed, *where)
-        chance = (bits & 0xFFFFFFFF) / 2**32
-        chosen: Fault | None = None
-        if chance < FOCUS:
-            chosen = next((Fault(f) for s, f in self.focus if s == step and f in possible), None)
-        elif chance > 1 - self.rate:
-            chosen = possible[(bits >> 32) % len(possible)]
+        chosen = self._chosen(where, step, possible)
         if chosen is None or where in self.dropped:
             return None
         self.struck.append(Struck(where, step, chosen))
         self.coverage.hits[step, chosen] += 1
         return chosen
+
+    def _chosen(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...]) -> Fault | None:
+        bits = mixed(self.seed, *where)
+        chance = (bits & 0xFFFFFFFF) / 2**32
+        if self.lure is not None and self.lure[0] == step and self.lure[1] in possible and self._lures(where[0], chance):
+            return Fault(self.lure[1])
+        if self.focus[0] == step and self.focus[1] in possible and chance < FOCUS and self.focus != self.lure:
+            return Fault(self.focus[1])
+        if chance > 1 - self.rate * (RARER if step in self.rare else 1):
+            return possible[(bits >> 32) % len(possible)]
+        return None
+
+    def _lures(self, operation: int, chance: float) -> bool:
+        return operation in self.lured if self.lured else chance < FOCUS
 
 
 @dataclass(slots=True, eq=False)

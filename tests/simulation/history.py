@@ -14,6 +14,12 @@ from math import inf
 ANY = "*"
 """The value of a write whose content nobody saw: it may be any."""
 
+Moments = tuple[float, float]
+"""From the earliest to the latest, in microseconds, as records keep moments."""
+
+ANY_TIME = (-inf, inf)
+NEVER = (inf, inf)
+
 
 class Act(StrEnum):
     CREATE = "create"  # nothing -> value; under a key, on anything else: unchanged
@@ -22,8 +28,11 @@ class Act(StrEnum):
     DELETE = "delete"  # live -> gone
     WIPE = "wipe"  # live -> gone; anything else: unchanged
     DROP = "drop"  # this value -> gone; anything else: unchanged
+    RETIRE = "retire"  # live -> the same, hidden from the end of its window on
     READ = "read"  # saw the value; None: saw nothing
-    REFUSED = "refused"  # was told there is nothing live: a read of nothing
+    REFUSED = "refused"  # was told there is nothing to be seen: a read of nothing
+    CLOSED = "closed"  # was told there is nothing to be seen whose window has no end yet
+    ABSENT = "absent"  # was told there is nothing at all, hidden or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,8 @@ class Event:
     """One operation's effect on, or sight of, one register, taking place at one moment between `start` and `end`.
 
     `maybe`: the client never learned whether it took effect; it may at any time after `start` (and before `end`), or never.
-    `cached`: a read by id, which a cache may have answered.
+    `cached`: a read by id, which a cache may have answered. `clock`: what the clock showed by which it was decided what is hidden.
+    `hides`: of a write, when it hides the register: from a creation's expiry on, or from the end of its window on.
     """
 
     register: str
@@ -43,6 +53,8 @@ class Event:
     keyed: bool = False
     cached: bool = False
     by: str = ""
+    clock: Moments = ANY_TIME
+    hides: Moments = NEVER
 
     def __str__(self) -> str:
         until = "..." if self.end == inf else f"{self.end:.3f}"
@@ -81,6 +93,7 @@ class KnownAt:
     at: float
     slack: float
     asked: float
+    clock: Moments
 
 
 @dataclass(slots=True)
@@ -90,6 +103,10 @@ class Register:
     name: str
     tenant: str
     scope: str
+    hidden_from: float = inf
+    """The first moment at which its expiry hides it, in microseconds."""
+    damaged: bool = False
+    """Whether a disk damaged what it says: then it may be refused by name, and left out of answers over scopes."""
     ids: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
 
@@ -113,8 +130,8 @@ class History:
         self._last = max(self._now(), self._last + 1e-6)
         return self._last
 
-    def register(self, name: str, tenant: str, scope: str) -> Register:
-        return self.registers.setdefault(name, Register(name, tenant, scope))
+    def register(self, name: str, tenant: str, scope: str, hidden_from: float = inf) -> Register:
+        return self.registers.setdefault(name, Register(name, tenant, scope, hidden_from))
 
     def marker(self, register: str, value: str) -> str:
         """Remember whose text this is, before it is written anywhere."""
@@ -147,6 +164,10 @@ class History:
             self.note(replace(event, end=now))
         self._owed.clear()
 
+    def known_gone(self, register: str) -> bool:
+        """Whether somebody was told that it was deleted."""
+        return any(e.act is Act.DELETE and not e.maybe for e in self.registers[register].events)
+
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def saw(self, seen: Seen, tenant: str, by: str) -> bool:
@@ -164,7 +185,16 @@ class History:
         return True
 
     def answered(
-        self, found: Iterable[Seen], tenant: str, scopes: frozenset[str], start: float, end: float, by: str, *, complete: bool = True
+        self,
+        found: Iterable[Seen],
+        tenant: str,
+        scopes: frozenset[str],
+        start: float,
+        end: float,
+        by: str,
+        *,
+        complete: bool = True,
+        clock: Moments = ANY_TIME,
     ) -> None:
         """An answer over whole scopes: a sight of every register in them. Where not `complete`, absence says nothing."""
         sights: dict[str, str] = {}
@@ -180,5 +210,5 @@ class History:
             if register.tenant != tenant or register.scope not in scopes:
                 continue
             value = sights.get(register.name)
-            if value is not None or (complete and register.events):
-                self.note(Event(register.name, Act.READ, value, start, end, by=by))
+            if value is not None or (complete and register.events and not register.damaged):
+                self.note(Event(register.name, Act.READ, value, start, end, by=by, clock=clock))

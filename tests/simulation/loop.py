@@ -172,16 +172,32 @@ async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 class SimulatedClock:
-    """A worker's clock: virtual time plus its own error, which jumps change. Never wrong by more than `most` seconds."""
+    """A worker's clock: virtual time plus its own error, which jumps change. Never wrong by more than `most` seconds.
+
+    It remembers the earliest and the latest moment it has shown since `watch`.
+    """
 
     def __init__(self, loop: SimulatedLoop, error: float = 0.0, most: float = float("inf")) -> None:
         self._loop = loop
         self._most = most
         self.error = 0.0
+        self.widest = 0.0
+        """The largest error it ever had."""
         self.jump(error)
+        self._shown: list[datetime] = []
 
     def __call__(self) -> datetime:
-        return START + timedelta(seconds=self._loop.time() + self.error)
+        moment = START + timedelta(seconds=self._loop.time() + self.error)
+        self._shown.append(moment)
+        return moment
+
+    def watch(self) -> None:
+        self._shown.clear()
+
+    def shown(self) -> tuple[datetime, datetime] | None:
+        """The earliest and the latest moment since `watch`; None where nobody looked."""
+        return (min(self._shown), max(self._shown)) if self._shown else None
 
     def jump(self, seconds: float) -> None:
         self.error = max(-self._most, min(self._most, self.error + seconds))
+        self.widest = max(self.widest, abs(self.error))

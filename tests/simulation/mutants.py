@@ -10,17 +10,18 @@ from unittest.mock import patch
 
 from memory.adapters.in_memory import writing
 from memory.adapters.in_memory.state import State
-from memory.orchestrator import entries, tiering
+from memory.orchestrator import cache, entries, tiering
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.retrieval import Retrieval
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.ports.collections import Collection
-from memory.ports.record import Owed, Record, Role
+from memory.ports.record import Corrupt, Owed, Record, Role, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Always, Annotate, Outcome, Put, Release
 
@@ -162,6 +163,11 @@ def update_whatever_stands_there() -> Patch:
     return entries, "AtVersion", lambda version, role=None: Always()
 
 
+def marks_hold_no_place() -> Patch:
+    """What moved on and was forgotten is written once more by whoever was frozen before the first time."""
+    return tiering, "_is_derived", lambda record: False
+
+
 def keys_are_looked_up_in_the_first_tier_only() -> Patch:
     return Entries, "_repeat_known", _nothing
 
@@ -171,6 +177,32 @@ def keys_are_looked_up_in_the_first_tier_only() -> Patch:
 
 def writers_do_not_invalidate() -> Patch:
     return Cache, "invalidate", _nothing
+
+
+def fills_ask_for_no_stamp() -> Patch:
+    """A reader that was slow to fill keeps what it read before somebody wrote, over the writer's stamp."""
+    return cache, "Put", lambda collection, record, when: Put(collection, record, Always())
+
+
+# -- what is hidden ---------------------------------------------------------------------------------------------------
+
+
+def entries_expire_for_searches_only() -> Patch:
+    return entries, "is_expired", lambda record, now: False
+
+
+def retired_entries_are_read_by_id() -> Patch:
+    return entries, "is_current", lambda record, now: True
+
+
+def corrupt_records_are_taken_for_missing() -> Patch:
+    """Somebody is told that there is nothing, where there is something that cannot be read."""
+    original = Placement._meet
+
+    def meet(self: Placement, located: Located, store: Store, row: Stored | None) -> bool:
+        return original(self, located, store, None if isinstance(row, Corrupt) else row)
+
+    return Placement, "_meet", meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +232,12 @@ MUTANTS: dict[str, Mutant] = {
         (erasure_raises_no_generation, ("erase.",)),
         (erasure_is_not_resumed, ("erase.",)),
         (update_whatever_stands_there, ("update.",)),
-        (keys_are_looked_up_in_the_first_tier_only, ("write.withdraw", "write.home")),
+        (keys_are_looked_up_in_the_first_tier_only, ("embedder.check", "write.home")),
+        (marks_hold_no_place, ("write.home", "derive.home")),
         (writers_do_not_invalidate, ("cache.",)),
+        (fills_ask_for_no_stamp, ("cache.fill",)),
+        (entries_expire_for_searches_only, ("read.",)),
+        (retired_entries_are_read_by_id, ("cache.invalidate", "read.")),
+        (corrupt_records_are_taken_for_missing, ("delete.unreadable", "version.find")),
     )
 }

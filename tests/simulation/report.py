@@ -1,8 +1,16 @@
-"""The table of steps and faults, and how seldom the seldomest was hit."""
+"""The table of steps and faults, and which pairs were hit too seldom for a run to count as a proof."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tests.simulation.faults import Coverage, Fault
+from tests.simulation.steps import declared_pairs
+
+LEAST, SEEDS = 100, 20_000
+"""Every pair must be hit so often in so many seeds. A shorter run is held to its share, for information only."""
+
+Pair = tuple[str, Fault]
 
 _SHORT = {
     Fault.CRASH_BEFORE: "crash<",
@@ -22,14 +30,41 @@ _SHORT = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which declared pairs were hit too seldom, the seldomest first, and which met though they are not declared."""
+
+    pairs: int
+    least: float
+    binding: bool
+    seldom: tuple[tuple[int, Pair], ...]
+    undeclared: tuple[Pair, ...]
+
+    @property
+    def failed(self) -> bool:
+        return self.binding and bool(self.seldom or self.undeclared)
+
+    def __str__(self) -> str:
+        lines = [f"{hits:>6}  {step}, {fault}" for hits, (step, fault) in self.seldom]
+        lines += [f"     ?  {step}, {fault}: met, but not declared" for step, fault in self.undeclared]
+        wanted = f"{self.least:g} hits" + ("" if self.binding else f", their share of {LEAST} in {SEEDS:,} seeds (for information)")
+        return "\n".join([f"of {self.pairs} pairs of step and fault {len(lines)} stay under {wanted}{':' if lines else ''}", *lines])
+
+
+def verdict(coverage: Coverage, seeds: int) -> Verdict:
+    declared, least = declared_pairs(), LEAST * min(1.0, seeds / SEEDS)
+    seldom = sorted((coverage.hits[pair], pair) for pair in declared if coverage.hits[pair] < least)
+    return Verdict(len(declared), least, seeds >= SEEDS, tuple(seldom), tuple(sorted(coverage.pairs - declared)))
+
+
 def seldomest(coverage: Coverage) -> tuple[int, str, str]:
-    """The pair that was hit least, of those that can occur at all."""
-    return min(((coverage.hits[pair], *pair) for pair in coverage.pairs), default=(0, "-", "-"))
+    """The declared pair that was hit least."""
+    return min((coverage.hits[pair], *pair) for pair in declared_pairs())
 
 
 def table(coverage: Coverage) -> str:
-    """One line a step, one column a fault; a dash where the fault cannot strike there (`partial` where nothing is written in batches)."""
-    pairs = coverage.pairs
+    """One line a step, one column a fault; a dash where the fault cannot strike there, see `tests.simulation.steps.can_meet`."""
+    pairs = coverage.pairs | declared_pairs()
     steps = sorted({step for step, _ in pairs})
     width = max((len(s) for s in steps), default=4)
     lines = [" " * width + "".join(f"{_SHORT[f]:>8}" for f in Fault)]

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from tests.simulation.client import EngineClient
 from tests.simulation.faults import Coverage
-from tests.simulation.loop import mixed, seeded
+from tests.simulation.loop import seeded
 from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.setup import staleness
 from tests.simulation.shrink import Variant, shrink
-from tests.simulation.steps import aim_at, focuses
+from tests.simulation.steps import aim_at, focus_of
 from tests.simulation.workload import Scenario, scenario
 from tests.simulation.world import Result, simulate
 
@@ -51,7 +51,7 @@ class Summary:
 
 
 def scenario_of(seed: int) -> Scenario:
-    focus = focuses()[mixed(seed) % len(focuses())]
+    focus = focus_of(seed)
     return scenario(seed, focus, aim_at(*focus))
 
 

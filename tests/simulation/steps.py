@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
+from math import gcd
 from pathlib import Path
 
 import memory.orchestrator
 from memory.domain.scope import Scope
 from tests.simulation.faults import RESTARTS, WRITES_ONLY, Fault
-from tests.simulation.workload import SCOPES, Kind, Layout
+from tests.simulation.workload import LONG_REST, REST, SCOPES, Kind, Layout, Turn
 
 SESSION, USER, WORKSPACE = SCOPES
 APART = (Layout.THREE, Layout.THREE, Layout.CACHE)
@@ -19,7 +21,10 @@ APART = (Layout.THREE, Layout.THREE, Layout.CACHE)
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What makes a step likely. `lure` is a fault at another step that leads to it; `share`: how many seeds it gets."""
+    """What makes a step likely: a pattern of operations, or a scene.
+
+    `lure` is a fault at another step that leads to it; `share`: how many seeds it gets.
+    """
 
     kinds: tuple[Kind, ...] = ()
     layouts: tuple[Layout, ...] = ()
@@ -27,66 +32,133 @@ class Aim:
     lure: tuple[str, Fault] | None = None
     share: int = 1
     rests: bool = False
+    scene: tuple[Turn, ...] = ()
 
 
 _K = Kind
-_MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=3)
+
+
+def _in_turn(*kinds: Kind) -> tuple[Turn, ...]:
+    """One worker, one entry."""
+    return tuple(Turn(kind) for kind in kinds)
+
+
+_MEETING_A_DELETION = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Turn(_K.DELETE, who=1, meets=True, late=0.006))
+"""A move is slow to let go of what somebody deletes."""
+_MEETING_AN_ERASURE = (Turn(_K.WRITE), Turn(_K.UPDATE, meets=True, lured=True), Turn(_K.DELETE_SCOPE, who=1, meets=True, late=0.006))
+"""A copy is slow to arrive where somebody erases."""
+_THREE_MOVED = tuple(Turn(kind, entry=entry) for entry in range(3) for kind in (_K.WRITE, _K.MOVE))
+"""Leaves three marks, or three stamps in a cache."""
+_RELATED = (*(Turn(_K.WRITE, entry=entry) for entry in range(3)), *(Turn(_K.RELATE),) * 4, Turn(_K.DELETE))
+_DAMAGED = _in_turn(_K.WRITE, _K.UPDATE, _K.DAMAGE, _K.DELETE)
+_FILLED_LATE = (Turn(_K.WRITE), Turn(_K.GET, meets=True), Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET))
+"""A reader is slow to fill a cache with what somebody updates."""
+_FROZEN_IN_A_KEYED_WRITE = (
+    Turn(_K.KEYED, meets=True, lured=True),
+    Turn(_K.KEYED, who=1, meets=True, late=0.05),
+    Turn(_K.MOVE, who=1),
+    Turn(_K.SWEEP, who=1, rest=REST),
+)
+"""While one worker is frozen between looking and writing, what the other wrote under the same key moves on, and marks are forgotten."""
+_FROZEN_IN_A_PROMOTION = (
+    Turn(_K.WRITE),
+    Turn(_K.PROMOTE, meets=True, lured=True),
+    Turn(_K.PROMOTE, who=1, meets=True, late=0.05),
+    *(Turn(_K.MOVE, who=1),) * 2,
+    Turn(_K.SWEEP, who=1, rest=REST),
+)
+_KEYED_AFTER_ALL_IS_FORGOTTEN = (*_in_turn(_K.KEYED, _K.UPDATE, _K.MOVE), Turn(_K.SWEEP, rest=LONG_REST), *_in_turn(_K.KEYED, _K.GET))
+_MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=4)
 _AIMS = {
     "move": _MOVE,
-    "move.adopt": Aim((_K.MOVE,), APART, (USER, WORKSPACE), share=3),
-    "move.relabel": Aim((_K.MOVE,), (Layout.ONE, Layout.SHARED), (SESSION, USER), share=3),
-    "move.abort": Aim((_K.MOVE, _K.DELETE), (Layout.THREE,), (SESSION, USER), ("move.release", Fault.DELAY), share=4),
+    "move.adopt": Aim((_K.MOVE,), APART, (USER, WORKSPACE), share=4),
+    "move.arrive": Aim((), APART, (USER, WORKSPACE), share=4, scene=(*_in_turn(_K.WRITE, _K.MOVE), Turn(_K.UPDATE, who=1))),
+    "move.relabel": Aim((), (Layout.ONE, Layout.SHARED), (SESSION,), share=5, scene=_in_turn(_K.WRITE, _K.MOVE, _K.MOVE)),
+    "move.abort": Aim((), (Layout.THREE,), (USER, WORKSPACE, SESSION), ("move.release", Fault.DELAY), share=11, scene=_MEETING_A_DELETION),
     "browse.marks": Aim((_K.MOVE, _K.RETRIEVE), APART, (SESSION, USER), ("move.arrive", Fault.ERROR_BEFORE), share=4),
-    "sweep.source": Aim((_K.MOVE, _K.SWEEP), APART, (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=9),
+    "sweep.source": Aim((_K.MOVE, _K.SWEEP), APART, (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=12),
     "sweep.cache": Aim((_K.GET, _K.SWEEP), (Layout.CACHE,), (SESSION,), share=4),
-    "sweep.purge": Aim((_K.GET, _K.UPDATE, _K.MOVE, _K.SWEEP), APART, (SESSION,), share=4, rests=True),
+    "sweep.purge": Aim((), APART, (SESSION,), share=7, scene=(*_THREE_MOVED, Turn(_K.SWEEP, rest=REST))),
     "sweep": Aim((_K.SWEEP,)),
     "owed": Aim((_K.UPDATE, _K.UPDATE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=3),
     "replica": Aim((_K.UPDATE, _K.UPDATE), APART, (USER, WORKSPACE), share=2),
-    "version": Aim((_K.UPDATE, _K.DELETE), share=4),
-    "version.read": Aim((_K.UPDATE, _K.KNOWN_AT), share=7),
-    "version.owed": Aim((_K.UPDATE, _K.KNOWN_AT), share=3),
+    "version": Aim((_K.UPDATE, _K.DELETE), share=6),
+    "version.erase": Aim(share=6, scene=(*_in_turn(_K.WRITE, _K.UPDATE, _K.UPDATE), Turn(_K.DELETE, who=1))),
+    "version.read": Aim(share=5, scene=(*_in_turn(_K.KEYED, _K.UPDATE, _K.KNOWN_AT), Turn(_K.KEYED, who=1), Turn(_K.KEYED))),
+    "version.owed": Aim((_K.UPDATE, _K.KNOWN_AT), share=5),
+    "delete.unreadable": Aim(share=9, scene=_DAMAGED),
+    "version.find": Aim(share=5, scene=_DAMAGED),
     "delete": Aim((_K.DELETE,), (Layout.THREE, Layout.SHARED), share=2),
-    "erase": Aim((_K.UPDATE, _K.DELETE_SCOPE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=3),
-    "erase.end": Aim((_K.WRITE, _K.DELETE_SCOPE), share=4),
+    "erase": Aim((_K.UPDATE, _K.DELETE_SCOPE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4),
+    "erase.raise": Aim((), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4, scene=_MEETING_AN_ERASURE),
+    "erase.end": Aim(share=7, scene=_in_turn(_K.WRITE, _K.DELETE_SCOPE)),
     "relate": Aim((_K.RELATE,), share=3),
-    "relation": Aim((_K.DELETE, _K.SWEEP), share=2),
+    "relation": Aim((_K.DELETE, _K.SWEEP), share=3),
     "relation.list": Aim((_K.RELATE,), share=4),
-    "relation.sweep": Aim((_K.RELATE, _K.SWEEP), share=6),
-    "relation.erase": Aim((_K.RELATE, _K.DELETE), share=12),
-    "cache": Aim((_K.GET, _K.UPDATE), (Layout.CACHE,), (SESSION,), share=3),
-    "cache.fill": Aim((_K.GET, _K.UPDATE, _K.GET), (Layout.CACHE,), (SESSION,), share=8),
+    "relation.sweep": Aim((_K.RELATE, _K.SWEEP), share=10),
+    "relation.erase": Aim(share=12, scene=_RELATED),
+    "cache.invalidate": Aim((_K.GET, _K.INVALIDATE, _K.GET), (Layout.CACHE,), (SESSION,), share=2),
+    "cache": Aim((_K.GET, _K.UPDATE), (Layout.CACHE,), (SESSION,), share=2),
+    "cache.fill": Aim((), (Layout.CACHE,), (SESSION,), share=6, scene=_FILLED_LATE),
     "write": Aim((_K.KEYED, _K.BATCH)),
-    "write.recheck": Aim((_K.KEYED,), (Layout.THREE, Layout.SHARED), (SESSION,), ("read.home", Fault.FROZEN), share=12),
-    "write.withdraw": Aim((_K.KEYED, _K.MOVE), (Layout.THREE, Layout.SHARED), (SESSION,), share=3, rests=True),
-    "update": Aim((_K.UPDATE, _K.MOVE, _K.UPDATE, _K.DELETE)),
+    "embedder.check": Aim((), (Layout.THREE,), scene=_KEYED_AFTER_ALL_IS_FORGOTTEN),
+    "update": Aim((_K.UPDATE, _K.MOVE, _K.UPDATE, _K.DELETE), share=3),
     "derive": Aim((_K.PROMOTE, _K.COMPACT), share=4),
     "promotion": Aim((_K.SWEEP,), share=5),
-    "lease": Aim((_K.SWEEP,), share=4),
+    "lease": Aim((_K.SWEEP,), share=2),
+    "lease.return": Aim((_K.SWEEP,), share=5),
     "search": Aim((_K.SEARCH,), share=2),
     "browse": Aim((_K.RETRIEVE,)),
-    "browse.everything": Aim((_K.EXPORT,), share=4),
+    "browse.everything": Aim((_K.EXPORT,), share=3),
     "delete.elsewhere": Aim((_K.MOVE, _K.DELETE, _K.RETRIEVE), (Layout.THREE,), (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=4),
-    "version.keep": Aim((_K.UPDATE, _K.DELETE_SCOPE), (Layout.THREE, Layout.SHARED, Layout.CACHE), (SESSION, USER), share=4),
+    "version.keep": Aim((_K.UPDATE, _K.DELETE_SCOPE), (Layout.THREE, Layout.SHARED, Layout.CACHE), (SESSION, USER), share=3),
+    "embedder.note": Aim(share=4),
     "read": Aim((_K.GET, _K.UPDATE)),
 }
 
 
-OUT_OF_REACH = frozenset({"delete.unreadable", "version.find"})
-"""Steps that need what this simulation does not do: records that cannot be read."""
+_FROZEN = {
+    ("write.home", Fault.FROZEN): Aim((), (Layout.THREE,), (), ("write.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_KEYED_WRITE),
+    ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
+}
+"""Where one of two writers is frozen before the same write."""
 
-_READS = re.compile(r"""(?:\bstep|\b_rows)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
+_MAKES_BATCHES = frozenset({"relation.erase", "sweep.purge"})
+"""Steps whose own aim has several records in one write; others have batches of entries."""
+
+RARE = frozenset(
+    """
+    browse.everything browse.marks cache.fill cache.look delete.elsewhere delete.home delete.unreadable derive.home
+    erase.begin erase.count erase.end erase.raise erase.read lease.return lease.take
+    move.abort move.adopt move.arrive move.copy move.relabel move.release move.verify promotion.scan
+    relate.home relation.erase relation.find relation.list relation.sweep search sweep.cache sweep.source
+    version.erase version.find version.keep version.owed version.read version.walk
+    """.split()
+)
+"""Steps that few operations take, so that faults strike there more readily in every run."""
+
+_READS = re.compile(r"""(?:\bstep|\bpages|\b_rows)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES = re.compile(r"""(?:\bwrite|\bwrite_one)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES_TOO = frozenset({"erase.delete", "cache.invalidate"})
-_IN_BATCHES = frozenset({"write.home", "replica.deliver", "owed.settle", "sweep.purge"})
+_IN_BATCHES = re.compile(r"""\bwrite\(\s*"([a-z_]+(?:\.[a-z_]+)?)",[^()]*,\s*\*[^=]*?\)$""", re.MULTILINE)
+"""Several writes in one call. Those made `together` are not cut in two: the store promises all or none."""
+
+
+@cache
+def _sources() -> tuple[str, ...]:
+    return tuple(path.read_text() for path in sorted(Path(memory.orchestrator.__file__).parent.glob("*.py")))
 
 
 @cache
 def _named() -> tuple[frozenset[str], frozenset[str]]:
     """The steps that read and those that write, by name."""
-    texts = [path.read_text() for path in sorted(Path(memory.orchestrator.__file__).parent.glob("*.py"))]
-    reads, writes = (frozenset(name for text in texts for name in pattern.findall(text)) for pattern in (_READS, _WRITES))
-    return reads - OUT_OF_REACH, (writes | _WRITES_TOO) - OUT_OF_REACH
+    reads, writes = (frozenset(name for text in _sources() for name in pattern.findall(text)) for pattern in (_READS, _WRITES))
+    return reads, writes | _WRITES_TOO
+
+
+@cache
+def _in_batches() -> frozenset[str]:
+    return frozenset(name for text in _sources() for name in _IN_BATCHES.findall(text))
 
 
 @cache
@@ -99,22 +171,37 @@ def named_steps() -> tuple[str, ...]:
 def can_meet(step: str, fault: Fault) -> bool:
     """Whether this fault is one of this step's: what writes nothing is not delivered twice, and what is no batch is not cut in two."""
     if fault is Fault.PARTIAL:
-        return step in _IN_BATCHES
+        return step in _in_batches()
     return fault not in WRITES_ONLY or step in _named()[1]
 
 
 def aim_at(step: str, fault: str) -> Aim:
     """What makes this step likely, and this fault possible."""
-    aim = _AIMS.get(step) or _AIMS.get(step.partition(".")[0]) or Aim()
+    aim = _FROZEN.get((step, Fault(fault))) or _AIMS.get(step) or _AIMS.get(step.partition(".")[0]) or Aim()
     if fault in RESTARTS:
         return replace(aim, layouts=(Layout.CACHE,), share=aim.share + (aim.share + 1) // 2)
+    if fault == Fault.PARTIAL and step in _MAKES_BATCHES:
+        return replace(aim, share=3 * aim.share)
     if fault == Fault.PARTIAL:
         return Aim((Kind.BATCH, Kind.BATCH), APART, (USER, WORKSPACE), share=12)
     return aim
 
 
 @cache
+def declared_pairs() -> frozenset[tuple[str, Fault]]:
+    """Every step and fault that can meet: what a full run must have hit often enough."""
+    return frozenset((step, fault) for fault in Fault for step in named_steps() if can_meet(step, fault))
+
+
+@cache
 def focuses() -> tuple[tuple[str, str], ...]:
     """Every pair of step and fault, as often as its step's share; seeds are spread over this list."""
-    pairs = [(step, fault.value) for fault in Fault for step in named_steps() if can_meet(step, fault)]
+    pairs = [(step, fault.value) for fault in Fault for step in named_steps() if (step, fault) in declared_pairs()]
     return tuple(pair for pair in pairs for _ in range(aim_at(*pair).share))
+
+
+def focus_of(seed: int) -> tuple[str, str]:
+    """What this seed is about: seeds in a row are about all there is, each as often as its share, in mixed order."""
+    every = focuses()
+    stride = next(n for n in count(len(every) * 5 // 8) if gcd(n, len(every)) == 1)
+    return every[seed * stride % len(every)]

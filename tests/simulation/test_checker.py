@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.simulation.checker import check, check_register
-from tests.simulation.history import Act, Event, History, Seen
+from memory.domain.errors import CorruptRecord
+from tests.simulation.attempt import Attempts
+from tests.simulation.checker import check, check_fresh, check_known_at, check_register
+from tests.simulation.faults import FaultPlan, Process
+from tests.simulation.history import NEVER, Act, Event, History, KnownAt, Moments, Seen
+from tests.simulation.loop import SimulatedClock, SimulatedLoop
 from tests.simulation.toys import HoardingClient, OverwritingClient, ToyClient
 from tests.simulation.workload import scenario
 from tests.simulation.world import simulate
@@ -73,6 +79,92 @@ def test_wrong_histories_are_rejected_by_name(name: str) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_odd_but_right_histories_are_accepted(name: str) -> None:
     assert check_register("r", _events(*RIGHT[name])) is None
+
+
+def _at(act: Act, value: str | None, start: float, clock: Moments, hides: Moments = NEVER) -> Event:
+    return Event("r", act, value, start, start + 0.5, clock=clock, hides=hides)
+
+
+EXPIRING = _at(Act.CREATE, "a", 0, (0, 0), (50, 50))
+RETIRED = (_at(Act.CREATE, "a", 0, (0, 0)), _at(Act.RETIRE, None, 1, (10, 10), (50, 60)))
+
+
+@pytest.mark.parametrize("begun", [(EXPIRING,), RETIRED], ids=["expiring", "retired"])
+def test_what_is_hidden_from_a_moment_on_is_shown_before_it_and_not_after(begun: tuple[Event, ...]) -> None:
+    assert check_register("r", [*begun, _at(Act.READ, "a", 2, (49, 49))]) is None
+    early = check_register("r", [*begun, _at(Act.READ, None, 2, (49, 49))])
+    late = check_register("r", [*begun, _at(Act.READ, "a", 2, (60, 60))])
+    assert (early and early.kind, late and late.kind) == ("lost", "shown too long")
+    assert check_register("r", [*begun, _at(Act.READ, None, 2, (60, 60))]) is None
+    assert check_register("r", [*begun, _at(Act.READ, None, 2, (60, 60)), _at(Act.READ, "a", 3, (49, 49))]) is None  # by a clock that is behind
+
+
+def test_an_expiry_is_exact_and_an_unknown_end_is_not() -> None:
+    assert check_register("r", [EXPIRING, _at(Act.READ, "a", 2, (50, 50))]) is not None
+    for value in ("a", None):
+        assert check_register("r", [*RETIRED, _at(Act.READ, value, 2, (55, 55))]) is None
+        assert check_register("r", [EXPIRING, _at(Act.READ, value, 2, (49, 51))]) is None  # it looked at the clock before and after
+
+
+def test_what_is_hidden_is_not_changed_but_can_be_deleted() -> None:
+    for begun in ((EXPIRING,), RETIRED):
+        assert check_register("r", [*begun, _at(Act.UPDATE, "b", 2, (49, 49)), _at(Act.READ, "b", 3, (49, 49))]) is None
+        assert check_register("r", [*begun, _at(Act.UPDATE, "b", 2, (60, 60))]) is not None
+        assert check_register("r", [*begun, _at(Act.RETIRE, None, 2, (60, 60), (70, 70))]) is not None
+        assert check_register("r", [*begun, _at(Act.ABSENT, None, 2, (60, 60))]) is not None
+        assert check_register("r", [*begun, _at(Act.CLOSED, None, 2, (60, 60))]) is None
+        assert check_register("r", [*begun, _at(Act.DELETE, None, 2, (60, 60)), _at(Act.ABSENT, None, 3, (60, 60))]) is None
+
+
+def test_a_window_is_closed_once() -> None:
+    again = _at(Act.RETIRE, None, 2, (20, 20), (70, 70))
+    assert check_register("r", [*RETIRED, again]) is not None
+    assert check_register("r", [*RETIRED, _at(Act.CLOSED, None, 2, (20, 20))]) is None
+    assert check_register("r", [EXPIRING, _at(Act.CLOSED, None, 2, (20, 20))]) is not None
+
+
+def test_a_copy_of_what_was_changed_or_hidden_before_is_stale_where_nothing_failed() -> None:
+    read = Event("r", Act.READ, "a", 5, 6, cached=True, clock=(60, 60))
+    begun = RETIRED[0]
+    assert check_fresh([begun, read]) is None
+    assert check_fresh([begun, _at(Act.UPDATE, "b", 1, (10, 10)), read]) is not None
+    assert check_fresh([*RETIRED, read]) is not None
+    assert check_fresh([*RETIRED, replace(read, clock=(55, 55))]) is None
+    assert check_fresh([begun, _at(Act.UPDATE, "b", 5.2, (10, 10)), read]) is None
+
+
+def test_what_was_known_is_hidden_once_it_has_expired_and_not_before() -> None:
+    def told(value: str | None, clock: float) -> str | None:
+        violation = check_known_at(KnownAt("r", value, 2.0, 0.1, 9.0, (clock, clock)), [EXPIRING], hidden_from=50)
+        return None if violation is None else violation.kind
+
+    assert (told("a", 49), told(None, 49), told("a", 50), told(None, 50)) == (None, "missing", "shown too long", None)
+
+
+def test_a_damaged_entry_may_be_left_out_and_no_other() -> None:
+    history = _history()
+    assert _ask(history) == ["lost"]
+    history = _history()
+    history.registers["r"].damaged = True
+    assert _ask(history) == []
+
+
+async def test_only_what_was_damaged_may_be_refused_as_corrupt() -> None:
+    history = _history()
+    history.names["id1"] = "r"
+    loop = SimulatedLoop(0)
+    attempt = Attempts(history, Process("w", loop, SimulatedClock(loop), FaultPlan(0)))
+
+    async def refused() -> None:
+        raise CorruptRecord("mid", "id1", "checksum mismatch")
+
+    history.registers["r"].damaged = True
+    await attempt("get", refused)
+    assert history.violations == []
+    history.registers["r"].damaged = False
+    await attempt("get", refused)
+    assert [v.kind for v in history.violations] == ["slandered"]
+    loop.close()
 
 
 def test_a_keyed_write_repeated_after_deletion_must_not_bring_it_back() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.faults import Coverage, Fault
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.report import table
+from tests.simulation.report import LEAST, table, verdict
+from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
 from tests.simulation.runner import run_many, run_seed, run_variant, scenario_of, shrink_seed
-from tests.simulation.steps import can_meet, focuses, named_steps
+from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps
 from tests.simulation.workload import Kind, Layout
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "400"))
@@ -27,6 +29,7 @@ def test_no_invariant_is_broken_under_faults() -> None:
     assert total.seeds == SEEDS
     assert total.fewest >= 20
     assert len(table(total.coverage).splitlines()) > 40
+    assert not verdict(total.coverage, SEEDS).undeclared
 
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
@@ -68,8 +71,27 @@ def test_scenarios_cover_every_layout_and_every_operation() -> None:
 
 
 def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
-    from tests.simulation.faults import Fault
-
     aimed = set(focuses())
-    assert {(s, f.value) for s in named_steps() for f in Fault if can_meet(s, f)} == aimed
+    assert {(s, f.value) for s in named_steps() for f in Fault if can_meet(s, f)} == aimed == {(s, f.value) for s, f in declared_pairs()}
+    assert {focus_of(seed) for seed in range(len(focuses()))} == aimed
+    partial = {s for s in named_steps() if can_meet(s, Fault.PARTIAL)}
+    assert partial == {"write.home", "replica.deliver", "owed.settle", "relation.erase", "sweep.purge"}
     assert {"move.copy", "move.release", "replica.deliver", "erase.raise", "cache.fill"} <= set(named_steps())
+
+
+def test_a_full_run_is_no_proof_while_a_pair_is_hit_too_seldom() -> None:
+    coverage = Coverage()
+    coverage.hits.update(dict.fromkeys(declared_pairs(), LEAST))
+    assert not verdict(coverage, SEEDS_OF_A_PROOF).failed
+    pair = ("move.abort", Fault.DOWN)
+    coverage.hits[pair] -= 1
+    told = verdict(coverage, SEEDS_OF_A_PROOF)
+    assert told.failed
+    assert told.seldom == ((LEAST - 1, pair),)
+    assert "move.abort, down" in str(told)
+    assert not verdict(coverage, SEEDS_OF_A_PROOF - 1000).seldom
+    assert not verdict(Coverage(), 200).failed
+    coverage.hits[pair] += 1
+    coverage.chances.add(("nowhere", (Fault.DOWN,)))
+    assert verdict(coverage, SEEDS_OF_A_PROOF).undeclared == (("nowhere", Fault.DOWN),)
+    assert verdict(coverage, SEEDS_OF_A_PROOF).failed

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     KEYED = "keyed write"
     BATCH = "write batch"
     UPDATE = "update"
+    INVALIDATE = "invalidate"
     DELETE = "delete"
     DELETE_SCOPE = "delete scope"
     GET = "get"
@@ -31,6 +32,7 @@ class Kind(StrEnum):
     FOREIGN = "foreign get"
     RELATE = "relate"
     EXPORT = "read everything"
+    DAMAGE = "damage on disk"
 
 
 class Layout(StrEnum):
@@ -50,10 +52,14 @@ PROMOTED = {
     "user:ada": (Scope.workspace("w1"), Scope.org("o1")),
     "workspace:w1": (Scope.org("o1"),),
 }
+SOON = (0.003, 0.05, 1.0, 60.0, 3_000.0)
+"""Seconds from a write until its entry expires, or from a retirement until its window ends."""
 LEASE_IS_OVER = 35.0
 """Seconds after which a sweep may begin though the last one never ended."""
 REST = 4_000.0
 """Seconds for which everyone rests in some runs: longer than marks live."""
+LONG_REST = 32 * 24 * 3600.0
+"""The same, longer than tombstones live."""
 ALL_SCOPES = (*SCOPES, Scope.org("o1"))
 
 WEIGHTS: dict[Kind, float] = {
@@ -61,6 +67,7 @@ WEIGHTS: dict[Kind, float] = {
     Kind.KEYED: 3,
     Kind.BATCH: 2,
     Kind.UPDATE: 9,
+    Kind.INVALIDATE: 1.5,
     Kind.DELETE: 3,
     Kind.DELETE_SCOPE: 1,
     Kind.GET: 6,
@@ -76,10 +83,11 @@ WEIGHTS: dict[Kind, float] = {
     Kind.FOREIGN: 1,
     Kind.RELATE: 1,
     Kind.EXPORT: 1,
+    Kind.DAMAGE: 0,  # in some runs only, see `scenario`
 }
 
 
-DEADLY = frozenset({Kind.DELETE, Kind.DELETE_SCOPE, Kind.PROMOTE_AWAY, Kind.COMPACT_AWAY})
+DEADLY = frozenset({Kind.INVALIDATE, Kind.DELETE, Kind.DELETE_SCOPE, Kind.PROMOTE_AWAY, Kind.COMPACT_AWAY})
 """Operations after which an entry is gone, and nothing more happens to it."""
 
 
@@ -95,6 +103,10 @@ class Operation:
     scope: Scope
     pick: int
     pause: float
+    meeting: int | None = None
+    """Operations of one meeting begin at the same moment, each by a worker of its own."""
+    lured: bool = False
+    """Whether this is the operation that the lure is for, in a scene that has one."""
 
     def __str__(self) -> str:
         return f"#{self.number} worker {self.worker}: {self.kind} {self.register} ({self.tenant}, {self.scope}; {self.pick})"
@@ -116,11 +128,28 @@ class Scenario:
     operations: tuple[Operation, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One line of a scene: the worker `who`, of those in it, does something with its `entry`, up to `late` seconds after the turn has come."""
+
+    kind: Kind
+    who: int = 0
+    entry: int = 0
+    meets: bool = False
+    """Begins together with the turns beside it that meet."""
+    lured: bool = False
+    rest: float = 0.0
+    late: float = 0.0
+
+
 class Aim(Protocol):
     """What a run should be like for a step to be taken in it; empty says nothing. See `tests.simulation.steps`."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]: ...
+
+    @property
+    def scene(self) -> tuple[Turn, ...]: ...
 
     @property
     def layouts(self) -> tuple[Layout, ...]: ...
@@ -145,12 +174,14 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
     scopes = (aim.scopes if aim else ()) or (SESSIONS if layout is Layout.CACHE else SCOPES)
     weights = {kind: weight * (0.2 if kind in DEADLY else 1.0) for kind, weight in WEIGHTS.items()} if random.random() < 0.5 else dict(WEIGHTS)
     workers = 2 if random.random() < 0.7 else 3
+    if random.random() < 0.1:
+        weights[Kind.DAMAGE] = 2
     return Scenario(
         seed=seed,
         layout=layout,
         atomic=random.random() < 0.5 and focus[1] != "partial batch",
         workers=workers,
-        rate=random.choice((0.0, 0.01, 0.03, 0.06, 0.12, 0.2)),
+        rate=random.choice((0.0, 0.01, 0.03) if aim is not None and aim.scene else (0.0, 0.01, 0.03, 0.06, 0.12, 0.2)),
         focus=focus,
         lure=aim.lure if aim else None,
         operations=tuple(_operations(random, workers, weights, scopes, aim)),
@@ -174,11 +205,14 @@ def _operations(random: Random, workers: int, weights: dict[Kind, float], scopes
     kinds, odds = list(weights), list(weights.values())
     rare = aim is not None and aim.share > 2
     most = 20 + int(random.random() * 6) + (14 if rare else 0)
+    scene = aim.scene if aim is not None else ()
     while len(drawn.found) < most:
         if rest is not None and len(drawn.found) >= rest:  # everyone rests, and then someone sweeps
             for worker in range(workers):
                 drawn.add(Kind.SWEEP, hot[0], worker, rest=REST)
             rest = None
+        elif scene and random.random() < 0.95:
+            drawn.scene(scene, hot)
         elif aim is not None and aim.kinds and random.random() < (0.9 if rare else 0.7):
             drawn.pattern(aim.kinds, hot)
         else:
@@ -203,7 +237,10 @@ class _Drawn:
         number = len(self.found)
         who = number % self._workers if worker is None else worker
         pause = rest + (self._random.random() ** 2 * self._pace if number >= self._workers else 0.0)
-        self.found.append(Operation(number, who, kind, *target, int(self._random.random() * 1000), pause))
+        self.found.append(Operation(number, who, kind, *target, self._pick(), pause))
+
+    def _pick(self) -> int:
+        return int(self._random.random() * 1000)
 
     def any(self, kind: Kind, hot: list[_Target]) -> None:
         name, tenant, scope = self._random.choice(hot)
@@ -230,6 +267,21 @@ class _Drawn:
         for kind in kinds:
             rest = LEASE_IS_OVER if kind is Kind.SWEEP and self._random.random() < 0.4 else 0.0
             self.add(kind, self._fitting(kind, target), worker if alone else int(self._random.random() * self._workers), rest)
+
+    def scene(self, turns: tuple[Turn, ...], hot: list[_Target]) -> None:
+        """The turns in order, on fresh entries, by workers drawn for them."""
+        random, first = self._random, len(self.found)
+        workers = random.sample(range(self._workers), self._workers)
+        _, tenant, scope = random.choice(hot)
+        keyed = any(turn.kind is Kind.KEYED for turn in turns)
+        meeting: int | None = None
+        for turn in turns:
+            number = len(self.found)
+            meeting = (number if meeting is None else meeting) if turn.meets else None
+            name = f"k{first}-{tenant}-{scope.kind}" if keyed else f"p{first}.{turn.entry}"
+            pause = turn.rest + random.random() * turn.late
+            target = (workers[turn.who], turn.kind, name, tenant, scope)
+            self.found.append(Operation(number, *target, self._pick(), pause, meeting, turn.lured))
 
     def _fitting(self, kind: Kind, target: _Target) -> _Target:
         """The target, but for what is written anew or under a key."""

@@ -19,6 +19,7 @@ from tests.simulation.faults import CLOCK_ERROR, LATEST, RESTARTS, Coverage, Fau
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import OWNER, SimulatedClock, SimulatedLoop, run, seeded
+from tests.simulation.steps import RARE
 from tests.simulation.workload import Layout, Operation, Scenario
 
 HOME = Capabilities(
@@ -65,6 +66,20 @@ class Result:
 
 
 @dataclass(slots=True)
+class Meeting:
+    """Workers that begin an operation at the same moment: whoever is there waits for the others."""
+
+    awaited: int = 0
+    all_there: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def join(self) -> None:
+        self.awaited -= 1
+        if self.awaited <= 0:
+            self.all_there.set()
+        await self.all_there.wait()
+
+
+@dataclass(slots=True)
 class World:
     """Everything of one run that its workers share."""
 
@@ -76,13 +91,18 @@ class World:
     trace: list[str] | None = None
     ids: dict[str, str] = field(default_factory=dict)
     """The ids of registers that some worker was told of."""
+    meetings: dict[int, Meeting] = field(default_factory=dict)
     performed: int = 0
-    widest: float = 0.0
-    """The largest error that any clock had."""
+    clocks: list[SimulatedClock] = field(default_factory=list)
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
         self.history = History(self.loop.time)
+
+    @property
+    def widest(self) -> float:
+        """The largest error that any clock ever had."""
+        return max((clock.widest for clock in self.clocks), default=0.0)
 
     @property
     def distinct(self) -> list[Server]:
@@ -94,6 +114,7 @@ class World:
 
     def process(self, name: str, *, error: float = 0.0) -> Process:
         clock = SimulatedClock(self.loop, error, CLOCK_ERROR)
+        self.clocks.append(clock)
         return Process(name, self.loop, clock, self.plan, (lambda what: self.say(name, what)) if self.trace is not None else None)
 
     def stores_for(self, process: Process) -> dict[str, FaultyStore]:
@@ -155,7 +176,10 @@ def simulate(
     plan = FaultPlan(
         seed=scenario.seed,
         rate=scenario.rate,
-        focus=(scenario.focus, *([scenario.lure] if scenario.lure else [])),
+        focus=scenario.focus,
+        lure=scenario.lure,
+        lured=frozenset(o.number for o in scenario.operations if o.lured),
+        rare=RARE,
         dropped=spared,
     )
     world = World(scenario, loop, plan, build_servers(scenario), [] if traced else None)
@@ -170,6 +194,9 @@ def simulate(
 
 async def _run(world: World, client: ClientFactory, operations: Sequence[Operation]) -> None:
     workers = range(world.scenario.workers)
+    for operation in operations:
+        if operation.meeting is not None:
+            world.meetings.setdefault(operation.meeting, Meeting()).awaited += 1
     async with asyncio.TaskGroup() as group:
         for worker in workers:
             group.create_task(_worker(world, client, worker, [o for o in operations if o.worker == worker]))
@@ -212,8 +239,9 @@ async def _live(world: World, client: ClientFactory, process: Process, todo: lis
         while todo and not process.dead:
             operation = todo.pop(0)
             process.begin(operation.number)
+            if operation.meeting is not None:
+                await world.meetings[operation.meeting].join()
             await asyncio.sleep(operation.pause)
             world.say(process.name, f"=== {operation}")
             world.performed += 1
             await mine.perform(operation)
-            world.widest = max(world.widest, abs(process.clock.error))

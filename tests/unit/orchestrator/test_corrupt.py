@@ -92,3 +92,18 @@ async def test_a_corrupt_kept_version_hides_no_other(world: World) -> None:
     assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text two"]
     assert await world.engine.retrieval.browse(Asked(TENANT, (SESSION,), known_at=known)) == []
     assert await world.seen(entry) == ["text two"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_its_deletion_leaves_nothing_behind_whichever_step_failed(world: World, when: str) -> None:
+    """The tombstone in its place owes the rest; a copy elsewhere would outlive a deletion that broke off in between."""
+    entry = await world.write("text one", scope=USER)
+    await world.update(entry, content="text edited")
+    world.mid.state.spoil("entries", Key(TENANT, entry.id))
+    for store, step in ((world.long, "delete.unreadable"), (world.long, "delete.elsewhere"), (world.mid, "version.erase")):
+        (store.fails_before if when == "before" else store.fails_after).add(step)
+    assert await world.delete(entry) is True
+    world.heal()
+    await world.engine.maintenance.sweep()
+    assert await world.stands(entry) == ["-", "tombstone", "tombstone"]
+    assert await world.rows(world.mid, ENTRY_VERSIONS) == []
