@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from memory.facade.blocking import BlockingMemory as BlockingMemory
     from memory.facade.config import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
-    from memory.orchestrator.retrieval import FoundEntry as FoundEntry
-    from memory.orchestrator.retrieval import SearchResult as SearchResult
+    from memory.orchestrator.searching import FoundEntry as FoundEntry
+    from memory.orchestrator.searching import SearchResult as SearchResult
 
 _HOMES = {
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
@@ -57,7 +57,7 @@ _HOMES = {
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": ("BlockingMemory",),
     "memory.facade.config": ("MemoryConfig",),
-    "memory.orchestrator.retrieval": ("FoundEntry", "SearchResult"),
+    "memory.orchestrator.searching": ("FoundEntry", "SearchResult"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -16,7 +16,7 @@ from memory.domain.entry import Entry
 
 if TYPE_CHECKING:
     from memory.orchestrator.promotion import PromotionReport
-    from memory.orchestrator.retrieval import FoundEntry
+    from memory.orchestrator.searching import FoundEntry
 
 TIER_STYLE = {"short": "yellow", "mid": "cyan", "long": "green"}
 

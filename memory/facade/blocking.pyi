@@ -13,11 +13,12 @@ from memory.domain.scope import Scope
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
 from memory.facade.reports import Copy, Stats, StoreReport
+from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
-from memory.orchestrator.retrieval import Retrieved, SearchResult
+from memory.orchestrator.searching import SearchResult
 from memory.policies.routing import Route
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder

@@ -21,13 +21,15 @@ from memory.facade.explain import RouteReport, explain_route
 from memory.facade.reports import Copy, Stats, StoreReport
 from memory.facade.upkeep import Upkeep
 from memory.facade.view import ScopedMemory
+from memory.orchestrator.asked import Asked
+from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.erasure import SYSTEM_TENANT
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
-from memory.orchestrator.retrieval import Asked, Retrieved, SearchResult
+from memory.orchestrator.searching import SearchResult
 from memory.policies.routing import TIERS, Route, route
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import COLLECTIONS
@@ -238,7 +240,7 @@ class Memory:
         The list's `degraded` names tiers that could not be read.
         """
         asked = self._asked(scope, tags, types, since, door.whole_limit(limit, default=RETRIEVE_LIMIT), include_narrower, session_id, as_of, known_at)
-        return await self._engine.retrieval.browse(_ordered(asked, order))
+        return await self._engine.browsing.browse(_ordered(asked, order))
 
     async def search(
         self,
@@ -262,7 +264,7 @@ class Memory:
         """
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self._asked(scope, tags, types, since, door.whole_limit(limit, default=SEARCH_LIMIT), include_narrower, session_id, as_of, known_at)
-        found = await self._engine.retrieval.search(asked, text)
+        found = await self._engine.searching.search(asked, text)
         return found if explain else found.unexplained()
 
     async def history(self, entry_id: str) -> list[Entry]:
@@ -272,7 +274,7 @@ class Memory:
     async def entries(self, scope: Scope | str | None = None, *, retired: bool = False) -> AsyncIterator[Entry]:
         """Every live entry of the tenant, or of one scope, oldest first; with `retired` also those no longer valid, as an export has them."""
         wanted = None if scope is None else _scope(scope)
-        async for entry in self._engine.retrieval.everything(self.tenant, wanted, retired=retired):
+        async for entry in self._engine.browsing.everything(self.tenant, wanted, retired=retired):
             yield entry
 
     # -- derived ------------------------------------------------------------------------------------------------------

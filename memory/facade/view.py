@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
-from memory.orchestrator.retrieval import Retrieved, SearchResult
+from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.searching import SearchResult
 
 if TYPE_CHECKING:
     from memory.facade.memory import Memory

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 
 from memory.domain.ids import Randomness, is_id
+from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
@@ -16,7 +17,7 @@ from memory.orchestrator.owed import OwedWork
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.relations import Relations
-from memory.orchestrator.retrieval import Retrieval
+from memory.orchestrator.searching import Searching
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
@@ -50,7 +51,8 @@ class Engine:
         self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure)
         self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure)
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure)
-        self.retrieval = Retrieval(self.placement, self.meaning)
+        self.browsing = Browsing(self.placement)
+        self.searching = Searching(self.placement, self.browsing, self.meaning)
         self.tiering = Tiering(self.placement, self.owed, self.cache)
         self.promotion = Promotion(self.placement, self.tiering, rules)
         self.maintenance = Maintenance(self.placement, owed=self.owed, tiering=self.tiering, promotion=self.promotion, relations=self.relations)

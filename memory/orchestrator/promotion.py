@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.domain.scope import Scope
+from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.entries import is_expired
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval import BROWSED
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
 from memory.ports.collections import ENTRIES

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.asked import Asked
 from memory.policies.routing import replicas_of
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
@@ -64,7 +64,7 @@ async def _read_everything(client: EngineClient) -> None:
     for tenant in TENANTS:
         for scope in ALL_SCOPES:
             asked = Asked(tenant, (scope,), limit=200)
-            await client.answered("final browse", asked, lambda a=asked: client.engine.retrieval.browse(a))  # type: ignore[misc]
+            await client.answered("final browse", asked, lambda a=asked: client.engine.browsing.browse(a))  # type: ignore[misc]
             await client.found("final search", asked)
     for name, entry_id in list(client.world.ids.items()):
         tenant = client.history.registers[name].tenant

@@ -12,7 +12,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
-from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.asked import Asked
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
 from tests.simulation.attempt import Attempts, Effect, Effects, Ended
@@ -238,13 +238,13 @@ class EngineClient:
 
     async def browse(self, o: Operation) -> None:
         asked = Asked(o.tenant, (o.scope,), order=("newest", "oldest")[o.pick % 2], limit=200)
-        await self.answered("browse", asked, lambda: self.engine.retrieval.browse(asked))
+        await self.answered("browse", asked, lambda: self.engine.browsing.browse(asked))
 
     async def search(self, o: Operation) -> None:
         await self.found("search", Asked(o.tenant, (o.scope,), limit=200))
 
     async def found(self, by: str, asked: Asked) -> None:
-        done = await self.attempt(by, lambda: self.engine.retrieval.search(asked, WORD))
+        done = await self.attempt(by, lambda: self.engine.searching.search(asked, WORD))
         if done is not None:
             self._shown([hit.entry for hit in done[0]], asked, done[1], complete=not done[0].degraded)
 
@@ -259,7 +259,7 @@ class EngineClient:
         asked = Asked(o.tenant, (o.scope,))
 
         async def everything() -> list[Entry]:
-            return [e async for e in self.engine.retrieval.everything(o.tenant, o.scope)]
+            return [e async for e in self.engine.browsing.everything(o.tenant, o.scope)]
 
         await self.answered("everything", asked, everything)
 
@@ -271,7 +271,7 @@ class EngineClient:
         found: dict[str, str | None] = {}
         if o.pick % 2:
             asked = Asked(o.tenant, (o.scope,), known_at=moment, as_of=self.process.clock(), limit=200)
-            browsed = await self.attempt("browse known at", lambda: self.engine.retrieval.browse(asked))
+            browsed = await self.attempt("browse known at", lambda: self.engine.browsing.browse(asked))
             ended = None if browsed is None else browsed[1]
             found = {} if browsed is None else {self.seen(e).register: _value(e) for e in browsed[0]}
         else:

@@ -11,13 +11,13 @@ from unittest.mock import patch
 from memory.adapters.in_memory import writing
 from memory.adapters.in_memory.state import State
 from memory.orchestrator import cache, entries, tiering
+from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.owed import Debt, OwedWork
 from memory.orchestrator.placement import Located, Placement
-from memory.orchestrator.retrieval import Retrieval
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.ports.collections import Collection
@@ -94,10 +94,10 @@ def release_owes_nothing() -> Patch:
 def browsing_counts_every_arriving_copy() -> Patch:
     """Also those whose source shows no mark to them: a broken-off move of what was deleted since."""
 
-    async def counting(self: Retrieval, store: Store, collection: Collection, rows: Sequence[Record]) -> list[Record]:
+    async def counting(self: Browsing, store: Store, collection: Collection, rows: Sequence[Record]) -> list[Record]:
         return list(rows)
 
-    return Retrieval, "_counting", counting
+    return Browsing, "_counting", counting
 
 
 def targets_are_read_before_sources() -> Patch:

@@ -8,7 +8,7 @@ import pytest
 
 from memory.domain.entry import Entry
 from memory.domain.errors import CorruptRecord
-from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.asked import Asked
 from memory.ports.collections import ENTRY_VERSIONS
 from memory.ports.record import Key
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
@@ -44,7 +44,7 @@ async def test_its_neighbours_are_served(world: World, caplog: pytest.LogCapture
         assert await world.browse(USER) == ["text beside"]
     assert entry.id in caplog.text
     assert await world.search("text", USER) == ["text beside"]
-    assert [e.content async for e in world.engine.retrieval.everything(TENANT, USER)] == ["text beside"]
+    assert [e.content async for e in world.engine.browsing.everything(TENANT, USER)] == ["text beside"]
 
 
 async def test_it_can_be_deleted_with_all_that_hung_on_it(world: World) -> None:
@@ -90,7 +90,7 @@ async def test_a_corrupt_kept_version_hides_no_other(world: World) -> None:
     kept = (await world.rows(world.mid, ENTRY_VERSIONS))[0]
     world.mid.state.spoil("entry_versions", kept.key)
     assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text two"]
-    assert await world.engine.retrieval.browse(Asked(TENANT, (SESSION,), known_at=known)) == []
+    assert await world.engine.browsing.browse(Asked(TENANT, (SESSION,), known_at=known)) == []
     assert await world.seen(entry) == ["text two"]
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from memory.domain.errors import StoreUnavailable
-from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.asked import Asked
 from memory.orchestrator.settings import EngineSettings
 from memory.ports.record import Key
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, World
@@ -27,17 +27,17 @@ async def test_a_store_that_is_down_is_left_out_and_named(world: World, name: st
     broken = world.short if name == "short" else world.mid
     broken.down = True
     other = "text in mid" if name == "short" else "text in short"
-    browsed = await world.engine.retrieval.browse(ASKED)
+    browsed = await world.engine.browsing.browse(ASKED)
     assert other in [e.content for e in browsed] or name == "short"
     assert [d.partition(":")[0] for d in browsed.degraded] == [f"store '{name}'"]
-    found = await world.engine.retrieval.search(ASKED, "text")
+    found = await world.engine.searching.search(ASKED, "text")
     assert any(name in d for d in found.degraded)
 
 
 async def test_hits_that_cannot_be_confirmed_are_left_out_and_the_answer_says_so(world: World) -> None:
     await world.write("text in mid", scope=USER)
     world.mid.down = True
-    found = await world.engine.retrieval.search(Asked(TENANT, (USER,)), "text")
+    found = await world.engine.searching.search(Asked(TENANT, (USER,)), "text")
     assert list(found) == []
     assert any("could not be confirmed" in d for d in found.degraded)
 
@@ -48,8 +48,8 @@ async def test_the_past_that_cannot_be_confirmed_is_left_out_and_the_answer_says
     await world.update(entry, content="text two")
     world.short.down = True
     for answer in (
-        await world.engine.retrieval.browse(Asked(TENANT, (USER,), known_at=known)),
-        await world.engine.retrieval.search(Asked(TENANT, (USER,), known_at=known), "text"),
+        await world.engine.browsing.browse(Asked(TENANT, (USER,), known_at=known)),
+        await world.engine.searching.search(Asked(TENANT, (USER,), known_at=known), "text"),
     ):
         assert list(answer) == []
         assert any("short" in d for d in answer.degraded)
@@ -60,21 +60,21 @@ async def test_a_store_that_does_not_answer_in_time_is_left_out_and_named(name: 
     async with World(settings=EngineSettings(deadline=timedelta(milliseconds=20))) as world:
         await _two_tiers(world)
         getattr(world, name).silent = True
-        browsed = await world.engine.retrieval.browse(ASKED)
+        browsed = await world.engine.browsing.browse(ASKED)
         assert any(f"'{name}': no answer within" in d for d in browsed.degraded)
 
 
 async def test_a_whole_answer_names_nobody(world: World) -> None:
     await _two_tiers(world)
-    assert (await world.engine.retrieval.browse(ASKED)).degraded == ()
-    assert (await world.engine.retrieval.search(ASKED, "text")).degraded == ()
-    assert (await world.engine.retrieval.search(ASKED, " ")).degraded == ()
+    assert (await world.engine.browsing.browse(ASKED)).degraded == ()
+    assert (await world.engine.searching.search(ASKED, "text")).degraded == ()
+    assert (await world.engine.searching.search(ASKED, " ")).degraded == ()
 
 
 async def test_a_blank_query_browses(world: World) -> None:
     await _two_tiers(world)
-    found = await world.engine.retrieval.search(ASKED, " \n")
-    assert [h.entry.content for h in found] == [e.content for e in await world.engine.retrieval.browse(ASKED)]
+    found = await world.engine.searching.search(ASKED, " \n")
+    assert [h.entry.content for h in found] == [e.content for e in await world.engine.browsing.browse(ASKED)]
 
 
 async def test_what_needs_a_store_that_is_down_fails_by_its_name(world: World) -> None:
@@ -115,7 +115,7 @@ async def test_an_answer_comes_from_every_tier_and_holds_each_entry_once(world: 
     assert await world.browse() == [f"text {n}" for n in range(5, -1, -1)]
     assert sorted(await world.search("text")) == [f"text {n}" for n in range(6)]
     assert await world.browse(limit=3, order="oldest") == ["text 0", "text 1", "text 2"]
-    exported = [e.content async for e in world.engine.retrieval.everything(TENANT, SESSION)]
+    exported = [e.content async for e in world.engine.browsing.everything(TENANT, SESSION)]
     assert sorted(exported) == [f"text {n}" for n in range(6)]
 
 
@@ -125,7 +125,7 @@ async def test_an_entry_being_moved_is_in_every_answer_once(world: World) -> Non
     await world.move(entry, "mid")
     assert await world.stands(entry) == ["mark", "arriving", "-"]
     assert await world.seen(entry) == ["text"]
-    assert [e.content async for e in world.engine.retrieval.everything(TENANT, None)] == ["text"]
+    assert [e.content async for e in world.engine.browsing.everything(TENANT, None)] == ["text"]
     assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
     assert await world.seen(entry) == []
 
@@ -141,7 +141,7 @@ async def test_paging_passes_over_copies_that_do_not_count() -> None:
         for entry in entries[1:4]:
             world.short.state.place("entries", Key(TENANT, entry.id), None)
         assert await world.browse(limit=2) == ["text 4", "text 0"]
-        assert [e.content async for e in world.engine.retrieval.everything(TENANT, SESSION)] == ["text 0", "text 4"]
+        assert [e.content async for e in world.engine.browsing.everything(TENANT, SESSION)] == ["text 0", "text 4"]
 
 
 async def test_a_store_without_word_search_is_searched_all_the_same() -> None:

@@ -11,8 +11,8 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import ConfigError
 from memory.domain.scope import Scope, ScopeKind
+from memory.orchestrator.asked import Asked
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.retrieval import Asked
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
 from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
@@ -158,8 +158,8 @@ async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
     assert await parts["umbrella"].count(Query(ENTRIES, Tenant("umbrella"))) != await parts["rest"].count(Query(ENTRIES, Tenant("umbrella")))
     for tenant in drafts:
         asked = Asked(tenant, (Scope.user("ann"),))
-        assert [e.id for e in await engine.retrieval.browse(asked)] == [entries[tenant].id]
-        assert [h.entry.id for h in await engine.retrieval.search(asked, "lantern")] == [entries[tenant].id]
+        assert [e.id for e in await engine.browsing.browse(asked)] == [entries[tenant].id]
+        assert [h.entry.id for h in await engine.searching.search(asked, "lantern")] == [entries[tenant].id]
     assert [e.content for e in await engine.entries.history("umbrella", changed.id)] == ["the lantern of umbrella", "a lantern, mended"]
     assert await engine.delete("umbrella", changed.id)
     assert await engine.entries.get("umbrella", changed.id) is None

@@ -10,7 +10,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
-from memory.orchestrator.retrieval import Asked
+from memory.orchestrator.asked import Asked
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
 from memory.ports.collections import COLLECTIONS
 from memory.ports.embedder import Embedder, Fingerprint
@@ -148,7 +148,7 @@ async def test_entries_are_found_by_meaning_and_an_edit_changes_theirs() -> None
         a = await world.write("aaaa", scope=USER)
         await world.write("bbbb", scope=USER)
         await world.write("zzzz", scope=USER)  # has no vector
-        hits = await world.engine.retrieval.search(Asked(TENANT, (USER,), limit=1), "aa")
+        hits = await world.engine.searching.search(Asked(TENANT, (USER,), limit=1), "aa")
         assert [(h.entry.content, "by_meaning" in h.explanation) for h in hits] == [("aaaa", True)]
         await world.update(a, content="cccc")
         assert (await world.search("ccc", USER))[0] == "cccc"

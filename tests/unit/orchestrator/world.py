@@ -12,8 +12,8 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
+from memory.orchestrator.asked import Asked
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.retrieval import Asked
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
@@ -144,17 +144,17 @@ class World:
         return await self.engine.tiering.move(ENTRIES, Key(TENANT, entry.id), to)
 
     async def browse(self, scope: Scope = SESSION, **more: Any) -> list[str]:
-        return [e.content for e in await self.engine.retrieval.browse(Asked(TENANT, (scope,), **more))]
+        return [e.content for e in await self.engine.browsing.browse(Asked(TENANT, (scope,), **more))]
 
     async def search(self, text: str, scope: Scope = SESSION, **more: Any) -> list[str]:
-        return [h.entry.content for h in await self.engine.retrieval.search(Asked(TENANT, (scope,), **more), text)]
+        return [h.entry.content for h in await self.engine.searching.search(Asked(TENANT, (scope,), **more), text)]
 
     async def seen(self, entry: Entry) -> list[str]:
         """What every way of reading shows of an entry, which must agree."""
         got = await self.get(entry)
         asked = Asked(TENANT, (entry.scope,))
-        listed = await self.engine.retrieval.browse(asked)
-        found = [hit.entry for hit in await self.engine.retrieval.search(asked, "text")]
+        listed = await self.engine.browsing.browse(asked)
+        found = [hit.entry for hit in await self.engine.searching.search(asked, "text")]
         ways = [[e.content for e in way if e.id == entry.id] for way in ([got] if got else [], listed, found)]
         assert ways[0] == ways[1] == ways[2], ways
         return ways[0]

@@ -1,0 +1,152 @@
+"""Browsing: many entries in order, over every tier, each once.
+
+Stores are asked in the direction records move. An arriving copy counts only when its source shows a mark to it. A store that fails is left out
+and named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from memory.domain.entry import Entry
+from memory.domain.errors import StoreError, StoreTimeout
+from memory.domain.scope import Scope
+from memory.orchestrator.asked import Asked, accepts, filter_of
+from memory.orchestrator.entries import is_current, is_expired
+from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.past import entry_id, on_their_way, still_living
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.steps import step
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.query import Order, Query, Tenant, within
+from memory.ports.record import Key, Mark, Partition, Record, Role
+from memory.ports.store import Store
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+BROWSED = frozenset({Role.HOME, Role.ARRIVING})
+
+
+class Retrieved(list[Entry]):
+    """Entries found, in order. `degraded` names stores that were left out and why; empty when the answer is whole."""
+
+    def __init__(self, entries: Sequence[Entry] = (), degraded: Sequence[str] = ()) -> None:
+        super().__init__(entries)
+        self.degraded = tuple(degraded)
+
+
+class Browsing:
+    """Browse, and what every way of reading many needs: which stores to ask, within which time, and which rows count."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+
+    async def browse(self, asked: Asked) -> Retrieved:
+        """The newest (or oldest) entries by creation, ties by id in the same direction (A32)."""
+        now, degraded = self._placement.now(), list[str]()
+        found: dict[str, Record] = {}
+        for store, collection in self.sources(asked):
+            rows = await self.guarded(store, degraded, self._gather(store, collection, asked, now))
+            self._merge(found, rows or [])
+        newest = asked.order == "newest"
+        ordered = sorted(found.values(), key=lambda r: (r.created_at, entry_id(r)), reverse=newest)
+        return Retrieved([entry_of(r) for r in ordered[: asked.limit]], degraded)
+
+    async def _gather(self, store: Store, collection: Collection, asked: Asked, now: datetime) -> list[Record]:
+        """Enough of one store's records, passing over arriving copies that do not count."""
+        order = (Order("created_at", descending=asked.order == "newest"),)
+        query = Query(collection, within(*asked.partitions), filter_of(asked, collection, now), order, asked.limit, roles=BROWSED)
+        owed, kept = await self.owed_past(store, collection, asked, now), list[Record]()
+        while True:
+            with step("browse"):
+                page = await store.query(query)
+            self._say_corrupt(store, page.corrupt)
+            rows = await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)])
+            kept += rows if asked.known_at is None else await still_living(self._placement, asked.tenant, rows)
+            if page.cursor is None or len(kept) >= asked.limit:
+                return owed + kept
+            query = replace(query, cursor=page.cursor)
+
+    async def owed_past(self, store: Store, collection: Collection, asked: Asked, now: datetime) -> list[Record]:
+        """Of what was known then, the versions that are not kept in the archive yet."""
+        if asked.known_at is None or collection is not ENTRIES:
+            return []
+        versions = await on_their_way(store, within(*asked.partitions), asked.known_at)
+        return await still_living(self._placement, asked.tenant, [v for v in versions if accepts(v, asked, now)])
+
+    async def _counting(self, store: Store, collection: Collection, rows: Sequence[Record]) -> list[Record]:
+        """The rows that count: homes, and arriving copies to which an earlier store shows a mark."""
+        arriving = [r.key for r in rows if r.role is Role.ARRIVING]
+        if not arriving:
+            return list(rows)
+        marked: set[Key] = set()
+        for source in self._placement.topology.homes:
+            if source is store:
+                break
+            with step("browse.marks"):
+                stands = await source.get(collection, arriving)
+            marked |= {s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is store}
+        return [r for r in rows if r.role is not Role.ARRIVING or r.key in marked]
+
+    async def everything(self, tenant: str, scope: Scope | None, *, retired: bool = False) -> AsyncIterator[Entry]:
+        """Every live entry of a tenant or scope, store by store in the direction records move, oldest first in each; each once.
+
+        With `retired` also those whose window of validity has ended, or has not begun.
+        """
+        now, seen = self._placement.now(), set[str]()
+        where = Tenant(tenant) if scope is None else within(Partition(tenant, scope.text))
+        for store in self._placement.topology.homes:
+            query = Query(ENTRIES, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
+            while True:
+                with step("browse.everything"):
+                    page = await store.query(query)
+                self._say_corrupt(store, page.corrupt)
+                for row in await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)]):
+                    if row.key.id not in seen and not is_expired(row, now) and (retired or is_current(row, now)):
+                        seen.add(row.key.id)
+                        yield entry_of(row)
+                if page.cursor is None:
+                    break
+                query = replace(query, cursor=page.cursor)
+
+    # -- shared -------------------------------------------------------------------------------------------------------
+
+    def sources(self, asked: Asked) -> list[tuple[Store, Collection]]:
+        """Which stores to ask for what, in the direction records move."""
+        sources = [(store, ENTRIES) for store in self._placement.topology.homes]
+        return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
+
+    async def guarded(self, store: Store, degraded: list[str], call: Awaitable[T]) -> T | None:
+        """The call's answer within the deadline; None where the store failed, which is then named."""
+        try:
+            async with asyncio.timeout(self._placement.settings.deadline.total_seconds()):
+                return await call
+        except TimeoutError:
+            degraded.append(str(StoreTimeout(store.name, f"no answer within {self._placement.settings.deadline}")))
+        except StoreError as error:
+            degraded.append(str(error))
+        return None
+
+    @staticmethod
+    def _merge(found: dict[str, Record], rows: Sequence[Record]) -> None:
+        """By id, the newest version; between equals a home before a copy."""
+        for row in rows:
+            there = found.get(entry_id(row))
+            if there is None or outranks(row, there):
+                found[entry_id(row)] = row
+
+    @staticmethod
+    def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:
+        for key in corrupt:
+            log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
+
+
+def outranks(row: Record, other: Record) -> bool:
+    """Of two copies of one entry the newer counts; between equals a home before a copy."""
+    return (row.version, row.role is Role.HOME) > (other.version, other.role is Role.HOME)

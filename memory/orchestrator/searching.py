@@ -1,0 +1,179 @@
+"""Searching by words and by meaning, over every tier, each entry once.
+
+Stores answer with headers and scores; what is shown is read from its home, so that a stale copy never shows what was edited, retired or erased.
+A store that fails is left out and named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from memory.domain.entry import Entry
+from memory.domain.errors import StoreError
+from memory.orchestrator.asked import Asked, accepts, filter_of
+from memory.orchestrator.browsing import BROWSED, Browsing, outranks
+from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.past import entry_id, still_living
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.steps import step
+from memory.policies.ranking import combine, rank_by_words
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.query import Hit, Near, Query, Search, Words, within
+from memory.ports.record import Key, Record, Role, Stored
+from memory.ports.store import Store
+
+SEARCHED = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEntry:
+    """One search hit. `explanation` tells rank and score by each way of searching, and where the entry lives."""
+
+    entry: Entry
+    score: float
+    explanation: dict[str, Any] = field(default_factory=dict)
+
+
+class SearchResult(list[FoundEntry]):
+    """Hits, best first. `degraded` names stores that were left out and why; empty when the answer is whole."""
+
+    def __init__(self, hits: Sequence[FoundEntry] = (), degraded: Sequence[str] = ()) -> None:
+        super().__init__(hits)
+        self.degraded = tuple(degraded)
+
+    def unexplained(self) -> SearchResult:
+        """The same hits without their explanations."""
+        return SearchResult([replace(hit, explanation={}) for hit in self], self.degraded)
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """What was found of an entry: its newest copy, where that was, and the best score of each way of searching."""
+
+    record: Record
+    store: Store
+    scores: dict[str, float] = field(default_factory=dict)
+
+    def meet(self, way: str, hit: Hit, store: Store) -> None:
+        self.scores[way] = max(hit.score, self.scores.get(way, -1.0))
+        if outranks(hit.record, self.record):
+            self.record, self.store = hit.record, store
+
+
+class Searching:
+    """Search."""
+
+    def __init__(self, placement: Placement, browsing: Browsing, meaning: Meaning) -> None:
+        self._placement = placement
+        self._browsing = browsing
+        self._meaning = meaning
+
+    async def search(self, asked: Asked, text: str) -> SearchResult:
+        """The best entries by words and by meaning, combined (see `policies.ranking`). A blank text browses (D54)."""
+        if not text.strip():
+            browsed = await self._browsing.browse(asked)
+            return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier}) for e in browsed], browsed.degraded)
+        now, degraded = self._placement.now(), list[str]()
+        pool = max(3 * asked.limit, 50)  # D82
+        vector = await self._meaning.of_query(text)
+        candidates: dict[str, _Candidate] = {}
+        for store, collection in self._browsing.sources(asked):
+            hits = await self._browsing.guarded(store, degraded, self._hits(store, collection, asked, text, vector, pool, now))
+            for way, hit in hits or []:
+                record_id = entry_id(hit.record)
+                candidate = candidates.setdefault(record_id, _Candidate(hit.record, store))
+                candidate.meet(way, hit, store)
+        found = await self._confirmed(candidates, asked, now, degraded)
+        return SearchResult(found, degraded)
+
+    async def _hits(
+        self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, now: datetime
+    ) -> list[tuple[str, Hit]]:
+        """What the store finds, each hit with the way it was found. Contents come later, of those shown; the past is not read again."""
+        where, condition, whole = within(*asked.partitions), filter_of(asked, collection, now), asked.known_at is not None
+        found = [self._by_words(store, Search(collection, where, Words(text), pool, condition, SEARCHED, whole), text)]
+        if vector is not None and store.capabilities.semantic:
+            found.append(store.search(Search(collection, where, Near(vector), pool, condition, SEARCHED, whole)))
+        with step("search"):
+            by_words, *near = await asyncio.gather(*found)
+        by_words = by_words + rank_by_words(await self._browsing.owed_past(store, collection, asked, now), ENTRY_VERSIONS, text, pool)
+        return [("words", hit) for hit in by_words] + [("meaning", hit) for hits in near for hit in hits if hit.score > 0]
+
+    @staticmethod
+    async def _by_words(store: Store, search: Search, text: str) -> list[Hit]:
+        if store.capabilities.lexical:
+            return await store.search(search)
+        page = await store.query(Query(search.collection, search.where, search.filter, roles=BROWSED))
+        return rank_by_words([r for r in page.records if isinstance(r, Record)], search.collection, text, search.limit)
+
+    async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, degraded: list[str]) -> list[FoundEntry]:
+        """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
+        if asked.known_at is not None:
+            shown = await self._past(candidates, asked.tenant, degraded)
+            candidates = {i: candidates[i] for i in shown}
+        else:
+            shown = {}
+        while True:
+            best = combine(_scores(candidates, "words"), _scores(candidates, "meaning"))[: asked.limit]
+            unread = [record_id for record_id, _ in best if record_id not in shown]
+            if not unread:
+                return _explained(best, shown, candidates)
+            homes = await self._homes({i: candidates[i] for i in unread}, asked.tenant, degraded)
+            shown |= {i: home for i, home in homes.items() if accepts(home, asked, now)}
+            for record_id in unread:
+                if record_id not in shown:
+                    del candidates[record_id]
+
+    async def _past(self, candidates: dict[str, _Candidate], tenant: str, degraded: list[str]) -> dict[str, Record]:
+        """Of versions that are past, those whose entry still lives."""
+        try:
+            past = await still_living(self._placement, tenant, [c.record for c in candidates.values() if c.record.role is Role.HOME])
+        except StoreError as error:
+            degraded.append(f"{error.store}: {error.problem}; whether past entries still live could not be told")
+            return {}
+        return {entry_id(r): r for r in past}
+
+    async def _homes(self, candidates: dict[str, _Candidate], tenant: str, degraded: list[str]) -> dict[str, Record]:
+        """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for copies, homes are located."""
+        homes: dict[str, Record] = {}
+        failed = set[str]()
+        for store in dict.fromkeys(c.store for c in candidates.values() if c.record.role is Role.HOME):
+            there = [i for i, c in candidates.items() if c.store is store and c.record.role is Role.HOME]
+            rows = await self._browsing.guarded(store, degraded, self._read(store, [Key(tenant, i) for i in there]))
+            homes |= {r.key.id: r for r in rows or () if isinstance(r, Record) and r.role is Role.HOME}
+            failed.update(there if rows is None else ())
+        elsewhere = [Key(tenant, i) for i in candidates if i not in homes and i not in failed]
+        try:
+            located = await self._placement.locate_many(ENTRIES, elsewhere)
+        except StoreError as error:
+            degraded.append(f"{error.store}: {error.problem}; hits that could not be confirmed were left out")
+            return homes
+        return homes | {at.key.id: at.record for at in located if at.record is not None}
+
+    @staticmethod
+    async def _read(store: Store, keys: Sequence[Key]) -> list[Stored | None]:
+        with step("read.home"):
+            return await store.get(ENTRIES, keys)
+
+
+def _scores(candidates: dict[str, _Candidate], way: str) -> dict[str, float]:
+    return {i: c.scores[way] for i, c in candidates.items() if way in c.scores}
+
+
+def _explained(best: Sequence[tuple[str, float]], shown: dict[str, Record], candidates: dict[str, _Candidate]) -> list[FoundEntry]:
+    """The hits, each with its rank and score by each way of searching, and where the entry lives."""
+    places: dict[str, dict[str, int]] = {}
+    for way in ("words", "meaning"):
+        scores = _scores(candidates, way)
+        places[way] = {i: n for n, i in enumerate(sorted(scores, key=lambda i: (-scores[i], i)), start=1)}
+    hits = []
+    for record_id, score in best:
+        record, candidate = shown[record_id], candidates[record_id]
+        ways = {f"by_{way}": {"rank": ranks[record_id], "score": candidate.scores[way]} for way, ranks in places.items() if record_id in ranks}
+        hits.append(FoundEntry(entry_of(record), score, {**ways, "tier": record.tier, "store": candidate.store.name}))
+    return hits
