@@ -9,6 +9,8 @@ How a condition meets what is stored (`-` is nothing stored):
 | `AtVersion(n)`| conflict | v == n, role, tier | conflict        | v == n, neither asked |
 | `Newer()`     | apply | v < the new version   | v < new version | v < new version       |
 | `Always()`    | apply | apply                 | apply           | apply                 |
+
+Where a corrupt record stands, `Absent()` and `AtVersion(n)` do not hold, and `Newer()` does unless the version that can still be read is not lower.
 """
 
 from __future__ import annotations

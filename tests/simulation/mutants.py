@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from memory.adapters.in_memory import writing
 from memory.adapters.in_memory.state import State
 from memory.orchestrator import cache, entries, tiering
 from memory.orchestrator.browsing import Browsing
@@ -20,10 +19,12 @@ from memory.orchestrator.owed import Debt, OwedWork
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
+from memory.ports import deciding
 from memory.ports.collections import Collection
+from memory.ports.deciding import Decision, Slot
 from memory.ports.record import Corrupt, Owed, Record, Role, Stored
 from memory.ports.store import Store
-from memory.ports.writes import Always, Annotate, Outcome, Put, Release
+from memory.ports.writes import Always, Annotate, Put, Release
 
 Patch = tuple[object, str, Any]
 """An object, the name of its attribute, and what to put there."""
@@ -50,13 +51,13 @@ async def _nothing(*_: object) -> None:
 
 def release_at_any_version() -> Patch:
     """The source lets go of a record that was updated since it was copied."""
-    original = writing._release
+    original = deciding._release
 
-    def release(state: State, write: Release) -> Outcome:
-        stored = state.standing(write.collection.name, write.key)
-        return original(state, replace(write, at=stored.version) if isinstance(stored, Record) else write)
+    def release(write: Release, slot: Slot) -> Decision:
+        stored = slot.stored
+        return original(replace(write, at=stored.version) if isinstance(stored, Record) else write, slot)
 
-    return writing, "_release", release
+    return deciding, "_release", release
 
 
 def copy_whatever_stands_there() -> Patch:
@@ -123,13 +124,13 @@ def nothing_is_owed_to_replicas() -> Patch:
 
 def settling_at_any_version() -> Patch:
     """What a newer version owes is taken away by whoever settled an older one."""
-    original = writing._annotate
+    original = deciding._annotate
 
-    def annotate(state: State, write: Annotate) -> Outcome:
-        stored = state.standing(write.collection.name, write.key)
-        return original(state, replace(write, at=stored.version) if isinstance(stored, Record) and write.settle else write)
+    def annotate(write: Annotate, slot: Slot) -> Decision:
+        stored = slot.stored
+        return original(replace(write, at=stored.version) if isinstance(stored, Record) and write.settle else write, slot)
 
-    return writing, "_annotate", annotate
+    return deciding, "_annotate", annotate
 
 
 # -- deletions --------------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ def deletion_leaves_kept_versions() -> Patch:
 
 
 def erased_generations_are_let_in() -> Patch:
-    return writing, "_erased", lambda state, write: None
+    return deciding, "_erased", lambda write, slot, generation: None
 
 
 def erasure_raises_no_generation() -> Patch:

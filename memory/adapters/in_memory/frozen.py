@@ -90,14 +90,12 @@ def _frozen_field(value: FieldValue) -> FieldValue:
     return in_utc(value) if isinstance(value, datetime) else value
 
 
-def frozen_record(record: Record, generation: int, extra: Mapping[str, FieldValue] | None = None) -> Record:
-    """The record as the store keeps it: detached from the caller, moments in UTC, with this generation and these extra fields.
+def frozen_record(record: Record) -> Record:
+    """The record as the store keeps it: detached from the caller, moments in UTC.
 
     A field of None is no value: kept as a missing one.
     """
     fields = {k: _frozen_field(v) for k, v in record.fields.items() if v is not None}
-    if extra:
-        fields.update(extra)
     return Record(
         record.key,
         record.scope,
@@ -109,7 +107,7 @@ def frozen_record(record: Record, generation: int, extra: Mapping[str, FieldValu
         frozen_mapping(record.body),
         FrozenDict(record.texts) if record.texts else NOTHING,
         None if record.vector is None else bytes(record.vector),
-        generation,
+        record.generation,
         record.role,
         record.tier,
         frozen_owed(record.owed),
