@@ -11,7 +11,6 @@ from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.time import micros
-from memory.orchestrator import codec
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entry_records import changed, entry_of, record_of, request_digest
 from memory.orchestrator.erasure import DIGEST, Erasure
@@ -22,6 +21,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.versions import kept_version
 from memory.policies.routing import route
+from memory.ports import codec
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Key, Owed, Record
@@ -194,7 +194,7 @@ class Entries:
         kept = {row.version: row for row in page.records if isinstance(row, Record) and row.version < record.version}
         for owed in record.owed:
             if owed.kind == KEEP:
-                on_its_way = codec.from_json(ENTRY_VERSIONS, owed.data["record"])
+                on_its_way = codec.record_from_json(ENTRY_VERSIONS, owed.data["record"])
                 kept.setdefault(on_its_way.version, on_its_way)
         return [kept[version] for version in sorted(kept)]
 

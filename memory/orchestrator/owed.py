@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from memory.domain.errors import StoreError
-from memory.orchestrator import codec
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.versions import version_key
+from memory.ports import codec
 from memory.ports.collections import ENTRY_VERSIONS, RELATIONS, Collection
 from memory.ports.query import Eq, Or, Query, Tenant
 from memory.ports.record import Mark, Owed, Record, Role, Tombstone
@@ -138,7 +138,7 @@ class OwedWork:
         return True  # applied, or something newer stands there, or the scope was erased
 
     async def _keep(self, debt: Debt, owed: Owed) -> bool:
-        kept = codec.from_json(ENTRY_VERSIONS, owed.data["record"])
+        kept = codec.record_from_json(ENTRY_VERSIONS, owed.data["record"])
         await self._placement.write_one("version.keep", self._placement.topology.archive, Put(ENTRY_VERSIONS, kept, Absent()))
         return True  # applied, or kept already, or erased meanwhile
 

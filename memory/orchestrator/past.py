@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from memory.domain.time import micros
-from memory.orchestrator import codec
 from memory.orchestrator.entries import is_expired
 from memory.orchestrator.owed import KEEP
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.ports import codec
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Eq, Gt, Query, Where, all_of
 from memory.ports.record import Key, Record, Role
@@ -29,7 +29,7 @@ async def on_their_way(store: Store, where: Where, known_at: datetime) -> list[R
     with step("version.owed"):
         page = await store.query(Query(ENTRIES, where, edited_since, roles=frozenset({Role.HOME, Role.ARRIVING})))
     owed = [o for row in page.records if isinstance(row, Record) for o in row.owed if o.kind == KEEP]
-    versions = [codec.from_json(ENTRY_VERSIONS, o.data["record"]) for o in owed]
+    versions = [codec.record_from_json(ENTRY_VERSIONS, o.data["record"]) for o in owed]
     return [v for v in versions if v.version <= moment < v.fields["replaced_version"]]  # type: ignore[operator]
 
 

@@ -1,0 +1,109 @@
+"""What stands under a key as JSON and back: for adapters that keep text, and for steps that carry a record with them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from memory.domain.time import micros, moment
+from memory.ports.collections import Collection, FieldType
+from memory.ports.query import Kind
+from memory.ports.record import FieldValue, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
+
+
+def to_json(standing: Standing) -> dict[str, JsonValue]:
+    """Everything it says, bookkeeping too. Moments are microseconds since 1970, bytes base64."""
+    base = {"tenant": standing.key.tenant, "id": standing.key.id, "version": standing.version}
+    owed = [[step.kind, dict(step.data)] for step in standing.owed]
+    if isinstance(standing, Mark):
+        left = {"scope": standing.scope, "to": standing.to, "owed": owed, "discard_at": _micros(standing.discard_at)}
+        return {"kind": Kind.MARK.value, **base, **left}
+    if isinstance(standing, Tombstone):
+        return {"kind": Kind.TOMBSTONE.value, **base, "owed": owed, "note": dict(standing.note), "discard_at": _micros(standing.discard_at)}
+    return {
+        "kind": Kind.RECORD.value,
+        **base,
+        "scope": standing.scope,
+        "created_at": micros(standing.created_at),
+        "updated_at": micros(standing.updated_at),
+        "expires_at": _micros(standing.expires_at),
+        "fields": {name: _plain(value) for name, value in standing.fields.items() if value is not None},
+        "body": dict(standing.body),
+        "texts": dict(standing.texts),
+        "vector": None if standing.vector is None else base64.b64encode(standing.vector).decode(),
+        "generation": standing.generation,
+        "role": standing.role.value,
+        "tier": standing.tier,
+        "owed": owed,
+        "previous": standing.previous,
+        "accesses": standing.accesses,
+        "accessed_at": _micros(standing.accessed_at),
+        "cached_at": _micros(standing.cached_at),
+        "epoch": standing.epoch,
+    }
+
+
+def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing:
+    """What `to_json` was given. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+    key, owed = Key(data["tenant"], data["id"]), tuple(Owed(kind, step) for kind, step in data["owed"])
+    if data["kind"] == Kind.MARK:
+        return Mark(key, data["scope"], data["version"], data["to"], owed, _moment(data["discard_at"]))
+    if data["kind"] == Kind.TOMBSTONE:
+        return Tombstone(key, data["version"], owed, data["note"], _moment(data["discard_at"]))
+    return record_from_json(collection, data)
+
+
+def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Record:
+    """The record that `to_json` was given."""
+    types = {f.name: f.type for f in collection.fields}
+    return Record(
+        key=Key(data["tenant"], data["id"]),
+        scope=data["scope"],
+        version=data["version"],
+        created_at=moment(data["created_at"]),
+        updated_at=moment(data["updated_at"]),
+        expires_at=_moment(data["expires_at"]),
+        fields={name: _typed(types[name], value) for name, value in data["fields"].items()},
+        body=data["body"],
+        texts=data["texts"],
+        vector=None if data["vector"] is None else base64.b64decode(data["vector"]),
+        generation=data["generation"],
+        role=Role(data["role"]),
+        tier=data["tier"],
+        owed=tuple(Owed(kind, step) for kind, step in data["owed"]),
+        previous=data["previous"],
+        accesses=data["accesses"],
+        accessed_at=_moment(data["accessed_at"]),
+        cached_at=_moment(data["cached_at"]),
+        epoch=data["epoch"],
+    )
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else micros(at)
+
+
+def _moment(at: Any) -> datetime | None:
+    return None if at is None else moment(at)
+
+
+def _plain(value: FieldValue) -> JsonValue:
+    if isinstance(value, datetime):
+        return micros(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _typed(kind: FieldType, value: JsonValue) -> FieldValue:
+    if value is None:
+        return None
+    if kind is FieldType.TIME:
+        return moment(value)
+    if kind is FieldType.BYTES:
+        return base64.b64decode(value)
+    if kind is FieldType.TAGS:
+        return tuple(value)
+    return value  # type: ignore[no-any-return]
