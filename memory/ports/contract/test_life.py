@@ -126,7 +126,7 @@ async def test_what_was_acknowledged_is_seen_by_the_next_call(store: Store) -> N
 
 # -- many at once -----------------------------------------------------------------------------------------------------
 
-WRITERS = 32
+WRITERS = 64
 
 
 @needs("conditional")

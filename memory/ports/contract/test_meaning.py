@@ -14,9 +14,11 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, id_of, live, put, record
 from memory.ports.query import Eq, Hit, Near, Search, Tenant, Where, within
-from memory.ports.record import Record, Role, pack_vector, unpack_vector
+from memory.ports.record import Record, Role, header, pack_vector, unpack_vector
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion
+
+MANY = 2000
 
 
 async def _near(store: Store, *values: float, limit: int = 10, where: Where | None = None, **rest: Any) -> list[Hit]:
@@ -55,8 +57,8 @@ async def test_the_length_of_a_vector_does_not_matter(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> None:
     chance = random.Random(7)  # noqa: S311  the same points every time
-    points = {id_of(n): unpack_vector(pack_vector([chance.gauss(0, 1) for _ in range(16)])) for n in range(500)}
-    await done(store, *[put(record(n, vector=pack_vector(points[id_of(n)]))) for n in range(500)])
+    points = {id_of(n): unpack_vector(pack_vector([chance.gauss(0, 1) for _ in range(16)])) for n in range(MANY)}
+    await done(store, *[put(record(n, vector=pack_vector(points[id_of(n)]))) for n in range(MANY)])
     right = 0
     for _ in range(20):
         asked = [chance.gauss(0, 1) for _ in range(16)]
@@ -66,6 +68,27 @@ async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> 
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         right += len(set(best) & set(_ids(hits)))
     assert right / 200 >= harness.recall
+
+
+@needs("semantic", "filter")
+@pytest.mark.asyncio
+async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
+    """An index that looks at the nearest first and filters afterwards finds none of the few that are asked for."""
+    chance = random.Random(8)  # noqa: S311  the same points every time
+    few = set(range(0, MANY, 200))
+    near = [put(_at(n, 1.0, chance.random(), 0.0, fields={"type": "common"})) for n in range(MANY) if n not in few]
+    far = [put(_at(n, -1.0, chance.random(), 0.5, fields={"type": "rare"})) for n in few]
+    await done(store, *near, *far)
+    assert {hit.record.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {id_of(n) for n in few}
+
+
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_a_hit_without_content_tells_the_same_copies_and_scores(store: Store) -> None:
+    await done(store, *[put(_at(n, 1, n, texts={"content": "word"}, body={"k": n}, tier="long", role=Role.REPLICA)) for n in range(1, 5)])
+    whole, headers = [await _near(store, 1, 2, roles=frozenset({Role.REPLICA}), whole=whole) for whole in (True, False)]
+    assert [h.score for h in headers] == pytest.approx([h.score for h in whole])
+    assert [header(h.record) for h in headers] == [header(h.record) for h in whole]
 
 
 @needs("semantic")

@@ -13,7 +13,7 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, hit_ids, id_of, live, put, record, searched
 from memory.ports.query import Eq, Search, Tenant, Words, within
-from memory.ports.record import Record, Role
+from memory.ports.record import Record, Role, header
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion
 
@@ -50,6 +50,15 @@ async def test_a_hit_is_the_whole_record_with_a_positive_score_best_first(store:
     hits = await searched(store, "word")
     assert [hit.record for hit in hits] == [await live(store, n) for n in (5, 4, 3, 2, 1)]
     assert all(a.score > b.score > 0 for a, b in itertools.pairwise(hits))
+
+
+@needs("lexical")
+@pytest.mark.asyncio
+async def test_a_hit_without_content_tells_the_same_copies_and_scores(store: Store) -> None:
+    await done(store, *[put(text(n, "word " * n + "filler", body={"k": n}, tier="mid", role=Role.REPLICA)) for n in range(1, 5)])
+    whole, headers = [await searched(store, "word", roles=frozenset({Role.REPLICA}), whole=whole) for whole in (True, False)]
+    assert [h.score for h in headers] == pytest.approx([h.score for h in whole])
+    assert [header(h.record) for h in headers] == [header(h.record) for h in whole]
 
 
 @needs("lexical")
