@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, startup, store
+from bench import conversations, edge, redis, startup, store
 from bench.measure import Figure, table
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -23,6 +23,8 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "write": store.writes,
     "search": store.searches,
     "crowded": store.crowded,
+    "redis": redis.redis,
+    "edge": edge.searches,
     "quality": conversations.quality,
 }
 

@@ -34,4 +34,5 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 @pytest.fixture
 def url(backend: Backend, tmp_path: Path) -> str:
     """A store of the test's own, on every backend in turn."""
+    assert backend.url is not None
     return backend.url(tmp_path)

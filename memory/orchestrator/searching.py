@@ -22,8 +22,10 @@ from memory.orchestrator.past import entry_id, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.ranking import combine, rank_by_words
+from memory.policies.routing import route
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
-from memory.ports.query import Hit, Near, Query, Search, Words, within
+from memory.ports.nearness import best, by_nearness
+from memory.ports.query import Eq, Hit, Near, Query, Search, Words, all_of, within
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
 
@@ -96,20 +98,31 @@ class Searching:
     ) -> list[tuple[str, Hit]]:
         """What the store finds, each hit with the way it was found. Contents come later, of those shown; the past is not read again."""
         where, condition, whole = within(*asked.partitions), filter_of(asked, collection, now), asked.known_at is not None
-        found = [self._by_words(store, Search(collection, where, Words(text), pool, condition, SEARCHED, whole), text)]
-        if vector is not None and store.capabilities.semantic:
-            found.append(store.search(Search(collection, where, Near(vector), pool, condition, SEARCHED, whole)))
+        ways: dict[str, Words | Near] = {"words": Words(text)} | ({} if vector is None else {"meaning": Near(vector)})
+        indexed = {"words": store.capabilities.lexical, "meaning": store.capabilities.semantic}
+        asking = [store.search(Search(collection, where, by, pool, condition, SEARCHED, whole)) for way, by in ways.items() if indexed[way]]
         with step("search"):
-            by_words, *near = await asyncio.gather(*found)
+            answers = await asyncio.gather(*asking)
+            rows = await self._read_over(store, collection, asked, now, [way for way in ways if not indexed[way]])
+        found = dict(zip([way for way in ways if indexed[way]], answers, strict=True))
+        by_words = found["words"] if indexed["words"] else rank_by_words(rows, collection, text, pool)
         by_words = by_words + rank_by_words(await self._browsing.owed_past(store, collection, asked, now), ENTRY_VERSIONS, text, pool)
-        return [("words", hit) for hit in by_words] + [("meaning", hit) for hits in near for hit in hits if hit.score > 0]
+        near = found.get("meaning", [] if vector is None else best(by_nearness(vector, rows), pool))
+        return [("words", hit) for hit in by_words] + [("meaning", hit) for hit in near if hit.score > 0]
 
-    @staticmethod
-    async def _by_words(store: Store, search: Search, text: str) -> list[Hit]:
-        if store.capabilities.lexical:
-            return await store.search(search)
-        page = await store.query(Query(search.collection, search.where, search.filter, roles=BROWSED))
-        return rank_by_words([r for r in page.records if isinstance(r, Record)], search.collection, text, search.limit)
+    async def _read_over(self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str]) -> list[Record]:
+        """The records that are looked through because the store has no index for a way of searching.
+
+        For words all that are asked for. By meaning only what is born in the short tier: what lives in mid has replicas that are found so.
+        """
+        where, condition = within(*asked.partitions), filter_of(asked, collection, now)
+        if "words" not in unindexed:
+            born_short = [p for p, scope in zip(asked.partitions, asked.scopes, strict=True) if route(ENTRIES.name, scope.kind).tier == "short"]
+            if "meaning" not in unindexed or collection is not ENTRIES or not born_short or store is not self._placement.topology.home("short"):
+                return []
+            where, condition = within(*born_short), all_of(condition, Eq("tier", "short"))
+        page = await store.query(Query(collection, where, condition, roles=BROWSED))
+        return [r for r in page.records if isinstance(r, Record)]
 
     async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, degraded: list[str]) -> list[FoundEntry]:
         """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
@@ -119,10 +132,10 @@ class Searching:
         else:
             shown = {}
         while True:
-            best = combine(_scores(candidates, "words"), _scores(candidates, "meaning"))[: asked.limit]
-            unread = [record_id for record_id, _ in best if record_id not in shown]
+            ranked = combine(_scores(candidates, "words"), _scores(candidates, "meaning"))[: asked.limit]
+            unread = [record_id for record_id, _ in ranked if record_id not in shown]
             if not unread:
-                return _explained(best, shown, candidates)
+                return _explained(ranked, shown, candidates)
             homes = await self._homes({i: candidates[i] for i in unread}, asked.tenant, degraded)
             shown |= {i: home for i, home in homes.items() if accepts(home, asked, now)}
             for record_id in unread:

@@ -92,17 +92,17 @@ def page_of(matching: Sequence[Standing], query: Query) -> tuple[list[Standing],
     """The asked page of what matches, in order, and the cursor behind it."""
     if query.cursor is not None:
         position = decode_cursor(query.cursor, query.order)
-        matching = [s for s in matching if _after(s, position, query.order)]
+        matching = [s for s in matching if is_after(s, position, query.order)]
     matching = ordered(matching, query.order)
     limit = query.limit
     if limit is None or len(matching) <= limit:
         return matching, None
     # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
-    while limit < len(matching) and _position(matching[limit], query.order) == _position(matching[limit - 1], query.order):
+    while limit < len(matching) and position_of(matching[limit], query.order) == position_of(matching[limit - 1], query.order):
         limit += 1
     if limit == len(matching):
         return matching, None
-    last = _position(matching[limit - 1], query.order)
+    last = position_of(matching[limit - 1], query.order)
     return matching[:limit], encode_cursor(last.values, last.id)
 
 
@@ -114,14 +114,15 @@ def merged(pages: Sequence[tuple[Sequence[Stored], str | None]], query: Query) -
     ends = [cursor for _, cursor in pages if cursor is not None]
     positions = [decode_cursor(end, query.order) for end in ends]
     readable = [s for records, _ in pages for s in records if not isinstance(s, Corrupt)]
-    sure = [s for s in readable if not any(_after(s, position, query.order) for position in positions)]
+    sure = [s for s in readable if not any(is_after(s, position, query.order) for position in positions)]
     page, cursor = page_of(sure, replace(query, cursor=None))
     if cursor is None and ends:
         cursor = next(end for end, here in zip(ends, positions, strict=True) if not any(_is_before(p, here, query.order) for p in positions))
     return page, cursor
 
 
-def _position(standing: Standing, order: Sequence[Order]) -> Position:
+def position_of(standing: Standing, order: Sequence[Order]) -> Position:
+    """Where it stands in this order."""
     return Position(tuple(value_of(standing, o.field) for o in order), standing.key.id)
 
 
@@ -137,9 +138,9 @@ def ordered(standings: Sequence[Standing], order: Sequence[Order]) -> list[Stand
     return inorder
 
 
-def _after(standing: Standing, position: Position, order: Sequence[Order]) -> bool:
+def is_after(standing: Standing, position: Position, order: Sequence[Order]) -> bool:
     """Whether this sorts strictly after the position."""
-    return _is_before(position, _position(standing, order), order)
+    return _is_before(position, position_of(standing, order), order)
 
 
 def _is_before(first: Position, second: Position, order: Sequence[Order]) -> bool:

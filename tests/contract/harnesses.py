@@ -147,4 +147,5 @@ class Sqlite(Harness):
         return self._store()
 
 
-HARNESSES: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)
+EMBEDDED: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)
+"""Those that need no driver and no server. This file stands alone: it is also run beside an installed wheel."""

@@ -7,22 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from memory.ports.contract.harness import Harness
+from tests.support import servers
 
 
 def _always() -> str | None:
     return None
 
 
+def _not_installed(module: str, package: str) -> str | None:
+    return None if find_spec(module) else f"the package '{package}' is not installed"
+
+
 @dataclass(frozen=True)
 class Backend:
-    """One backend. `missing()` says in a few words why it cannot run here, or None; `url(folder)` opens one that is the test's own."""
+    """One backend. `missing()` says in a few words why it cannot run here, or None; `url(folder)` opens one that is the test's own.
+
+    One without `url` is tested by its contract and its own tests alone.
+    """
 
     name: str
-    url: Callable[[Path], str]
+    url: Callable[[Path], str] | None
     missing: Callable[[], str | None] = _always
     needs_server: bool = False
 
@@ -32,6 +43,14 @@ BACKENDS: dict[str, Backend] = {
     for b in (
         Backend("in_memory", url=lambda _folder: "memory://"),
         Backend("sqlite", url=lambda folder: f"sqlite:///{folder / 'memory.db'}"),
+        Backend("redis", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
+        Backend("redis_volatile", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
+        Backend("redis_cluster", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
+        Backend("postgresql", url=None, missing=lambda: servers.missing("postgres"), needs_server=True),
+        Backend("postgresql_pgvector", url=None, missing=lambda: _not_installed("pgserver", "pgserver")),
+        Backend("qdrant_edge", url=None, missing=lambda: _not_installed("qdrant_edge", "qdrant-edge-py")),
+        Backend("qdrant_local", url=None, missing=lambda: _not_installed("qdrant_client", "qdrant-client")),
+        Backend("qdrant_server", url=None, missing=lambda: servers.missing("qdrant"), needs_server=True),
     )
 }
 
@@ -39,9 +58,19 @@ BACKENDS: dict[str, Backend] = {
 def every_backend() -> Iterable[Any]:
     """Parameters, one a backend, each marked with its name; a backend that this machine lacks is skipped and says why."""
     for backend in BACKENDS.values():
+        if backend.url is None:
+            continue
         marks = [pytest.mark.backend(backend.name)]
         if backend.needs_server:
             marks.append(pytest.mark.server)
         if reason := backend.missing():
             marks.append(pytest.mark.skip(reason=reason))
         yield pytest.param(backend, id=backend.name, marks=marks)
+
+
+def able(*harnesses: type[Harness]) -> tuple[type[Harness], ...]:
+    """The contract harnesses whose backend can run on this machine.
+
+    A contract test may not be skipped: where a server is missing there is none, the report says last why, and MEMORY_REQUIRE makes that a failure.
+    """
+    return tuple(harness for harness in harnesses if BACKENDS[harness.name].missing() is None)

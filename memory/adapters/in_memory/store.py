@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from memory.adapters.in_memory.frozen import maybe_in_utc
-from memory.adapters.in_memory.ranking import best, by_meaning, by_words
+from memory.adapters.in_memory.ranking import by_words
 from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
 from memory.ports.asking import lets_through, page_of
@@ -18,6 +18,7 @@ from memory.ports.base import BaseStore, record_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
+from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
 from memory.ports.record import Key, Mark, Record, Standing, Stored, Tombstone, header
 from memory.ports.store import Health
@@ -111,7 +112,7 @@ class InMemoryStore(BaseStore):
         name = search.collection.name
         records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.spoiled(name, r.key)]
         if isinstance(search.by, Near):
-            hits = by_meaning(search.by.vector, [r for r in records if lets_through(search.filter, r)])
+            hits = by_nearness(search.by.vector, [r for r in records if lets_through(search.filter, r)])
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
             weighed = by_words(search.by.text, search.collection, records)
             hits = [hit for hit in weighed if lets_through(search.filter, hit.record)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
@@ -30,7 +30,12 @@ def is_ours(name: str) -> bool:
 
 
 class Conditions:
-    """Builds the conditions of one statement. Shapes are to be given in the order in which their values were added."""
+    """Builds the conditions of one statement. Shapes are to be given in the order in which their values were added.
+
+    Where dialects differ this says it as SQLite does; another dialect overrides that.
+    """
+
+    types: ClassVar[dict[str, sa.types.TypeEngine[Any]]] = _TYPES
 
     def __init__(self, table: sa.Table) -> None:
         self._table = table
@@ -38,7 +43,7 @@ class Conditions:
 
     def value(self, code: str) -> sa.BindParameter[Any]:
         """The next value."""
-        return sa.bindparam(f"v{next(self._places)}", type_=_TYPES[code])
+        return sa.bindparam(f"v{next(self._places)}", type_=self.types[code])
 
     def values(self, codes: str) -> list[sa.BindParameter[Any]]:
         return [self.value(code) for code in codes]
@@ -102,13 +107,17 @@ class Conditions:
     # -- order and cursors --------------------------------------------------------------------------------------------
 
     def ordering(self, order: Sequence[Order], tenants: bool) -> list[sa.ColumnElement[Any]]:
-        """What to sort by. The id comes last, and after it the tenant where several are asked. SQLite puts NULL first going up."""
+        """What to sort by. The id comes last, and after it the tenant where several are asked."""
         last_descends = bool(order) and order[-1].descending
-        columns = [(self.column(o.field), o.descending) for o in order]
-        columns.append((self._table.c.id, last_descends))
+        columns = [(self.column(o.field), o.field, o.descending) for o in order]
+        columns.append((self._table.c.id, "id", last_descends))
         if tenants:
-            columns.append((self._table.c.tenant, last_descends))
-        return [c.desc() if descending else c.asc() for c, descending in columns]
+            columns.append((self._table.c.tenant, "id", last_descends))
+        return [self.ordered(c, field, descending) for c, field, descending in columns]
+
+    def ordered(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
+        """One sort key: NULL first going up, last going down."""
+        return column.desc() if descending else column.asc()
 
     def after(self, shape: Shape) -> Condition:
         """Whether a row stands strictly behind the position."""

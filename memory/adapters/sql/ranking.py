@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from memory.adapters.sql.members import Ints, Members
 from memory.adapters.sql.pending import Stems, unindexed
+from memory.adapters.sql.scoring import Scores, gained, norms
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shelf import Shelf
 from memory.adapters.sql.sqlite.fulltext import Postings
 from memory.ports.record import Role
-from memory.ports.text import K1, B, query_words, rarity
-
-Scores: TypeAlias = npt.NDArray[np.float64]
+from memory.ports.text import query_words, rarity
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
     documents = sum(int(mask.sum()) for mask in there)
     total = sum(int(m.words[mask].sum()) for m, mask in zip(members, there, strict=True))
     average = total / documents if documents else 0.0
-    norms = [K1 * (1 - B + B * m.words / average) if average else np.full(len(m.words), K1) for m in members]
+    lengths = [norms(m.words, average) for m in members]
     scores = [np.zeros(len(m.numbers)) for m in members]
     matched = [np.zeros(len(m.numbers), np.bool_) for m in members]
     waiting = unindexed(session, shelf, partitions)
@@ -68,7 +66,7 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
             counted.append((i, at, frequencies[at]))
         rare = rarity(documents, containing)
         for i, at, frequency in counted:
-            scores[i][at] += rare * frequency * (K1 + 1) / (frequency + norms[i][at])
+            scores[i][at] += gained(rare, frequency, lengths[i][at])
             matched[i][at] = True
     numbers = np.concatenate([m.numbers[hit] for m, hit in zip(members, matched, strict=True)]) if members else _NONE.numbers
     return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
@@ -101,17 +99,6 @@ def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]
     if not numbers:
         return _NONE
     return Candidates(np.concatenate(numbers), np.concatenate(scores).astype(np.float64), slack=1e-5)
-
-
-def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
-    """The cosines in double precision: equal vectors get equal scores to the last bit. Infinite for what is no such vector."""
-    a = np.frombuffer(asked, dtype="<f4").astype("f8")
-    whole = [v if isinstance(v, bytes) and len(v) == len(asked) else b"\xff" * len(asked) for v in vectors]  # of bytes ff: NaN
-    b = np.frombuffer(b"".join(whole), dtype="<f4").reshape(len(whole), len(a)).astype("f8")
-    with np.errstate(all="ignore"):
-        cosines = (b * a).sum(axis=1) / (np.sqrt((b * b).sum(axis=1)) * np.sqrt((a * a).sum()))
-    found: list[float] = np.where(np.isnan(cosines), np.inf, cosines).tolist()
-    return found
 
 
 _NONE = Candidates(np.empty(0, np.int64), np.empty(0, np.float64))

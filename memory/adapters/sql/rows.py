@@ -43,15 +43,20 @@ _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 def checksum(row: Row) -> int:
-    """A 64-bit digest over every column of the row but the last, which holds it.
+    """A 64-bit digest over every column of the row but the last, which holds it."""
+    return digest(row[:-1])
 
-    What is digested is the row as marshal's version 2 writes it: type, length and content of each value. It is by far the quickest
+
+def digest(values: Row) -> int:
+    """A 64-bit digest over values that columns hold.
+
+    What is digested are the values as marshal's version 2 writes them: type, length and content of each. It is by far the quickest
     way to bytes; that every Python writes the same is pinned by a test.
     """
     try:
-        packed = marshal.dumps(tuple(row[:-1]), 2)
+        packed = marshal.dumps(tuple(values), 2)
     except ValueError:  # a subclass, such as a StrEnum as a tier
-        packed = marshal.dumps(tuple(_plainly(row[:-1])), 2)
+        packed = marshal.dumps(tuple(_plainly(values)), 2)
     return int.from_bytes(blake2b(packed, digest_size=8).digest(), "big", signed=True)
 
 

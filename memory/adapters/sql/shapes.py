@@ -6,15 +6,15 @@ of operators, field names and the kinds of the values; nothing of a caller's is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from memory.adapters.sql.rows import OWED, Layout, Row, Unstorable, decode_tags, encode_tags, encode_value, tag_token
+from memory.adapters.sql.rows import OWED, Row, Unstorable, decode_tags, encode_tags, encode_value, tag_token
 from memory.adapters.sql.schema import field_column
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
-from memory.ports.collections import FieldType
+from memory.ports.collections import Collection, FieldType
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
@@ -53,7 +53,19 @@ NEVER_MISSING = frozenset(("id", "version", "owing", "created_at", "updated_at",
 """Of live records."""
 
 _COMPARISONS: dict[type[Filter], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
-_NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN)
+_SHAPED: dict[type, str] = {
+    And: "_all",
+    Or: "_any",
+    Not: "_not",
+    IsNull: "_is_null",
+    Has: "_has",
+    In: "_in",
+    **dict.fromkeys(_COMPARISONS, "_comparison"),
+}
+"""The method for each part of a filter."""
+NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN)
+NOTHING: Any = object()
+"""What no value of a field can equal."""
 
 
 def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool = False) -> Shape:
@@ -75,12 +87,15 @@ def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool 
 
 
 class Shaper:
-    """The shapes of filters, orders and cursors over one collection's fields."""
+    """The shapes of filters, orders and cursors over one collection's fields; `at` says where each column is in a row.
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._name = layout.collection.name
-        self._types = {**_SYSTEM_TYPES, **{f.name: f.type for f in layout.collection.fields if f.name not in SYSTEM_FIELDS}}
+    What values look like in columns is SQLite's; a dialect with other columns overrides what differs.
+    """
+
+    def __init__(self, collection: Collection, at: Mapping[str, int]) -> None:
+        self._at = at
+        self._name = collection.name
+        self._types = {**_SYSTEM_TYPES, **{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}}
 
     def type_of(self, field: str) -> FieldType:
         kind = self._types.get(field)
@@ -92,7 +107,10 @@ class Shaper:
 
     def filter(self, part: Filter | None, values: Values) -> Shape:
         """The filter's shape; its values are added to the given ones."""
-        return TRUE if part is None else _SHAPED[type(part)](self, part, values)
+        if part is None:
+            return TRUE
+        shape: Shape = getattr(self, _SHAPED[type(part)])(part, values)
+        return shape
 
     def _all(self, part: And, values: Values) -> Shape:
         return ("and", *[self.filter(p, values) for p in part.parts])
@@ -133,10 +151,10 @@ class Shaper:
     def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
         """The value as its column would hold it; NOTHING where no value of the field can equal it."""
         kind = self.type_of(field)
-        if kind in _NUMBERS:
+        if kind in NUMBERS:
             if isinstance(value, int | float):
                 return _number(value)
-        elif _suits(kind, value):
+        elif suits(kind, value):
             try:
                 return encode_value(kind, field, value)
             except Unstorable:
@@ -151,19 +169,28 @@ class Shaper:
         """Of rows strictly behind the position: the sort keys with their directions, and what kinds of value it holds."""
         keys = []
         for by, value in zip(order, position.values, strict=True):
-            bound = None if value is None else self._place_value(by.field, value)
-            keys.append((by.field, by.descending, None if bound is None else _code(bound)))
+            bound = None if value is None else self.place_value(by.field, value)
+            keys.append((by.field, by.descending, None if bound is None else self.code(bound)))
             values += () if bound is None else (bound,)
-        values.append(position.id)
+        values.append(self.id_value(position.id))
         return ("after", (*keys, ("id", bool(order) and order[-1].descending, "s")))
 
-    def _place_value(self, field: str, value: FieldValue) -> Any:
+    def place_value(self, field: str, value: FieldValue) -> Any:
+        """A sort value of a cursor as its column holds it."""
         kind = self.type_of(field)
         if kind is FieldType.TAGS and isinstance(value, list | tuple):
             return encode_tags(value)
-        if not (isinstance(value, int | float) if kind in _NUMBERS else _suits(kind, value)):
+        if not (isinstance(value, int | float) if kind in NUMBERS else suits(kind, value)):
             raise InvalidInput("cursor", "this cursor was made for a query with another order")
         return micros(value) if isinstance(value, datetime) else int(value) if isinstance(value, bool) else value
+
+    def id_value(self, record_id: str) -> Any:
+        """An id as its column holds it."""
+        return record_id
+
+    def code(self, value: Any) -> str:
+        """A letter for the kind of a bound value: `Conditions.types` gives each its SQL type."""
+        return _code(value)
 
     def position(self, order: Sequence[Order], row: Row) -> tuple[Any, ...]:
         """Where a row stands, as a cursor tells it."""
@@ -173,7 +200,7 @@ class Shaper:
         """What the field's column holds in a row."""
         if field == "owing":
             return int(row[OWED] is not None)
-        return row[self._layout.at[field if field in SYSTEM_FIELDS else field_column(field)]]
+        return row[self._at[field if field in SYSTEM_FIELDS else field_column(field)]]
 
     def _value(self, field: str, value: Any) -> FieldValue:
         kind = self.type_of(field)
@@ -186,20 +213,8 @@ class Shaper:
         return bool(value) if kind is FieldType.BOOLEAN else value
 
 
-_SHAPED: dict[type, Callable[[Shaper, Any, Values], Shape]] = {
-    And: Shaper._all,
-    Or: Shaper._any,
-    Not: Shaper._not,
-    IsNull: Shaper._is_null,
-    Has: Shaper._has,
-    In: Shaper._in,
-    **dict.fromkeys(_COMPARISONS, Shaper._comparison),
-}
-
-NOTHING: Any = object()
-
-
-def _suits(kind: FieldType, value: FieldValue) -> bool:
+def suits(kind: FieldType, value: FieldValue) -> bool:
+    """Whether the value is of the field's type, numbers aside."""
     match kind:
         case FieldType.TEXT:
             return isinstance(value, str)
@@ -221,5 +236,4 @@ def _number(value: float) -> float:
 
 
 def _code(value: Any) -> str:
-    """A letter for the kind of a bound value: `statements` gives each its SQL type."""
     return "s" if isinstance(value, str) else "i" if isinstance(value, int) else "f" if isinstance(value, float) else "b"

@@ -62,7 +62,7 @@ class Shelf:
         self.tables: Tables = tables_of(collection)
         self.table: sa.Table = self.tables.table
         self.words = word_index_of(collection)
-        self.shaper = Shaper(self.layout)
+        self.shaper = Shaper(collection, self.layout.at)
         self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
         self.prepared: dict[Any, Any] = {}  # see `statements`
         columns = ", ".join(f'"{c}"' for c in self.layout.columns)

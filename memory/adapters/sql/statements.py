@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.conditions import Conditions, is_ours
+from memory.adapters.sql.conditions import Conditions
+from memory.adapters.sql.prepared import Statement, compiled, kept
 from memory.adapters.sql.rows import RECORD
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shapes import TRUE, Shape, Values, scope
@@ -16,45 +17,23 @@ from memory.adapters.sql.shelf import Shelf
 from memory.ports.query import Everywhere, Filter, Kind, Query, decode_cursor
 from memory.ports.record import Role
 
-MOST = 512
-"""Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
+Build = Callable[[Shelf, Shape], sa.Select[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement as the driver takes it. Behind a call's values come the dialect's own; `places` says which goes where, None for in order."""
+    """A statement that a session can run."""
 
-    sql: str
-    own: tuple[Any, ...]
-    places: tuple[int, ...] | None
+    statement: Statement
 
     def rows(self, session: Session, values: Values) -> list[Any]:
-        values += self.own
-        return session.rows(self.sql, values if self.places is None else [values[i] for i in self.places])
-
-
-Build = Callable[[Shelf, Shape], sa.Select[Any]]
+        return session.rows(self.statement.sql, self.statement.arguments(values))
 
 
 def prepared(session: Session, shelf: Shelf, build: Build, shape: Shape, count: int) -> Prepared:
     """The statement of this shape, which comes with so many values; built where there is none yet."""
-    kept: dict[Any, Prepared] = shelf.prepared
-    key = (session.dialect.name, build, shape)
-    found = kept.get(key)
-    if found is None:
-        if len(kept) >= MOST:
-            kept.clear()
-        found = kept[key] = _compiled(session, build(shelf, shape), count)
-    return found
-
-
-def _compiled(session: Session, statement: sa.Select[Any], count: int) -> Prepared:
-    compiled: Any = statement.compile(dialect=session.dialect, compile_kwargs={"render_postcompile": True})
-    names: list[str] = list(compiled.positiontup or ())
-    own = [name for name in names if not is_ours(name)]
-    places = tuple([int(name[1:]) if is_ours(name) else count + own.index(name) for name in names])
-    in_order = places == tuple(range(count + len(own)))  # values are left out where SQLAlchemy sees that they cannot matter
-    return Prepared(str(compiled), tuple([compiled.params[name] for name in own]), None if in_order else places)
+    dialect = session.dialect
+    return Prepared(kept(shelf.prepared, (dialect.name, build, shape), lambda: compiled(dialect, build(shelf, shape), count)))
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
@@ -63,31 +42,31 @@ def _compiled(session: Session, statement: sa.Select[Any], count: int) -> Prepar
 def _asked(shelf: Shelf, query: Query, partitions: Sequence[int], walking: bool = False) -> tuple[Values, Shape, Shape]:
     """The values of a query, and the shapes of where and what it asks for. `walking` is through a partition in order, whatever the filter."""
     of_filter: Values = []
-    kept = shelf.shaper.filter(query.filter, of_filter)
+    chosen = shelf.shaper.filter(query.filter, of_filter)
     values: Values = []
-    where = scope(query.where, partitions, values, tenant=not walking and _names(kept, shelf.keyed))
-    return values + of_filter, where, kept
+    where = scope(query.where, partitions, values, tenant=not walking and names(chosen, shelf.keyed))
+    return values + of_filter, where, chosen
 
 
-def _names(kept: Shape, fields: frozenset[str]) -> bool:
+def names(part: Shape, fields: frozenset[str]) -> bool:
     """Whether everything that passes has one of some values in one of these fields."""
-    return any(_names(part, fields) for part in kept[1:]) if kept[0] == "and" else kept[0] in ("=", "in") and kept[1] in fields
+    return any(names(inner, fields) for inner in part[1:]) if part[0] == "and" else part[0] in ("=", "in") and part[1] in fields
 
 
 def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int | None, whole: bool) -> list[Any]:
     """The rows of a page in order, each with its number before it; only the numbers unless `whole`."""
-    values, where, kept = _asked(shelf, query, partitions, walking=whole and limit is not None)
+    values, where, chosen = _asked(shelf, query, partitions, walking=whole and limit is not None)
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     if limit is not None:
         values.append(limit)
-    shape = (whole, where, query.roles, query.kinds, kept, after, query.order, limit is not None)
+    shape = (whole, where, query.roles, query.kinds, chosen, after, query.order, limit is not None)
     return prepared(session, shelf, _page, shape, len(values)).rows(session, values)
 
 
 def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
-    whole, where, roles, kinds, kept, after, order, limited = shape
+    whole, where, roles, kinds, chosen, after, order, limited = shape
     conditions = Conditions(shelf.table)
-    asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(kept)]
+    asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
     if after != TRUE:
         asked.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
@@ -97,31 +76,31 @@ def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
 
 def totals(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[int, int]:
     """How many records match, and their bytes."""
-    values, where, kept = _asked(shelf, query, partitions)
-    shape = (where, query.roles, query.kinds, kept)
+    values, where, chosen = _asked(shelf, query, partitions)
+    shape = (where, query.roles, query.kinds, chosen)
     ((records, size),) = prepared(session, shelf, _totals, shape, len(values)).rows(session, values)
     return int(records), int(size)
 
 
 def _totals(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
-    where, roles, kinds, kept = shape
+    where, roles, kinds, chosen = shape
     conditions = Conditions(shelf.table)
-    asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(kept)]
+    asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
     return sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(shelf.table.c.bytes), 0)).select_from(shelf.table).where(*asked)
 
 
 def matches(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> dict[int, bool]:
     """For every live row there, by number, whether the query matches it."""
-    values, where, kept = _asked(shelf, query, partitions)
-    shape = (where, query.roles, query.kinds, kept)
+    values, where, chosen = _asked(shelf, query, partitions)
+    shape = (where, query.roles, query.kinds, chosen)
     return {number: bool(wanted) for number, wanted in prepared(session, shelf, _matches, shape, len(values)).rows(session, values)}
 
 
 def _matches(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
-    where, roles, kinds, kept = shape
+    where, roles, kinds, chosen = shape
     conditions = Conditions(shelf.table)
     somewhere = conditions.scope(where)
-    wanted = sa.and_(conditions.standing(roles, kinds), conditions.filter(kept))
+    wanted = sa.and_(conditions.standing(roles, kinds), conditions.filter(chosen))
     return sa.select(shelf.table.c.number, wanted).where(somewhere, shelf.table.c.partition_no.is_not(None))
 
 
@@ -139,9 +118,9 @@ def among(
 
 
 def _among(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
-    wide, roles, kept, columns = shape
+    wide, roles, chosen, columns = shape
     conditions = Conditions(shelf.table)
     these = shelf.table.c.number.in_(conditions.values("i" * wide))
-    asked = [these, conditions.standing(roles, frozenset({Kind(RECORD)})), conditions.filter(kept)]
+    asked = [these, conditions.standing(roles, frozenset({Kind(RECORD)})), conditions.filter(chosen)]
     chosen = [shelf.table.c.number, *(shelf.table.c[c] for c in columns)] if columns else [shelf.table]
     return sa.select(*chosen).where(*asked)

@@ -84,7 +84,7 @@ async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
 
 @needs("semantic")
 @pytest.mark.asyncio
-async def test_a_hit_without_content_tells_the_same_copies_and_scores(store: Store) -> None:
+async def test_a_hit_by_meaning_without_content_is_the_same_copy_with_the_same_score(store: Store) -> None:
     await done(store, *[put(_at(n, 1, n, texts={"content": "word"}, body={"k": n}, tier="long", role=Role.REPLICA)) for n in range(1, 5)])
     whole, headers = [await _near(store, 1, 2, roles=frozenset({Role.REPLICA}), whole=whole) for whole in (True, False)]
     assert [h.score for h in headers] == pytest.approx([h.score for h in whole])

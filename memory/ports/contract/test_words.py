@@ -54,7 +54,7 @@ async def test_a_hit_is_the_whole_record_with_a_positive_score_best_first(store:
 
 @needs("lexical")
 @pytest.mark.asyncio
-async def test_a_hit_without_content_tells_the_same_copies_and_scores(store: Store) -> None:
+async def test_a_hit_by_words_without_content_is_the_same_copy_with_the_same_score(store: Store) -> None:
     await done(store, *[put(text(n, "word " * n + "filler", body={"k": n}, tier="mid", role=Role.REPLICA)) for n in range(1, 5)])
     whole, headers = [await searched(store, "word", roles=frozenset({Role.REPLICA}), whole=whole) for whole in (True, False)]
     assert [h.score for h in headers] == pytest.approx([h.score for h in whole])

@@ -12,6 +12,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
+from memory.ports.capabilities import Capabilities
 from memory.ports.collections import COLLECTIONS
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.record import pack_vector
@@ -160,3 +161,14 @@ async def test_a_volatile_short_store_holds_no_vectors_to_disagree_about() -> No
     async with World(short=VOLATILE, embedder=embedder()) as world:
         await world.write("aaaa", scope=SESSION)
         assert await world.search("aa") == ["aaaa"]
+
+
+@pytest.mark.parametrize("short", [replace(DURABLE, semantic=False), replace(DURABLE, semantic=False, lexical=False), VOLATILE])
+async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no_index_for_it(short: Capabilities) -> None:
+    async with World(short=short, mid=replace(DURABLE, semantic=False), embedder=embedder()) as world:
+        for content in ("aaaa", "bbbb", "abab"):
+            await world.write(content, scope=SESSION)
+        await world.write("aaab", scope=USER)
+        both = await world.engine.searching.search(Asked(TENANT, (SESSION, USER), limit=2), "aa")
+        assert [h.entry.content for h in both] == ["aaaa", "aaab"]
+        assert all("by_meaning" in h.explanation for h in both)

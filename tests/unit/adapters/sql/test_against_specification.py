@@ -35,15 +35,16 @@ def _random_record(chance: random.Random, n: int) -> Record:
     return replace(made, key=key_of(n))
 
 
-async def _answers(store: Store) -> list[object]:
+async def _answers(store: Store, semantic: bool = True) -> list[object]:
     answers: list[object] = []
     wheres = (within(HERE), within(*SCOPES), Tenant("acme"), within(Partition("acme", "nobody")))
     filters = (None, Has("tags", "a"), Not(Has("tags", "\n")), Or((IsNull("confidence"), Gt("confidence", 0.2))), Not(Eq("confidence", 0.5)))
-    asked = np.arange(1, 17, dtype="<f4").tobytes()
+    nearest = [Near(np.arange(1, 17, dtype="<f4").tobytes())] if semantic else []
+    asked: list[Words | Near] = [Words("deploying café"), Words("O'Brien"), Words("東京 AND * ("), *nearest]
     for where in wheres:
         for part in filters:
             for roles in (frozenset({Role.HOME}), frozenset({Role.HOME, Role.REPLICA}), frozenset({Role.REPLICA})):
-                for by in (Words("deploying café"), Words("O'Brien"), Words("東京 AND * ("), Near(asked)):
+                for by in asked:
                     hits = await store.search(Search(ENTRIES, where, by, 7, part, roles))
                     answers.append([(h.record, h.score) for h in hits])
                 for order in ((), (Order("confidence", True), Order("type")), (Order("created_at", True),)):

@@ -1,0 +1,292 @@
+"""Qdrant Edge: the engine in this process, on one folder.
+
+What `qdrant-edge-py` 0.9 is, as found by trying it:
+
+- Every call holds the interpreter's lock from beginning to end. A thread would free nobody and cost a tenth of a millisecond, a whole
+  search: so calls are made where they stand, and what is long is cut into pieces (`pages.everything`).
+- An acknowledged update is in the write-ahead log: killing the process loses none. The log is not waited for on the disk: the death of the
+  machine may cost the last updates. It grows until the shard is closed, and is read again after a kill: see `log_bytes`.
+- Nothing is indexed by graph until `optimize`: searches look at all that the filter leaves, exactly. 20,000 vectors of 256 take 1.4 ms, and
+  optimising them 27 s: not worth it far beyond that, and done in a process of its own (`EdgeEngine.optimise`).
+- On a full disk the process is killed (SIGBUS): see `reserve_bytes`.
+- Errors are bare exceptions, and panics no exceptions at all (`BaseException`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
+
+import qdrant_edge as edge
+
+from memory.adapters.qdrant.claims import EdgeConfig
+from memory.adapters.qdrant.edge_folder import Folder
+from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, dense_name
+from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
+from memory.adapters.qdrant.payloads import Payload
+from memory.domain.errors import StoreError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SCHEMAS: dict[str, Any] = {
+    "keyword": edge.PayloadSchemaType.Keyword,
+    "tenant": edge.KeywordIndexParams(is_tenant=True),
+    "integer": edge.PayloadSchemaType.Integer,
+    "float": edge.PayloadSchemaType.Float,
+}
+
+
+class EdgeConditions:
+    """Conditions in Edge's types."""
+
+    def equals(self, path: str, value: str | int) -> Condition:
+        return edge.FieldCondition(path, match=edge.MatchValue(value))
+
+    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> Condition:
+        return edge.FieldCondition(path, match=edge.MatchAny(list(values)))  # type: ignore[arg-type]
+
+    def between(
+        self, path: str, *, gt: float | None = None, gte: float | None = None, lt: float | None = None, lte: float | None = None
+    ) -> Condition:
+        return edge.FieldCondition(path, range=edge.RangeFloat(gt=gt, gte=gte, lt=lt, lte=lte))
+
+    def missing(self, path: str) -> Condition:
+        return edge.IsEmptyCondition(path)
+
+    def every(self, parts: Sequence[Condition]) -> Condition:
+        return edge.Filter(must=list(parts))
+
+    def some(self, parts: Sequence[Condition]) -> Condition:
+        return edge.Filter(should=list(parts))
+
+    def none(self, parts: Sequence[Condition]) -> Condition:
+        return edge.Filter(must_not=list(parts))
+
+
+class EdgeEngine:
+    """One shard in one folder, open in one process at a time."""
+
+    conditions: Conditions = EdgeConditions()
+    alone = True
+    epoch = ""
+
+    def __init__(self, name: str, config: EdgeConfig) -> None:
+        self._name = name
+        self._folder = Folder(name, config.path, config.reserve_bytes)
+        self._log_bytes = config.log_bytes
+        self._logged = 0
+        self._shard: edge.EdgeShard | None = None
+        self._dimensions: set[int] = set()
+        self._ready = asyncio.Event()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def open(self, indexes: Sequence[Index]) -> None:
+        try:
+            self._folder.take()
+            self._load()
+            standing = _call(self._open_shard.info).payload_schema
+            for index in indexes:
+                if index.path not in standing:
+                    self._update(edge.UpdateOperation.create_field_index(index.path, _SCHEMAS[index.kind]))
+                    await asyncio.sleep(0)
+        except BaseException:
+            self._let_go()
+            raise
+        self._ready.set()
+
+    def _load(self) -> None:
+        shard = str(self._folder.shard)
+        if self._folder.has_shard():
+            self._shard = _call(edge.EdgeShard.load, shard)
+        else:
+            config = edge.EdgeConfig(sparse_vectors={WORDS: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}, wal_enabled=True)
+            self._shard = _call(edge.EdgeShard.create, shard, config)
+        self._dimensions = self._folder.dimensions()
+        self._logged = 0
+
+    async def close(self) -> None:
+        """Closing writes what is in memory to disk, which may take a second for some ten thousand new points."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        shard, self._shard = self._shard, None
+        self._ready.clear()
+        try:
+            if shard is not None:
+                _call(shard.close)
+        finally:
+            self._folder.give_back()
+
+    @property
+    def _open_shard(self) -> edge.EdgeShard:
+        if self._shard is None:
+            raise EdgeFailure("its folder is closed")
+        return self._shard
+
+    async def version(self) -> str:
+        await self._ready.wait()
+        info = _call(self._open_shard.info)
+        return f"Qdrant Edge, {info.points_count} points in {info.segments_count} segments"
+
+    async def optimise(self) -> None:
+        """Merge and index segments, in a process of its own; calls wait until it is done, the event loop does not.
+
+        Worth its time (a minute for each hundred thousand points, or more) where searches look at more than some fifty thousand points.
+        """
+        await self._ready.wait()
+        self._ready.clear()
+        shard, self._shard = self._shard, None
+        try:
+            if shard is not None:
+                _call(shard.close)
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "memory.adapters.qdrant.edge_optimise",
+                str(self._folder.shard),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            try:
+                _, said = await child.communicate()
+            except BaseException:
+                with suppress(ProcessLookupError):
+                    child.kill()
+                await child.wait()
+                raise
+            if child.returncode:
+                raise StoreError(self._name, f"optimising failed: {said.decode(errors='replace').strip()[-300:]}")
+        finally:
+            self._load()
+            self._ready.set()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
+        await self._ready.wait()
+        wanted = True if keys is None else list(keys)
+        try:
+            return {str(r.id): r.payload or {} for r in _call(self._open_shard.retrieve, list(points), wanted, False)}
+        except EdgeFailure:
+            return {str(r.id): self._alone(r.id, wanted) for r in _call(self._open_shard.retrieve, list(points), False, False)}
+
+    async def scroll(self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None) -> tuple[list[Found], Any]:
+        await self._ready.wait()
+        following: Any = None
+
+        def ask(payload: bool | list[str]) -> list[Any]:
+            nonlocal following
+            request = edge.ScrollRequest(offset=after, limit=limit, filter=where, with_payload=payload)
+            records, following = _call(self._open_shard.scroll, request)
+            return records
+
+        return self._found(ask, keys, lambda record: record.id), following
+
+    async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:
+        await self._ready.wait()
+        order = edge.OrderBy(path, direction=edge.Direction.Desc if descending else edge.Direction.Asc, start_from=start)
+
+        def ask(payload: bool | list[str]) -> list[Any]:
+            return _call(self._open_shard.scroll, edge.ScrollRequest(limit=limit, filter=where, with_payload=payload, order_by=order))[0]
+
+        return self._found(ask, None, lambda record: record.order_value)
+
+    async def count(self, where: Condition) -> int:
+        await self._ready.wait()
+        return _call(self._open_shard.count, edge.CountRequest(filter=where, exact=True))
+
+    async def near(self, vector: list[float], where: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
+        await self._ready.wait()
+        if len(vector) not in self._dimensions:
+            return []
+        return self._ranked(edge.Query.Nearest(vector, using=dense_name(len(vector))), where, None, limit, keys)
+
+    async def by_words(self, words: Sparse, where: Condition, corpus: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
+        await self._ready.wait()
+        query = edge.Query.Nearest(edge.SparseVector(words.indices, words.values), using=WORDS)
+        return self._ranked(query, where, edge.SearchParams(idf=edge.IdfParams(corpus=corpus)), limit, keys)
+
+    def _ranked(self, query: edge.Query, where: Condition, params: edge.SearchParams | None, limit: int, keys: Sequence[str] | None) -> list[Found]:
+        def ask(payload: bool | list[str]) -> list[Any]:
+            request = edge.QueryRequest(limit=limit, query=query, filter=where, params=params, with_payload=payload)
+            return _call(self._open_shard.query, request)
+
+        return self._found(ask, keys, lambda point: point.score)
+
+    def _found(self, ask: Callable[[bool | list[str]], list[Any]], keys: Sequence[str] | None, value: Callable[[Any], Any]) -> list[Found]:
+        """What is asked, with payloads. One that Edge cannot read fails the whole call: then each is read alone."""
+        wanted = True if keys is None else list(keys)
+        try:
+            return [Found(point.payload or {}, value(point)) for point in ask(wanted)]
+        except EdgeFailure:
+            return [Found(self._alone(point.id, wanted), value(point)) for point in ask(False)]
+
+    def _alone(self, point: Any, wanted: bool | list[str]) -> Payload:
+        """One payload; where Edge cannot read it, one that no checksum fits, named by its point: whose it was is not known any more."""
+        try:
+            records = _call(self._open_shard.retrieve, [point], wanted, False)
+        except EdgeFailure:
+            return {"tenant": "", "id": str(point)}
+        return records[0].payload or {} if records else {}
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def commit(self, changes: Sequence[Change]) -> set[str]:
+        """Nobody else is there, so nothing is ever lost. One update for all that is stored anew, one for all that goes."""
+        await self._ready.wait()
+        size = sum([500 + (c.payload or {}).get("bytes", 0) * 3 for c in changes])
+        self._folder.make_sure_of_room(size)
+        kept = [c for c in changes if c.payload is not None and c.vectors is not None]
+        for dimensions in {len(c.vectors.dense) for c in kept if c.vectors and c.vectors.dense} - self._dimensions:
+            self._update(edge.UpdateOperation.create_dense_vector(dense_name(dimensions), dimensions, edge.Distance.Dot))
+            self._dimensions.add(dimensions)
+        if kept:
+            self._update(edge.UpdateOperation.upsert_points([_point(c) for c in kept]))
+        for change in changes:
+            if change.payload is not None and change.vectors is None:
+                self._update(edge.UpdateOperation.overwrite_payload([change.point], change.payload))
+        if gone := [c for c in changes if c.payload is None]:
+            self._remove(gone)
+        self._logged += size
+        if self._logged > self._log_bytes:  # the log is only cut when the shard is closed
+            _call(self._open_shard.close)
+            self._load()
+        return set()
+
+    def _remove(self, changes: Sequence[Change]) -> None:
+        """Edge reads what it removes, and after an update that failed it takes no other: what it cannot read is written over first."""
+        unreadable = [c.point for c in changes if "kind" not in (c.before or {})]
+        if unreadable:
+            self._update(edge.UpdateOperation.upsert_points([edge.Point(point, {}, {}) for point in unreadable]))
+        self._update(edge.UpdateOperation.delete_points([c.point for c in changes]))
+
+    def _update(self, operation: edge.UpdateOperation) -> None:
+        _call(self._open_shard.update, operation)
+
+    def translate(self, error: Exception) -> Exception | None:
+        return translate_edge(self._name, error)
+
+
+def _point(change: Change) -> edge.Point:
+    vectors = change.vectors or Vectors()
+    named: dict[str, Any] = {}
+    if vectors.words is not None:
+        named[WORDS] = edge.SparseVector(vectors.words.indices, vectors.words.values)
+    if vectors.dense is not None:
+        named[dense_name(len(vectors.dense))] = vectors.dense
+    return edge.Point(change.point, named, change.payload)
+
+
+def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call Edge; whatever it raises is an `EdgeFailure` with its text."""
+    try:
+        return function(*args, **kwargs)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as exc:
+        raise EdgeFailure(f"{type(exc).__name__}: {exc}" if type(exc) is not Exception else str(exc)) from exc

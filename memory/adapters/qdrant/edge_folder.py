@@ -1,0 +1,76 @@
+"""The folder of an Edge shard: who has it open, where the shard is, and which vectors it has.
+
+folder/owner.json   who has it open (process, machine, since when); locked by that process while it is
+folder/shard/       Edge's own
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memory.domain.errors import StoreFull, StoreUnavailable
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - on Windows the lock of Edge's own log has to do
+    fcntl = None  # type: ignore[assignment]
+
+
+class Folder:
+    def __init__(self, store: str, path: Path, reserve: int) -> None:
+        self._store, self._path, self._reserve = store, path, reserve
+        self._owner = path / "owner.json"
+        self._lock: int | None = None
+        self.shard = path / "shard"
+
+    def has_shard(self) -> bool:
+        return (self.shard / "edge_config.json").exists()
+
+    def dimensions(self) -> set[int]:
+        """The numbers of dimensions that the shard has a vector for."""
+        config = json.loads((self.shard / "edge_config.json").read_text())
+        return {int(name.removeprefix("dense_")) for name in config.get("vectors") or {} if name.startswith("dense_")}
+
+    def make_sure_of_room(self, size: int) -> None:
+        """Raise `StoreFull` unless so much can be written and the reserve stays free."""
+        free = shutil.disk_usage(self._path).free
+        if free < self._reserve + size:
+            raise StoreFull(self._store, f"{free} bytes are free where {self._path} is, and {self._reserve} are kept free (reserve_bytes)")
+
+    def take(self) -> None:
+        """Make the folder this process's own until it is given back or the process ends, however that ends."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self._owner, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            os.close(lock)
+            raise StoreUnavailable(self._store, self._refusal()) from exc
+        self._lock = lock
+        self.make_sure_of_room(0)
+        note = {"process": os.getpid(), "machine": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json.dumps(note).encode(), 0)
+
+    def _refusal(self) -> str:
+        holder = "another opener"
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            note = json.loads(self._owner.read_text())
+            mine = note["process"] == os.getpid() and note["machine"] == socket.gethostname()
+            holder = f"{'this process' if mine else 'process'} {note['process']} on {note['machine']} since {note['since']}"
+        return (
+            f"folder {self._path} is open in {holder}, and Qdrant Edge lets one opener in at a time; "
+            "end that one, use another folder, or run a Qdrant server for several processes (qdrant://host:6333)"
+        )
+
+    def give_back(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)

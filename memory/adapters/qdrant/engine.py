@@ -1,0 +1,143 @@
+"""What the store asks of a Qdrant engine. Two answer: Edge in this process (`edge`), and a server or the client's local mode (`client`).
+
+One design of the data serves both, so that what was gathered in Edge can be moved to a server point by point: one Qdrant collection for
+all collections of records, payloads as `payloads` makes them, one sparse vector `words`, and one dense vector for each number of
+dimensions met (`dense_256`), unit vectors under the dot product, whose scores are cosines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from memory.adapters.qdrant.payloads import Payload
+
+WORDS = "words"
+
+Condition: TypeAlias = Any
+"""A condition or filter in the driver's own type, made by its `Conditions`."""
+
+
+class Conditions(Protocol):
+    """Makes a driver's conditions. Values are data: no text becomes syntax. `every`, `some` and `none` take at least one part."""
+
+    def equals(self, path: str, value: str | int) -> Condition: ...
+
+    def among(self, path: str, values: Sequence[str] | Sequence[int]) -> Condition: ...
+
+    def between(
+        self, path: str, *, gt: float | None = None, gte: float | None = None, lt: float | None = None, lte: float | None = None
+    ) -> Condition: ...
+
+    def missing(self, path: str) -> Condition:
+        """Nothing is there, or an empty list."""
+        ...
+
+    def every(self, parts: Sequence[Condition]) -> Condition: ...
+
+    def some(self, parts: Sequence[Condition]) -> Condition: ...
+
+    def none(self, parts: Sequence[Condition]) -> Condition: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    indices: list[int]
+    values: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What a point is found by: words, and a unit vector; None for what it has not."""
+
+    words: Sparse | None = None
+    dense: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A point as the engine has it. `value` is its score in a search, what it was ordered by in an ordered scroll, its id in another."""
+
+    payload: Payload
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to stand at a point: `payload` of None takes the point away, `vectors` of None leaves them as they are.
+
+    `before` is the payload it was decided on, None where nothing stood there. Engines that are not alone make the change only on that.
+    """
+
+    point: str
+    before: Payload | None
+    payload: Payload | None
+    vectors: Vectors | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A payload index: `kind` is keyword, tenant, integer or float."""
+
+    path: str
+    kind: str
+
+
+class Engine(Protocol):
+    """One Qdrant collection. Failures are raised as the driver's own and translated by the engine's `translate`."""
+
+    @property
+    def conditions(self) -> Conditions: ...
+
+    @property
+    def alone(self) -> bool:
+        """Nobody else writes, and calls never wait for anything: what was read stands until it is changed here."""
+        ...
+
+    @property
+    def epoch(self) -> str:
+        """The run of what forgets; empty where nothing is forgotten."""
+        ...
+
+    async def open(self, indexes: Sequence[Index]) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def version(self) -> str:
+        """What answers, and that it does."""
+        ...
+
+    async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
+        """The payloads that stand at these points, whole or only these keys of them."""
+        ...
+
+    async def scroll(self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None) -> tuple[list[Found], Any]:
+        """The next points by their ids, and where to go on; None at the end."""
+        ...
+
+    async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:
+        """The first points with an indexed number there, in its order, from `start` on; those without are left out."""
+        ...
+
+    async def count(self, where: Condition) -> int: ...
+
+    async def near(self, vector: list[float], where: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
+        """The nearest by dot product, best first."""
+        ...
+
+    async def by_words(self, words: Sparse, where: Condition, corpus: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
+        """The best by the sum over the words of rarity in the corpus and weight in the point, best first."""
+        ...
+
+    async def commit(self, changes: Sequence[Change]) -> set[str]:
+        """Make the changes and return the points where something else stood by then: there nothing was changed."""
+        ...
+
+    def translate(self, error: Exception) -> Exception | None:
+        """Our error for the driver's; None for what is not the driver's."""
+        ...
+
+
+def dense_name(dimensions: int) -> str:
+    return f"dense_{dimensions}"

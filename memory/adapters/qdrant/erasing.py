@@ -1,0 +1,94 @@
+"""Deleting all that matches, and counting it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from memory.adapters.qdrant.applying import change_to, read_slot
+from memory.adapters.qdrant.engine import Change, Engine, Found
+from memory.adapters.qdrant.filters import Always, Compiler
+from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.pages import everything
+from memory.adapters.qdrant.payloads import Payload, key_of, reader_of
+from memory.adapters.qdrant.places import place
+from memory.ports.asking import lets_through
+from memory.ports.collections import Collection
+from memory.ports.deciding import Slot
+from memory.ports.query import Count, Query
+from memory.ports.record import Corrupt, Key, Record, Tombstone
+
+SAMPLE = 256
+"""Points whose sizes tell how large all of them are. Their ids are digests, so the first ones are as good as drawn by lot."""
+
+
+async def count(engine: Engine, query: Query) -> Count:
+    """How many match, exactly, and their size, estimated from a sample of them."""
+    make = engine.conditions
+    compiler = Compiler(query.collection, make)
+    compiled = compiler.compile(query.filter)
+    if compiled.asked is Always.NO:
+        return Count(0, 0)
+    where = compiler.every([*place(make, query.collection, query.where, query.roles, query.kinds), compiled.asked])
+    if compiled.rest is None:
+        records = await engine.count(where)
+        sample, _ = await engine.scroll(where, SAMPLE, keys=("bytes",))
+        return Count(records, _sizes(sample) * records // len(sample) if sample else 0)
+    read, records, size = reader_of(query.collection).read, 0, 0
+    async for found in everything(engine, where):
+        matching = [f for f in found if not isinstance(stored := read(f.payload), Corrupt) and lets_through(compiled.rest, stored)]
+        records += len(matching)
+        size += _sizes(matching)
+    return Count(records, size)
+
+
+def _sizes(found: Sequence[Found]) -> int:
+    return sum([size for f in found if isinstance(size := f.payload.get("bytes"), int)])
+
+
+async def delete_matching(engine: Engine, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    """Tombstones for what matches and for every corrupt record there, whatever the filter: so the filter is applied here."""
+    eraser = _Eraser(engine, query, version, discard_at, keep)
+    where = engine.conditions.every(place(engine.conditions, query.collection, query.where, query.roles))
+    deleted = 0
+    async for found in everything(engine, where):
+        deleted += await eraser.delete({str(f.value): f.payload for f in found})
+    return deleted
+
+
+class _Eraser:
+    def __init__(self, engine: Engine, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> None:
+        self._engine, self._query = engine, query
+        self._version, self._discard_at, self._keep = version, discard_at, keep
+
+    async def delete(self, standing: dict[str, Payload]) -> int:
+        """How many of these there were to delete. Those that others changed meanwhile are looked at again."""
+        deleted = 0
+        while standing:
+            changes = [change for point, payload in standing.items() if (change := self._change(point, payload))]
+            lost = await self._engine.commit(changes) if changes else set()
+            deleted += len(changes) - len(lost)
+            standing = await self._engine.retrieve(sorted(lost)) if lost else {}
+        return deleted
+
+    def _change(self, point: str, payload: Payload) -> Change | None:
+        slot = read_slot(self._query.collection, payload)
+        stored = slot.stored
+        if isinstance(stored, Corrupt):
+            if _point_of(self._query.collection, stored.key) != point:  # whose it was is damaged too: a tombstone would be nobody's
+                return Change(point, payload, None)
+            return self._tombstone(point, payload, slot, {})
+        if not isinstance(stored, Record) or stored.role not in self._query.roles or not lets_through(self._query.filter, stored):
+            return None
+        return self._tombstone(point, payload, slot, {name: value for name in self._keep if (value := stored.fields.get(name)) is not None})
+
+    def _tombstone(self, point: str, payload: Payload, slot: Slot, note: dict[str, object]) -> Change:
+        over = self._version if slot.version is None else max(slot.version + 1, self._version)
+        return change_to(self._query.collection, point, payload, Tombstone(key_of(payload), over, note=note, discard_at=self._discard_at))
+
+
+def _point_of(collection: Collection, key: Key) -> str | None:
+    try:
+        return record_point(collection.name, key)
+    except UnicodeEncodeError:
+        return None

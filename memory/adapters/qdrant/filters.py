@@ -1,0 +1,220 @@
+"""Filters to the engine's conditions, exactly or with a rest that is applied to what comes back.
+
+Qdrant compares keywords whole and numbers as 64-bit floats. So text is never compared by order in the engine, and whole numbers from
+2**53 on only roughly: there the engine gets a wider condition and `Compiled.rest` holds the filter itself.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, TypeAlias, assert_never
+
+from memory.adapters.qdrant.engine import Condition, Conditions
+from memory.adapters.qdrant.payloads import pack_bytes
+from memory.domain.errors import InvalidInput
+from memory.domain.time import micros
+from memory.ports.collections import Collection, FieldType
+from memory.ports.query import SYSTEM_FIELDS, And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or
+from memory.ports.record import FieldValue
+
+EXACT = 2**53
+"""Below it in size every whole number is a float of its own."""
+
+
+class Always(Enum):
+    """A condition that needs no asking."""
+
+    YES = True
+    NO = False
+
+
+Part: TypeAlias = Always | Condition
+_Ordering: TypeAlias = Lt | Le | Gt | Ge
+_BOUNDS: dict[type[_Ordering], str] = {Lt: "lt", Le: "lte", Gt: "gt", Ge: "gte"}
+_COMPARE: dict[type[Eq | _Ordering], Callable[[Any, Any], bool]] = {
+    Eq: operator.eq,
+    Lt: operator.lt,
+    Le: operator.le,
+    Gt: operator.gt,
+    Ge: operator.ge,
+}
+_SYSTEM_TYPES: dict[str, FieldType] = {
+    **dict.fromkeys(("id", "scope", "role", "tier"), FieldType.TEXT),
+    **dict.fromkeys(("version", "generation", "accesses"), FieldType.INTEGER),
+    **dict.fromkeys(("created_at", "updated_at", "expires_at", "discard_at", "accessed_at"), FieldType.TIME),
+    "owing": FieldType.BOOLEAN,
+}
+
+
+def type_of(collection: Collection, field: str) -> FieldType:
+    declared = None if field in SYSTEM_FIELDS else collection.field(field)
+    return declared.type if declared is not None else _SYSTEM_TYPES[field]
+
+
+def path_of(collection: Collection, field: str) -> str:
+    """Where the payload has the field."""
+    return field if field in SYSTEM_FIELDS else f"{collection.name}.{field}"
+
+
+# -- asked of the engine ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the engine is asked, and what is left to apply to its answers; None where the engine's answer is exact."""
+
+    asked: Part
+    rest: Filter | None
+
+
+class Compiler:
+    """Compiles the filters on one collection for one engine."""
+
+    def __init__(self, collection: Collection, conditions: Conditions) -> None:
+        self._collection = collection
+        self._make = conditions
+        self._exact = True
+
+    def compile(self, part: Filter | None) -> Compiled:
+        if part is None:
+            return Compiled(Always.YES, None)
+        self._exact = True
+        asked = self._part(part, True)
+        return Compiled(asked, None if self._exact else part)
+
+    def _part(self, part: Filter, wide: bool) -> Part:
+        """What the part implies (`wide`), or what implies it (below a `Not`); the same where it can be said exactly."""
+        match part:
+            case And(parts):
+                return self.every([self._part(p, wide) for p in parts])
+            case Or(parts):
+                return self._some([self._part(p, wide) for p in parts])
+            case Not(inner):
+                return self._negated(self._part(inner, not wide))
+            case IsNull(field):
+                return self._missing(field)
+            case Has(field, tag):
+                return self._make.equals(path_of(self._collection, field), _whole_text(tag))
+            case Eq(field, value):
+                return self._equals(field, value, wide)
+            case In(field, values):
+                return self._among(field, values, wide)
+            case Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
+                return Always.NO if value is None else self._ordered(part, field, value, wide)
+            case _:
+                assert_never(part)
+
+    # -- combining ----------------------------------------------------------------------------------------------------
+
+    def every(self, parts: Sequence[Part]) -> Part:
+        if any(p is Always.NO for p in parts):
+            return Always.NO
+        asked = [p for p in parts if p is not Always.YES]
+        return Always.YES if not asked else self._make.every(asked)
+
+    def _some(self, parts: Sequence[Part]) -> Part:
+        if any(p is Always.YES for p in parts):
+            return Always.YES
+        asked = [p for p in parts if p is not Always.NO]
+        return Always.NO if not asked else self._make.some(asked)
+
+    def _negated(self, part: Part) -> Part:
+        if isinstance(part, Always):
+            return Always.NO if part is Always.YES else Always.YES
+        return self._make.none([part])
+
+    def _roughly(self, part: Part, wide: bool) -> Part:
+        """A part that is wider than what is meant: the rest has to be applied afterwards."""
+        self._exact = False
+        return part if wide else Always.NO
+
+    # -- comparisons --------------------------------------------------------------------------------------------------
+
+    def _missing(self, field: str) -> Part:
+        missing = self._make.missing(path_of(self._collection, field))
+        if type_of(self._collection, field) is not FieldType.TAGS:
+            return missing
+        return self._make.every([missing, self._make.none([self._make.equals("untagged", field)])])  # no tags are a value
+
+    def _equals(self, field: str, value: FieldValue, wide: bool) -> Part:
+        kind, path = type_of(self._collection, field), path_of(self._collection, field)
+        if kind is FieldType.REAL and isinstance(value, int | float):
+            number = _float_of(value)
+            return Always.NO if number is None else self._make.between(path, gte=number, lte=number)
+        if kind is FieldType.TAGS:
+            return self._roughly(self._negated(self._missing(field)), wide) if isinstance(value, tuple) else Always.NO
+        plain = _plain(kind, value)
+        return Always.NO if plain is None else self._make.equals(path, plain)
+
+    def _among(self, field: str, values: Sequence[FieldValue], wide: bool) -> Part:
+        kind = type_of(self._collection, field)
+        if kind in (FieldType.TEXT, FieldType.BYTES, FieldType.INTEGER, FieldType.TIME):
+            plain = [p for p in (_plain(kind, v) for v in values) if p is not None]
+            return self._make.among(path_of(self._collection, field), plain) if plain else Always.NO  # type: ignore[arg-type]
+        return self._some([self._equals(field, v, wide) for v in values])
+
+    def _ordered(self, part: _Ordering, field: str, value: FieldValue, wide: bool) -> Part:
+        kind, path = type_of(self._collection, field), path_of(self._collection, field)
+        if not isinstance(value, _COMPARABLE[kind]):
+            raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
+        bound = micros(value) if isinstance(value, datetime) else value
+        there = self._negated(self._make.missing(path))
+        if not isinstance(bound, int | float) or kind is FieldType.BOOLEAN:
+            return self._roughly(there, wide)
+        if isinstance(bound, float) and not math.isfinite(bound):
+            return self._roughly(there, wide)
+        if kind is FieldType.REAL and _float_of(bound) is not None:
+            return self._make.between(path, **{_BOUNDS[type(part)]: float(bound)})
+        if kind is not FieldType.REAL and abs(bound) < EXACT and bound == int(bound):
+            return self._make.between(path, **{_BOUNDS[type(part)]: float(bound)})
+        if abs(bound) >= 2**63:
+            return self._roughly(there, wide)
+        upwards = isinstance(part, Gt | Ge)
+        edge = math.nextafter(float(bound), -math.inf if upwards else math.inf)
+        return self._roughly(self._make.between(path, **{"gte" if upwards else "lte": edge}), wide)
+
+
+_COMPARABLE: dict[FieldType, tuple[type, ...]] = {
+    FieldType.TEXT: (str,),
+    FieldType.INTEGER: (int, float),
+    FieldType.REAL: (int, float),
+    FieldType.BOOLEAN: (int, float),
+    FieldType.TIME: (datetime,),
+    FieldType.TAGS: (tuple,),
+    FieldType.BYTES: (bytes,),
+}
+
+
+def _plain(kind: FieldType, value: FieldValue) -> str | int | None:
+    """The value as the payload has it, None for one that no field of this type can have."""
+    if kind is FieldType.TEXT:
+        return _whole_text(value) if isinstance(value, str) else None
+    if kind is FieldType.BYTES:
+        return pack_bytes(value) if isinstance(value, bytes) else None
+    if kind is FieldType.TIME:
+        return micros(value) if isinstance(value, datetime) else None
+    if not isinstance(value, int | float) or value != value or value in (math.inf, -math.inf) or value != int(value):
+        return None
+    if kind is FieldType.BOOLEAN:
+        return int(value) if value in (0, 1) else None
+    return int(value) if -(2**63) <= value < 2**63 else None
+
+
+def _whole_text(text: str) -> str:
+    """The text itself, if it is one: half of a surrogate pair is no character."""
+    text.encode()
+    return str.__str__(text)
+
+
+def _float_of(value: float) -> float | None:
+    """The float that equals the number; None where there is none, or none that is finite."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if number == value and math.isfinite(number) else None

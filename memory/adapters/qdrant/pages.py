@@ -1,0 +1,171 @@
+"""Pages in a total order, from an engine that orders by one number at a time and leaves ties as they fall.
+
+The first order is walked in the engine where it has an index of numbers: so many points are taken that the last tie is whole, ties are
+sorted here by everything else. What has no value there comes before or after, walked by the next order. Ids are walked by their rank.
+An order by text, or by a field without an index, is sorted here over all that matches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from memory.adapters.qdrant.engine import Condition, Engine, Found
+from memory.adapters.qdrant.filters import Always, Compiler, Part, path_of, type_of
+from memory.adapters.qdrant.keys import rank
+from memory.adapters.qdrant.payloads import reader_of
+from memory.adapters.qdrant.places import ONLY_RECORDS, place
+from memory.domain.errors import InvalidInput
+from memory.domain.time import micros
+from memory.ports.asking import is_after, lets_through, ordered, page_of, position_of
+from memory.ports.collections import FieldType
+from memory.ports.query import Order, Page, Position, Query, decode_cursor
+from memory.ports.record import Corrupt, Key, Standing
+
+CHUNK = 500
+"""Points read at once where all that matches is read."""
+_NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)
+_INDEXED = frozenset(("created_at", "updated_at", "expires_at", "discard_at"))
+_ALWAYS_THERE = frozenset(("created_at", "updated_at"))
+"""Of records: there are none to look for without."""
+BY_ID = Order("id")
+_FOREIGN_CURSOR = "this cursor was made for a query with another order"
+
+
+async def everything(engine: Engine, where: Condition, keys: Sequence[str] | None = None) -> AsyncIterator[list[Found]]:
+    """All that matches, in chunks; other tasks run in between."""
+    after: Any = None
+    while True:
+        found, after = await engine.scroll(where, CHUNK, after, keys)
+        yield found
+        if after is None:
+            return
+        await asyncio.sleep(0)
+
+
+class Pager:
+    """Answers one query."""
+
+    def __init__(self, engine: Engine, query: Query) -> None:
+        self._engine, self._query = engine, query
+        self._read = reader_of(query.collection).read
+        self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
+        self._found: dict[Key, Standing] = {}
+        self._corrupt: dict[Key, None] = {}
+
+    async def page(self) -> Page:
+        query, make = self._query, self._engine.conditions
+        compiler = Compiler(query.collection, make)
+        compiled = compiler.compile(query.filter)
+        self._rest = compiled.rest
+        part: Part = compiler.every([*place(make, query.collection, query.where, query.roles, query.kinds), compiled.asked])
+        if part is Always.NO:
+            return Page(())
+        if query.limit is None:
+            await self._all(part)
+        else:
+            await self._walk(part, query.order or (BY_ID,), query.order, self._position)
+        records, cursor = page_of(list(self._found.values()), replace(query, cursor=None))
+        return Page(tuple(records), cursor, tuple(self._corrupt))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def _all(self, part: Condition, most: int | None = None) -> None:
+        """Take all that matches; with `most`, keep only so many of the first, and those tied with the last of them."""
+        async for found in everything(self._engine, part):
+            self._take(found)
+            if most is not None and len(self._found) > 2 * most + CHUNK:
+                first = ordered(list(self._found.values()), self._query.order)
+                last = position_of(first[most - 1], self._query.order)
+                self._found = {s.key: s for n, s in enumerate(first) if n < most or position_of(s, self._query.order) == last}
+
+    async def _walk(self, part: Condition, order: Sequence[Order], rest: Sequence[Order], position: Position | None) -> None:
+        """Take what comes first by these orders, until the page is full; `position` says what need not be looked at."""
+        by = order[0]
+        path = self._path(by)
+        if path is None:
+            await self._all(part, self._wanted)
+            return
+        make = self._engine.conditions
+        after = position.values[len(position.values) - len(rest)] if position is not None and rest else None
+        at_missing = position is not None and bool(rest) and after is None and by.field != "id"
+        start = self._start(by, position.id if by.field == "id" and position is not None else after)
+        if by.field == "id" or (by.field in _ALWAYS_THERE and self._query.kinds == ONLY_RECORDS):
+            await self._numbers(part, path, by.descending, start)
+            return
+        missing = make.every([part, make.missing(path)])
+        further = tuple(order[1:]) or (Order("id", by.descending),)
+        if not by.descending and (position is None or at_missing):
+            await self._walk(missing, further, rest[1:], position if at_missing else None)
+        if not (by.descending and at_missing) and not self._full:
+            await self._numbers(part, path, by.descending, start)
+        if by.descending and not self._full:
+            await self._walk(missing, further, rest[1:], position if at_missing else None)
+
+    async def _numbers(self, part: Condition, path: str, descending: bool, start: float | None) -> None:
+        """Take points in the engine's order, whole ties at a time."""
+        limit = self._wanted + self._wanted // 4 + 8
+        while True:
+            found = await self._engine.ordered(part, path, descending, start, limit)
+            if len(found) < limit:
+                self._take(found)
+                return
+            last = found[-1].value
+            before = [f for f in found if f.value != last]
+            self._take(before)
+            if self._full:
+                return
+            start = _widened(last, descending)
+            limit *= 2
+
+    def _take(self, found: Sequence[Found]) -> None:
+        for point in found:
+            stored = self._read(point.payload)
+            if isinstance(stored, Corrupt):
+                self._corrupt[stored.key] = None
+            elif stored.key not in self._found and self._is_wanted(stored):
+                self._found[stored.key] = stored
+
+    @property
+    def _wanted(self) -> int:
+        return (self._query.limit or 0) + 1
+
+    @property
+    def _full(self) -> bool:
+        return len(self._found) >= self._wanted
+
+    def _path(self, by: Order) -> str | None:
+        """The indexed number to walk by, None where there is none."""
+        if by.field == "id":
+            return "rank"
+        declared = self._query.collection.field(by.field)
+        indexed = declared.indexed if declared is not None else by.field in _INDEXED
+        numeric = type_of(self._query.collection, by.field) in _NUMBERS
+        return path_of(self._query.collection, by.field) if indexed and numeric else None
+
+    @staticmethod
+    def _start(by: Order, after: Any) -> float | None:
+        if after is None:
+            return None
+        if by.field == "id":
+            return rank(after)
+        number = micros(after) if isinstance(after, datetime) else after
+        if not isinstance(number, int | float) or not abs(number) < 2**1000:
+            raise InvalidInput("cursor", _FOREIGN_CURSOR)
+        return _widened(number, by.descending)
+
+    def _is_wanted(self, standing: Standing) -> bool:
+        """Whether it passes what the engine could not filter, and stands after where the last page ended."""
+        after = self._position is None or is_after(standing, self._position, self._query.order)
+        return after and lets_through(self._rest, standing)
+
+
+def _widened(value: float, descending: bool) -> float:
+    """Where to begin so that the value is among what is found: engines round the number they begin at."""
+    if abs(value) < 2**53:
+        return value
+    return math.nextafter(float(value), math.inf if descending else -math.inf)

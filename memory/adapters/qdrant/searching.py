@@ -1,0 +1,81 @@
+"""Search by words and by meaning: the engine ranks, ties are settled here by id, and what it could only ask roughly is applied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from memory.adapters.qdrant.engine import Engine, Found
+from memory.adapters.qdrant.filters import Always, Compiler
+from memory.adapters.qdrant.payloads import HEADER, header_of, reader_of
+from memory.adapters.qdrant.places import place
+from memory.adapters.qdrant.words import sparse_query
+from memory.ports.asking import lets_through
+from memory.ports.query import Hit, Near, Search
+from memory.ports.record import Record
+
+
+async def search(engine: Engine, wanted: Search) -> list[Hit]:
+    """The best hits. A record that cannot be read is passed over and the next one taken."""
+    ranked = _ranker(engine, wanted)
+    if ranked is None:
+        return []
+    take, rest = ranked
+    whole = wanted.whole or rest is not None
+    asked = wanted.limit + 1
+    while True:
+        found = await take(asked, None if whole else HEADER)
+        all_of_them = len(found) < asked
+        if not all_of_them:  # the last ones may have ties that were not taken: they wait for the next round
+            found = [point for point in found if point.value > found[-1].value]
+        hits = _hits(wanted, found, rest, whole)
+        if all_of_them or len(hits) >= wanted.limit:
+            return hits[: wanted.limit]
+        asked *= 4
+
+
+def _ranker(engine: Engine, wanted: Search) -> Any:
+    """How to take the best so many, and the filter that is left to apply; None where nothing can be found."""
+    make = engine.conditions
+    compiler = Compiler(wanted.collection, make)
+    there = place(make, wanted.collection, wanted.where, wanted.roles)
+    compiled = compiler.compile(wanted.filter)
+    if compiled.asked is Always.NO:
+        return None
+    where = compiler.every([*there, compiled.asked])
+    if isinstance(wanted.by, Near):
+        vector = unit(wanted.by.vector)
+        return (lambda limit, keys: engine.near(vector, where, limit, keys)), compiled.rest
+    words = sparse_query(wanted.by.text)
+    if words is None or not wanted.collection.texts:
+        return None
+    corpus = where if compiled.asked is Always.YES else make.every(there)  # what the filter hides still tells how rare a word is
+    return (lambda limit, keys: engine.by_words(words, where, corpus, limit, keys)), compiled.rest
+
+
+def _hits(wanted: Search, found: Sequence[Found], rest: Any, whole: bool) -> list[Hit]:
+    """Those that can be read and that the filter lets through: the best first, ties by id."""
+    read = reader_of(wanted.collection).read if whole else header_of
+    hits = []
+    for point in found:
+        record = read(point.payload)
+        if isinstance(record, Record) and (rest is None or lets_through(rest, record)):
+            hits.append(Hit(record, point.value))
+    hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
+    return hits
+
+
+@lru_cache(maxsize=64)
+def unit(packed: bytes) -> list[float]:
+    """The vector at length one: the dot product of two of these is their cosine."""
+    import numpy
+
+    vector = numpy.frombuffer(packed, dtype="<f4")
+    exact = vector.astype("f8")
+    square = float(exact.dot(exact))
+    if abs(square - 1.0) > 2e-6:  # else it is one already, as embedders make them
+        vector = (exact / math.sqrt(square)).astype("<f4")
+    found: list[float] = vector.tolist()
+    return found

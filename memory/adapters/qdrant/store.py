@@ -1,0 +1,144 @@
+"""The store: the port's calls, in terms of what a Qdrant engine does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Any, ClassVar
+
+from memory.adapters.qdrant import erasing
+from memory.adapters.qdrant.applying import apply, points_changed
+from memory.adapters.qdrant.claims import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
+from memory.adapters.qdrant.engine import Engine, Index
+from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.pages import Pager
+from memory.adapters.qdrant.payloads import Payload, reader_of
+from memory.adapters.qdrant.searching import search
+from memory.adapters.qdrant.turns import Turns
+from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
+from memory.ports.base import BaseStore
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection, FieldType
+from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.record import Corrupt, JsonValue, Key, Stored
+from memory.ports.store import Health
+from memory.ports.writes import Outcome, Write
+
+_SYSTEM_INDEXES = (
+    Index("partition", "tenant"),
+    *[Index(path, "keyword") for path in ("tenant", "collection", "kind", "role", "tier")],
+    *[Index(path, "integer") for path in ("rank", "created_at", "updated_at", "expires_at", "discard_at", "owing")],
+)
+_KINDS = {
+    FieldType.TEXT: "keyword",
+    FieldType.TAGS: "keyword",
+    FieldType.BYTES: "keyword",
+    FieldType.INTEGER: "integer",
+    FieldType.TIME: "integer",
+    FieldType.REAL: "float",
+    FieldType.BOOLEAN: "integer",
+}
+
+
+class QdrantStore(BaseStore):
+    """Records in Qdrant: in a folder of Qdrant Edge (one opener at a time), on a server, or for tests in the client's memory.
+
+    Words are ranked by BM25F with the asked partitions' own statistics, but for one fixed average length (`words`). Conditions are decided
+    in one step; on a server by conditional writes that are read back (`client`). `count` tells bytes from a sample.
+    """
+
+    claims: ClassVar[Capabilities] = CLAIMS
+    """At best; Edge and the local mode are not shared, and the local mode forgets."""
+
+    def __init__(self, url: str, name: str = "qdrant", *, client: Any = None, **options: JsonValue) -> None:
+        """`client` is an `AsyncQdrantClient` of the caller's to use for a server; it is not closed."""
+        super().__init__(name)
+        config = parse(name, url, options)
+        self._capabilities = claims_of(config)
+        self._engine: Engine = _engine(name, config, client)
+        self._turns = Turns()
+
+    @property
+    def epoch(self) -> str:
+        return self._engine.epoch
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def _open(self, collections: Sequence[Collection]) -> None:
+        declared = [Index(f"{c.name}.{f.name}", _KINDS[f.type]) for c in collections for f in c.fields if f.indexed]
+        await self._engine.open((*_SYSTEM_INDEXES, *declared))
+
+    async def _close(self) -> None:
+        await self._engine.close()
+
+    async def _check(self) -> Health:
+        try:
+            version = await self._engine.version()
+        except Exception as exc:
+            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
+            if ours is None:
+                raise
+            return Health(ok=False, detail=str(ours), epoch=self.epoch)
+        return Health(ok=True, version=version, epoch=self.epoch)
+
+    async def optimise(self) -> None:
+        """Index a folder of Qdrant Edge with much data in it, in another process; calls wait until it is done. Servers do it themselves."""
+        self._must_be_open()
+        from memory.adapters.qdrant.edge import EdgeEngine
+
+        if not isinstance(self._engine, EdgeEngine):
+            raise Unsupported("optimise", store=self.name)
+        await self._translated(self._engine.optimise())
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        points = [record_point(collection.name, key) for key in keys]
+        standing = await self._engine.retrieve(list(dict.fromkeys(points)))
+        return [_stored(collection, key, standing.get(point)) for key, point in zip(keys, points, strict=True)]
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if self._engine.alone:
+            return await apply(self.name, self._engine, writes)
+        async with AsyncExitStack() as turns:
+            for point in sorted({point for write in writes for point in points_changed(write)}):
+                await turns.enter_async_context(self._turns.at(point))
+            return await apply(self.name, self._engine, writes)
+
+    async def _query(self, query: Query) -> Page:
+        return await Pager(self._engine, query).page()
+
+    async def _count(self, query: Query) -> Count:
+        return await erasing.count(self._engine, query)
+
+    async def _search(self, wanted: Search) -> list[Hit]:
+        return await search(self._engine, wanted)
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        return await erasing.delete_matching(self._engine, query, version, discard_at, keep)
+
+    def _translate(self, error: Exception) -> Exception | None:
+        return self._engine.translate(error)
+
+
+def _stored(collection: Collection, key: Key, payload: Payload | None) -> Stored | None:
+    if payload is None:
+        return None
+    stored = reader_of(collection).read(payload)
+    if isinstance(stored, Corrupt):
+        return Corrupt(key, stored.problem)
+    return stored if stored.key == key else Corrupt(key, "another record stands in its place")
+
+
+def _engine(name: str, config: EdgeConfig | ServerConfig, client: Any) -> Engine:
+    try:
+        if isinstance(config, EdgeConfig):
+            from memory.adapters.qdrant.edge import EdgeEngine
+
+            return EdgeEngine(name, config)
+        from memory.adapters.qdrant.client import ClientEngine
+
+        return ClientEngine(name, config, client)
+    except ImportError as exc:
+        raise ConfigError(f"store '{name}': the driver of Qdrant is not installed; pip install 'memory-tiers[qdrant]'") from exc

@@ -1,0 +1,181 @@
+"""What the adapter can do at best, and its options: readable without redis-py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from memory.domain.errors import ConfigError
+from memory.ports.capabilities import Capabilities
+from memory.ports.record import JsonValue
+
+CLAIMS = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True)
+"""`durable` is as the server's settings say at open (see `settings`). On a cluster, where a call may touch several nodes, `atomic` is off."""
+
+SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "valkey", "valkeys")
+_ALIASES = {"valkey": "redis", "valkeys": "rediss"}
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PORTS = {"sentinel": 26379}
+
+
+@dataclass(frozen=True, slots=True)
+class RedisConfig:
+    """Where the server is and how it is used.
+
+    `kind` is "single", "sentinel" or "cluster"; `nodes` are the server, the sentinels, or some nodes of the cluster. Every round trip ends within
+    `timeout` seconds, waiting for one of the `connections` and connecting (`connect_timeout` at most) included. `prefix` begins
+    every key: stores with different prefixes may share a server. `grace` is how many seconds after a record's end the server forgets it.
+    """
+
+    kind: str
+    nodes: tuple[tuple[str, int], ...]
+    database: int = 0
+    service: str = ""
+    tls: bool = False
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    prefix: str = "memory"
+    timeout: float = 5.0
+    connect_timeout: float = 2.0
+    connections: int = 32
+    grace: float = 600.0
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_check_hostname: bool = True
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages: no user, no password."""
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.nodes)
+        return f"{hosts}/{self.service}" if self.service else hosts
+
+
+def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> RedisConfig:
+    """The config of a URL, with options in its query part or apart; what is given apart wins.
+
+    redis://[user:password@]host[:port][/database], rediss:// for TLS, valkey:// and valkeys:// for the same;
+    redis+sentinel://[user:password@]host[:port][,host…]/service[/database]; redis+cluster://[user:password@]host[:port][,host…].
+    User and password are the server's; the sentinels' own are options.
+    """
+    return _Reading(name).config(url, options)
+
+
+class _Reading:
+    """Reads one URL; every complaint names the store and never repeats the URL."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def config(self, url: str, options: Mapping[str, JsonValue]) -> RedisConfig:
+        scheme, separator, rest = url.partition("://")
+        if not separator or scheme not in SCHEMES:
+            raise self._wrong(f"the URL of a Redis store begins with one of {', '.join(s + '://' for s in SCHEMES)}")
+        protocol, _, kind = _ALIASES.get(scheme, scheme).partition("+")
+        rest, _, query = rest.partition("?")
+        authority, _, path = rest.partition("/")
+        credentials, at, hosts = authority.rpartition("@")
+        user, _, password = credentials.partition(":")
+        nodes = tuple(self._node(host, _PORTS.get(kind, 6379)) for host in hosts.split(","))
+        if not kind and len(nodes) > 1:
+            raise self._wrong("several hosts need redis+sentinel:// or redis+cluster://")
+        given: dict[str, Any] = {**dict(parse_qsl(query, keep_blank_values=True)), **options}
+        found: dict[str, Any] = {"username": unquote(user) or None, "password": unquote(password) or None} if at else {}
+        found |= self._path(kind, path)
+        for option, read in _OPTIONS.items():
+            if option in given:
+                try:
+                    found[option] = read(given.pop(option))
+                except (TypeError, ValueError) as exc:
+                    raise self._wrong(f"{option} {exc}") from None
+        if given:
+            raise self._wrong(f"a Redis store has no option {', '.join(map(repr, sorted(given)))}")
+        if kind == "cluster" and found.get("database"):
+            raise self._wrong("a cluster has no databases but 0")
+        return RedisConfig(kind or "single", nodes, tls=protocol == "rediss", **found)
+
+    def _node(self, text: str, port: int) -> tuple[str, int]:
+        matched = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))(?::(\d{1,5}))?", text)
+        if matched is None or int(matched[3] or port) > 65_535:
+            raise self._wrong("a host is written as 'name', 'name:port' or '[IPv6]:port'")
+        return unquote(matched[1] or matched[2]), int(matched[3] or port)
+
+    def _path(self, kind: str, path: str) -> dict[str, Any]:
+        parts = [unquote(part) for part in path.split("/") if part]
+        found: dict[str, Any] = {}
+        if kind == "sentinel":
+            if not parts:
+                raise self._wrong("a sentinel URL names the service: redis+sentinel://host/service")
+            found["service"] = parts.pop(0)
+        if parts:
+            if not parts[0].isdecimal() or len(parts) > 1:
+                raise self._wrong("behind the host stands the number of the database, or nothing")
+            found["database"] = int(parts[0])
+        return found
+
+    def _wrong(self, problem: str) -> ConfigError:
+        return ConfigError(f"store '{self._name}': {problem}")
+
+
+def _seconds(value: JsonValue) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 < number < 1e6:
+        raise ValueError(f"is a number of seconds above 0, not {value!r}")
+    return number
+
+
+def _grace(value: JsonValue) -> float:
+    return 0.0 if str(value) in ("0", "0.0") else _seconds(value)
+
+
+def _count(value: JsonValue) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if not 0 < number < 10_000:
+        raise ValueError(f"is a number from 1 to 9999, not {value!r}")
+    return number
+
+
+def _prefix(value: JsonValue) -> str:
+    if not isinstance(value, str) or not _PREFIX.fullmatch(value):
+        raise ValueError("is made of up to 64 letters, digits, '_', '.' and '-'")
+    return value
+
+
+def _text(value: JsonValue) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("is a text that is not empty")
+    return value
+
+
+def _flag(value: JsonValue) -> bool:
+    if str(value).lower() not in ("true", "false"):
+        raise ValueError(f"is true or false, not {value!r}")
+    return str(value).lower() == "true"
+
+
+_OPTIONS: dict[str, Any] = {
+    "username": _text,
+    "password": _text,
+    "sentinel_username": _text,
+    "sentinel_password": _text,
+    "prefix": _prefix,
+    "timeout": _seconds,
+    "connect_timeout": _seconds,
+    "connections": _count,
+    "grace": _grace,
+    "tls_ca": _text,
+    "tls_cert": _text,
+    "tls_key": _text,
+    "tls_check_hostname": _flag,
+}

@@ -1,0 +1,101 @@
+"""A cluster: each bucket's node gets the calls that are about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from redis.asyncio import RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import AbstractConnection
+
+from memory.adapters.redis.claims import RedisConfig
+from memory.adapters.redis.link import Link
+from memory.adapters.redis.names import Place
+from memory.adapters.redis.scripts import Argument, Call
+
+
+class ClusterLink(Link):
+    """A cluster: the calls of each bucket go to the node that has its slot, buckets beside each other."""
+
+    one_server = False
+
+    def __init__(self, config: RedisConfig) -> None:
+        super().__init__(config)
+        self._client: RedisCluster | None = None
+
+    async def open(self) -> None:
+        self.runs.clear()
+        nodes = [ClusterNode(host, port) for host, port in self.config.nodes]
+        tls = {"ssl": True, **self._tls()} if self.config.tls else {}
+        self._client = _Cluster(self._introduce, startup_nodes=nodes, max_connections=self.config.connections, **self._options(), **tls)
+        await self._in_time(self._client.initialize)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    @property
+    def _connected(self) -> RedisCluster:
+        assert self._client is not None, "a store checks that it is open"  # noqa: S101
+        return self._client
+
+    async def servers(self, *command: str) -> list[Any]:
+        nodes = self._connected.get_primaries()
+        return [await self._in_time(lambda node=node: self._connected.execute_command(*command, target_nodes=[node])) for node in nodes]  # type: ignore[misc]
+
+    async def command(self, *command: Argument) -> Any:
+        return await self._in_time(lambda: self._connected.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
+
+    async def values(self, places: Sequence[Place]) -> list[bytes | None]:
+        keys = self._keys(places)
+        found: list[bytes | None] = [None] * len(places)
+
+        async def ask(numbers: list[int]) -> None:
+            for number, value in zip(numbers, await self.command("MGET", *[keys[n] for n in numbers]), strict=True):
+                found[number] = value
+
+        await _all(ask(numbers) for numbers in _by_bucket([place.bucket for place in places]).values())
+        return found
+
+    async def run(self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool) -> list[bytes]:
+        found: list[bytes] = [b""] * len(calls)
+
+        async def ask(numbers: list[int]) -> None:
+            answers = await self._evaluated(self._connected, name, [calls[n] for n in numbers], options, repeatable)
+            for number, answer in zip(numbers, answers, strict=True):
+                found[number] = answer
+
+        await _all(ask(numbers) for numbers in _by_bucket([call.bucket for call in calls]).values())
+        return found
+
+    def _place(self, connection: AbstractConnection) -> str:
+        return f"{getattr(connection, 'host', '')}:{getattr(connection, 'port', '')}"
+
+
+class _Cluster(RedisCluster):
+    """The driver's cluster client, whose nodes' connections introduce themselves: it has no argument for that."""
+
+    def __init__(self, introduce: Callable[[AbstractConnection], Awaitable[None]], **options: Any) -> None:
+        super().__init__(**options)
+        added = {"redis_connect_func": introduce}
+        self.connection_kwargs.update(added)
+        self.nodes_manager.connection_kwargs.update(added)
+        for node in self.nodes_manager.startup_nodes.values():
+            node.connection_kwargs.update(added)
+
+
+def _by_bucket(buckets: Sequence[str]) -> Mapping[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for number, bucket in enumerate(buckets):
+        groups.setdefault(bucket, []).append(number)
+    return groups
+
+
+async def _all(works: Iterable[Awaitable[None]]) -> None:
+    """All of them, to their end; then the first error."""
+    for result in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

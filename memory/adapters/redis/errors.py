@@ -1,0 +1,55 @@
+"""redis-py's errors as ours, most specific first. What is not known here is not retryable."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redis import exceptions as driver
+
+from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+
+_MOVING = "non local key"
+_FOR_NOW = ("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY ", "MISCONF", "UNBLOCKED")
+
+
+def translate(store: str, error: BaseException) -> Exception | None:
+    """Our error for the driver's; None for what is not the driver's."""
+    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError | driver.NoPermissionError):
+        return StoreError(store, f"the server refuses this user, password or command ({_short(error)})")
+    if isinstance(error, driver.OutOfMemoryError):
+        return StoreFull(store, "the server has reached its memory limit (maxmemory); nothing of the call was kept")
+    if isinstance(error, driver.TimeoutError | asyncio.TimeoutError):
+        return StoreTimeout(store, "no answer in time")
+    if isinstance(error, driver.BusyLoadingError):
+        return StoreUnavailable(store, "the server is still loading its data; try again")
+    if isinstance(error, driver.ConnectionError | OSError):
+        return StoreUnavailable(store, f"cannot be reached ({_short(error)})")
+    if isinstance(error, driver.RedisClusterException) and "Cluster mode is not enabled" in str(error):
+        return ConfigError(f"store '{store}': this server is in no cluster; begin the URL with redis:// instead of redis+cluster://")
+    if isinstance(error, driver.RedisClusterException) and "cannot be connected" in str(error):
+        return StoreUnavailable(store, f"no node of the cluster can be reached ({_short(error)})")
+    if isinstance(error, driver.ResponseError | driver.RedisClusterException | driver.RedisError):
+        return _refusal(store, error)
+    return None
+
+
+def _refusal(store: str, error: Exception) -> Exception:
+    """What the server answered instead of doing it."""
+    text = str(error)
+    if "No space left" in text:
+        return StoreFull(store, "the server's disk is full; nothing of the call was kept")
+    if isinstance(error, driver.ClusterError | driver.SlotNotCoveredError | driver.TryAgainError | driver.ReadOnlyError) or text.startswith(_FOR_NOW):
+        return StoreUnavailable(store, f"refuses work for now ({_short(error)})")
+    if "MISCONF" in text or "OOM " in text:
+        return StoreFull(store, f"the server takes no writes for now ({_short(error)})")
+    if _MOVING in text:
+        return StoreUnavailable(store, "the slot is on its way to another node; try again")
+    if "max bulk length" in text or "maximum allowed size" in text:
+        return InvalidInput("writes", f"store '{store}' takes no values that large (proto-max-bulk-len)")
+    return StoreError(store, f"the server refused ({type(error).__name__}: {_short(error)})")
+
+
+def _short(error: BaseException) -> str:
+    """The driver's message without what it repeats of a command's arguments."""
+    text = str(error).partition(", with args beginning with")[0].partition(" script: ")[0]
+    return text[:160] or type(error).__name__

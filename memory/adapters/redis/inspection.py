@@ -1,0 +1,84 @@
+"""What servers say of themselves: their version, the layout of their data, and how safely they keep what they acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from redis import exceptions as driver
+
+from memory.adapters.redis.link import Link
+from memory.adapters.redis.names import SCHEMA
+from memory.adapters.redis.settings import READ, Safety, judged, weakest
+from memory.domain.errors import ConfigError
+
+OLDEST = (6, 2)
+"""The oldest server this works with: it has `ZRANGE ... BYLEX` and `SET ... PXAT`."""
+
+
+class Inspection:
+    """Asks the servers behind a link."""
+
+    def __init__(self, name: str, link: Link) -> None:
+        self._name = name
+        self._link = link
+
+    async def version(self) -> str:
+        info = await self._info("server")
+        valkey = info.get("valkey_version")
+        return f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'of unknown version')}"
+
+    async def require_server(self) -> None:
+        """Refuse a server that is too old, or part of a cluster that the URL does not say."""
+        version = str((await self._info("server")).get("redis_version", ""))
+        if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:
+            raise ConfigError(
+                f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this says it is {version or 'nothing'}"
+            )
+        if self._link.one_server and str((await self._info("cluster")).get("cluster_enabled", "0")) == "1":
+            raise ConfigError(f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster:// instead")
+
+    async def require_schema(self) -> None:
+        """Mark new data with the layout's version; refuse data of another one."""
+        key = f"{{{self._link.config.prefix}}}:schema"
+        await self._link.command("SET", key, str(SCHEMA), "NX")
+        found = _text(await self._link.command("GET", key))
+        if found != str(SCHEMA):
+            raise ConfigError(
+                f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
+                "upgrade memory-tiers, or choose another prefix"
+            )
+
+    async def safety(self) -> Safety:
+        """What the settings of all servers mean together."""
+        fails_over = self._link.config.kind == "sentinel"
+        if not self._link.one_server:
+            replication = [_mapping(answer) for answer in await self._link.servers("INFO", "replication")]
+            fails_over = any(int(info.get("connected_slaves", 0)) for info in replication)
+        return weakest([judged(settings, fails_over=fails_over) for settings in await self._settings()])
+
+    async def _settings(self) -> list[dict[str, str]]:
+        """The settings of each server; none where it does not let them be read, as many hosted ones do not."""
+        found: list[dict[str, str]] = []
+        for setting in READ:
+            try:
+                answers = await self._link.servers("CONFIG GET", setting)
+            except (driver.ResponseError, driver.NoPermissionError):
+                return [{}]
+            found = found or [{} for _ in answers]
+            for settings, answer in zip(found, answers, strict=True):
+                settings.update({name: _text(value) for name, value in _mapping(answer).items()})
+        return found
+
+    async def _info(self, section: str) -> dict[str, Any]:
+        return _mapping((await self._link.servers("INFO", section))[0])
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _mapping(answer: Any) -> dict[str, Any]:
+    """An answer of names and values, however the driver hands it over."""
+    pairs = answer.items() if isinstance(answer, Mapping) else zip(answer[::2], answer[1::2], strict=True)
+    return {_text(name): value for name, value in pairs}

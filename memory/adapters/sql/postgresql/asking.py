@@ -1,0 +1,212 @@
+"""What is asked, in PostgreSQL's terms: the values as its columns hold them, and the conditions only it says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from memory.adapters.sql.conditions import Condition, Conditions
+from memory.adapters.sql.postgresql.rows import ENCODERS, OWED, Row, aware, layout_of
+from memory.adapters.sql.postgresql.schema import TIME, field_column, indexed_part
+from memory.adapters.sql.postgresql.values import checked, unescape
+from memory.adapters.sql.rows import Unstorable
+from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, NUMBERS, Shape, Shaper, Values, suits
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import Collection, FieldType
+from memory.ports.query import SYSTEM_FIELDS, Eq, Ge, Gt, Has, In, Le, Lt, Order
+from memory.ports.record import FieldValue
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
+_NEVER = ("false",)
+
+
+class PgShaper(Shaper):
+    """Shapes whose values are what asyncpg takes. Numbers of another kind than their column are compared exactly: as a number of its kind."""
+
+    def __init__(self, collection: Collection) -> None:
+        super().__init__(collection, layout_of(collection).at)
+
+    def _has(self, part: Has, values: Values) -> Shape:
+        self.type_of(part.field)
+        try:
+            values.append(checked(part.tag))
+        except Unstorable:
+            return FALSE
+        return ("has", part.field)
+
+    def _in(self, part: In, values: Values) -> Shape:
+        kind = self.type_of(part.field)
+        wanted: list[Any] = []
+        for value in part.values:
+            bound = None if value is None else self._equal_to(part.field, kind, value)
+            if bound is not None:
+                wanted.append(bound)
+        values += wanted
+        return ("in", part.field, "".join([_code(w) for w in wanted])) if wanted else FALSE
+
+    def _equal_to(self, field: str, kind: FieldType, value: FieldValue) -> Any:
+        if kind in NUMBERS:
+            sign, number = _exactly(kind, "=", value) if isinstance(value, int | float) else ("never", None)
+            return number if sign == "=" else None
+        bound = self._bound(field, value)
+        return None if bound is NOTHING else bound
+
+    def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
+        field, value, sign = part.field, part.value, _SIGNS[type(part)]
+        kind = self.type_of(field)
+        if value is None:
+            return FALSE
+        if kind in NUMBERS and isinstance(value, int | float):
+            sign, value = _exactly(kind, sign, value)
+            if sign == "never":
+                return FALSE
+            if sign == "always":
+                return ("not", ("null", field)) if field != "owing" else ("true",)
+            if field == "owing" and sign == "=" and value in (0, 1):
+                return ("owing", bool(value))
+            bound: Any = value
+        else:
+            bound = self._bound(field, value, ordering=sign != "=")
+            if bound is NOTHING:
+                return FALSE
+        values.append(bound)
+        return (sign, field, _code(bound))
+
+    def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
+        kind = self.type_of(field)
+        if kind not in NUMBERS and suits(kind, value):
+            try:
+                bound = ENCODERS[kind](field, value)
+            except Unstorable:
+                bound = NOTHING
+            if bound is not NOTHING or not ordering:
+                return list(bound) if isinstance(bound, tuple) else bound
+        if ordering:
+            raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
+        return NOTHING
+
+    @staticmethod
+    def texts(values: Values) -> Values:
+        """Values that were given as they are, as columns hold them."""
+        return [checked(value) if isinstance(value, str) else value for value in values]
+
+    # -- cursors ------------------------------------------------------------------------------------------------------
+
+    def place_value(self, field: str, value: FieldValue) -> Any:
+        kind = self.type_of(field)
+        if kind in NUMBERS:
+            if isinstance(value, int | float):
+                return float(value) if kind is FieldType.REAL else int(value)
+        elif suits(kind, value):
+            return self._bound(field, value, ordering=True)
+        raise InvalidInput("cursor", "this cursor was made for a query with another order")
+
+    def id_value(self, record_id: str) -> Any:
+        return checked(record_id)
+
+    def code(self, value: Any) -> str:
+        return _code(value)
+
+    def position(self, order: Sequence[Order], row: Row) -> tuple[Any, ...]:
+        return tuple([self._shown(self.value_in(row, o.field)) for o in order])
+
+    def value_in(self, row: Row, field: str) -> Any:
+        if field == "owing":
+            return row[OWED] is not None
+        return row[self._at[field if field in SYSTEM_FIELDS else field_column(field)]]
+
+    @staticmethod
+    def _shown(value: Any) -> FieldValue:
+        return unescape(value) if isinstance(value, str) else aware(value) if isinstance(value, datetime) else value
+
+
+def _exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:
+    """A comparison with a number as one with a number of the column's kind: `never` and `always` where the value does not matter."""
+    if value != value:
+        return "never", None
+    if kind is FieldType.REAL:
+        return _with_real(sign, value)
+    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
+        if sign == "=":
+            return "never", None
+        sign, value = ("<=", math.floor(value)) if sign in ("<", "<=") else (">=", math.ceil(value))
+    if _LEAST <= value <= _MOST:
+        return sign, int(value)
+    below = value < 0
+    return ("never" if sign == "=" or (sign in ("<", "<=")) == below else "always"), None
+
+
+def _with_real(sign: str, value: float) -> tuple[str, Any]:
+    try:
+        real = float(value)
+    except OverflowError:
+        real = math.inf if value > 0 else -math.inf
+    if real == value:
+        return sign, real
+    if sign == "=":
+        return "never", None
+    if sign in ("<", "<="):  # the real number nearest to the value lies above or below it
+        return ("<" if real > value else "<="), real
+    return (">=" if real > value else ">"), real
+
+
+def _code(value: Any) -> str:
+    """A letter for the kind of a bound value, see `PgConditions.types`."""
+    match value:
+        case str():
+            return "s"
+        case int():
+            return "i"
+        case float():
+            return "f"
+        case datetime():
+            return "t"
+        case list():
+            return "a"
+        case _:
+            return "b"
+
+
+class PgConditions(Conditions):
+    """Conditions where PostgreSQL's SQL is its own."""
+
+    types: ClassVar[dict[str, sa.types.TypeEngine[Any]]] = {**Conditions.types, "t": TIME, "a": ARRAY(sa.Text())}
+
+    def __init__(self, table: sa.Table, keyed: frozenset[str] = frozenset()) -> None:
+        super().__init__(table)
+        self._keyed = keyed
+
+    def column(self, field: str) -> sa.ColumnElement[Any]:
+        if field == "owing":
+            return sa.cast(self._table.c.owed.is_not(None), sa.Integer())
+        column = self._table.c[field if field in SYSTEM_FIELDS else field_column(field)]
+        return sa.cast(column, sa.Integer()) if isinstance(column.type, sa.Boolean) else column
+
+    def filter(self, shape: Shape) -> Condition:
+        match shape:
+            case ("has", field):
+                return self._present(field, self.value("s") == sa.any_(self.column(field)))
+            case ("in", field, codes) if self._is_keyed(field):
+                column, wanted = self.column(field), self.values(codes)
+                return self._present(field, sa.and_(indexed_part(column).in_([indexed_part(w) for w in wanted]), column.in_(wanted)))
+            case ("=", field, code) if self._is_keyed(field):
+                column, value = self.column(field), self.value(code)
+                return self._present(field, sa.and_(indexed_part(column) == indexed_part(value), column == value))
+            case _:
+                return super().filter(shape)
+
+    def _is_keyed(self, field: str) -> bool:
+        return field in self._keyed and isinstance(self._table.c[field_column(field)].type, sa.Text)
+
+    def ordered(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
+        """NULL first going up, unless there is none: an index brings them in its own order then."""
+        by = column.desc() if descending else column.asc()
+        if field in NEVER_MISSING:
+            return by
+        return by.nulls_last() if descending else by.nulls_first()

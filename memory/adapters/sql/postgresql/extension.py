@@ -1,0 +1,73 @@
+"""pgvector, where the database has it: a column beside the exact bytes, and how vectors travel.
+
+Vectors are stored at norm 1, so that neither very long nor very short ones leave the range of the extension's single precision; the bytes
+as they were given stand beside them. The column has no fixed length. There is no index over it: every vector of the asked
+partitions is compared, exactly and however narrow the filter. Rows that were written by a process without the extension are given theirs at the
+next open.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from memory.adapters.sql.postgresql.pool import Connection
+
+MOST_DIMENSIONS = 16_000
+_AT_ONCE = 200
+
+INSTALLED = """SELECT n.nspname, e.extversion FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"""
+AVAILABLE = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+CREATE = "CREATE EXTENSION IF NOT EXISTS vector"
+
+
+def add_column(schema: str, table: str, namespace: str) -> tuple[str, ...]:
+    """What gives a collection's table the column, and what finds rows that lack it quickly."""
+    waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
+    return (
+        f'ALTER TABLE "{schema}"."{table}" ADD COLUMN IF NOT EXISTS embedding "{namespace}".vector',
+        f'CREATE INDEX IF NOT EXISTS "ix_{table}_unembedded" ON "{schema}"."{table}" (id) WHERE {waiting}',
+    )
+
+
+def encoded(packed: bytes) -> bytes:
+    """Packed little-endian numbers as the extension's binary format has them, at norm 1."""
+    values = np.frombuffer(packed, dtype="<f4").astype(np.float64)
+    unit = values / np.sqrt((values * values).sum())
+    numbers: bytes = unit.astype(">f4").tobytes()
+    return struct.pack(">HH", len(unit), 0) + numbers
+
+
+def decoded(sent: bytes) -> bytes:
+    packed: bytes = np.frombuffer(sent, dtype=">f4", offset=4).astype("<f4").tobytes()
+    return packed
+
+
+async def speak(connection: Connection, namespace: str) -> None:
+    """Teach a connection the type."""
+    await connection.set_type_codec("vector", schema=namespace, encoder=encoded, decoder=decoded, format="binary")
+
+
+async def embed_the_rest(connection: Connection, schema: str, table: str, namespace: str) -> None:
+    """Give rows that have a vector and no embedding theirs."""
+    waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
+    find = f'SELECT tenant, id, vector FROM "{schema}"."{table}" WHERE {waiting} LIMIT {_AT_ONCE}'  # noqa: S608
+    change = (
+        f'UPDATE "{schema}"."{table}" AS t SET embedding = r.embedding '  # noqa: S608
+        f'FROM unnest($1::text[], $2::text[], $3::bytea[], $4::"{namespace}".vector[]) AS r(tenant, id, vector, embedding) '
+        "WHERE t.tenant = r.tenant AND t.id = r.id AND t.vector = r.vector"
+    )
+    while rows := await connection.fetch(find):
+        usable = [row for row in rows if _has_direction(row[2])]
+        if not usable:
+            return
+        tenants, ids, vectors = zip(*usable, strict=True)
+        await connection.execute(change, tenants, ids, vectors, vectors)
+
+
+def _has_direction(packed: bytes) -> bool:
+    if not packed or len(packed) % 4:
+        return False
+    values = np.frombuffer(packed, dtype="<f4")
+    return bool(np.isfinite(values).all() and values.any())

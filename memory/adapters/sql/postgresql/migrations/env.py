@@ -1,0 +1,15 @@
+"""Alembic's way in: runs on the connection that `migrate` hands over, inside the transaction that it holds."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from memory.adapters.sql.postgresql.migrate import VERSION_TABLE
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    version_table=VERSION_TABLE,
+    version_table_schema=context.config.attributes["schema"],
+    transactional_ddl=False,
+)
+context.run_migrations()

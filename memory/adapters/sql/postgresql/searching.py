@@ -1,0 +1,139 @@
+"""Searches: by words the server finds and counts, and the arithmetic of `memory.ports.text` ranks; by meaning the server ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.adapters.sql.postgresql.places import Places
+from memory.adapters.sql.postgresql.pool import Connection
+from memory.adapters.sql.postgresql.questions import among, nearest, postings
+from memory.adapters.sql.postgresql.reading import Spoiled
+from memory.adapters.sql.postgresql.rows import ID, TENANT, Row, header_of
+from memory.adapters.sql.postgresql.shelf import Shelf
+from memory.adapters.sql.postgresql.values import unescape
+from memory.adapters.sql.postgresql.words import Parts, lexeme, token
+from memory.adapters.sql.scoring import exact_cosines, gained, norms
+from memory.ports.query import Hit, Near, Partitions, Search, Words
+from memory.ports.record import Corrupt, Key, Record
+from memory.ports.text import query_words, rarity
+
+MOST_LEXEMES = 4_096
+"""Beyond so many pairs of partition and word the index is not asked: every record there is looked at."""
+
+
+async def search(connection: Connection, shelf: Shelf, places: Places, wanted: Search) -> tuple[list[Hit], list[Spoiled]]:
+    """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
+    numbers = await places.numbers(connection, wanted.where)
+    if not numbers:
+        return [], []
+    asked = numbers if isinstance(wanted.where, Partitions) else ()
+    if isinstance(wanted.by, Near):
+        return await _by_meaning(connection, shelf, wanted, wanted.by, asked) if shelf.embeds else ([], [])
+    return await _by_words(connection, shelf, wanted, wanted.by, numbers, asked)
+
+
+# -- by words ---------------------------------------------------------------------------------------------------------
+
+
+async def _by_words(
+    connection: Connection, shelf: Shelf, search: Search, by: Words, numbers: Sequence[int], asked: Sequence[int]
+) -> tuple[list[Hit], list[Spoiled]]:
+    stems = query_words(by.text)
+    if not stems or not shelf.collection.texts:
+        return [], []
+    lexemes = ""
+    if len(stems) * len(numbers) <= MOST_LEXEMES:
+        lexemes = " or ".join([lexeme(number, stem) for number in numbers for stem in stems])
+    question = postings(shelf, search, asked, lexemes, [token(stem) for stem in stems])
+    answer = await connection.fetchrow(question.sql, *question.arguments)
+    if answer is None or answer[0] is None or answer[4] is None:
+        return [], []
+    scores = _scored(_Postings(*answer), shelf.layout.parts, len(stems))
+    ranked = sorted(scores, key=lambda score: (-score[1], score[0].id))
+    hits: list[Hit] = []
+    spoiled: list[Spoiled] = []
+    start, step = 0, search.limit
+    while start < len(ranked) and len(hits) < search.limit and not spoiled:  # more than once only where records changed in between
+        some = dict(ranked[start : start + step])
+        rows = await _rows_of(connection, shelf, search, list(some))
+        hits += _hits(shelf, search, [(row, some[Key(unescape(row[TENANT]), unescape(row[ID]))]) for row in rows], spoiled)
+        start, step = start + step, 4 * step
+    hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
+    return hits[: search.limit], spoiled
+
+
+@dataclass(frozen=True, slots=True)
+class _Postings:
+    """What the server found: of each record its key, its number of words and whether it passes; of each word in a record its counts."""
+
+    tenants: list[str]
+    ids: list[str]
+    words: list[int]
+    passes: list[bool]
+    records: list[int]
+    stems: list[int]
+    packed: list[int]
+    asked: tuple[int, int]
+
+
+def _scored(found: _Postings, parts: Parts, stems: int) -> list[tuple[Key, float]]:
+    """BM25F with the statistics of exactly the asked records; those that the filter lets through."""
+    documents, total = found.asked
+    norm = norms(np.array(found.words, np.float64), total / documents if documents else 0.0)
+    records, which = np.array(found.records, np.int64) - 1, np.array(found.stems, np.int64) - 1
+    counts = parts.unpacked(np.array(found.packed, np.int64))
+    frequencies: npt.NDArray[Any] = np.zeros(len(records))
+    for weight, count in zip(parts.weights, counts, strict=True):
+        frequencies += weight * count
+    scores, held = np.zeros(len(found.ids)), np.zeros(len(found.ids), np.bool_)
+    for stem in range(stems):
+        chosen = (which == stem) & (frequencies > 0)
+        at = records[chosen]
+        scores[at] += gained(rarity(documents, len(at)), frequencies[chosen], norm[at])
+        held[at] = True
+    best = np.flatnonzero(held & np.array(found.passes, np.bool_)).tolist()
+    return [(Key(unescape(found.tenants[i]), unescape(found.ids[i])), float(scores[i])) for i in best]
+
+
+async def _rows_of(connection: Connection, shelf: Shelf, search: Search, keys: Sequence[Key]) -> list[Row]:
+    rows: list[Row] = []
+    by_tenant: dict[str, list[str]] = {}
+    for key in keys:
+        by_tenant.setdefault(key.tenant, []).append(key.id)
+    for tenant, ids in by_tenant.items():
+        question = among(shelf, search, tenant, ids)
+        rows += await connection.fetch(question.sql, *question.arguments)
+    return rows
+
+
+# -- by meaning -------------------------------------------------------------------------------------------------------
+
+
+async def _by_meaning(connection: Connection, shelf: Shelf, search: Search, by: Near, partitions: Sequence[int]) -> tuple[list[Hit], list[Spoiled]]:
+    question = nearest(shelf, search, partitions, by.vector)
+    rows = await connection.fetch(question.sql, *question.arguments)
+    spoiled: list[Spoiled] = []
+    if not rows:
+        return [], []
+    cosines = exact_cosines(by.vector, [row["exactly"] for row in rows])  # the extension ranks in single precision
+    hits = _hits(shelf, search, list(zip(rows, cosines, strict=True)), spoiled)
+    return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id)), spoiled
+
+
+def _hits(shelf: Shelf, search: Search, scored: Sequence[tuple[Row, float]], spoiled: list[Spoiled]) -> list[Hit]:
+    """The hits of rows and their scores; rows that cannot be read are added to the spoiled."""
+    if not search.whole:
+        return [Hit(header_of(row), score) for row, score in scored]
+    hits: list[Hit] = []
+    for row, score in scored:
+        stored = shelf.layout.read(row)
+        if isinstance(stored, Corrupt):
+            spoiled.append(Spoiled(shelf, row[: len(shelf.layout.columns)], stored.key, stored.problem))
+        elif isinstance(stored, Record):
+            hits.append(Hit(stored, score))
+    return hits

@@ -1,0 +1,50 @@
+"""What the server's settings promise, read at open: whether what it acknowledges is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from memory.adapters.sql.postgresql.pool import Connection
+from memory.domain.errors import ConfigError
+from memory.ports.capabilities import Capabilities
+from memory.ports.record import JsonValue
+
+_READ = """SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('server_encoding'),
+current_setting('fsync'), current_setting('synchronous_commit'), (SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'),
+pg_postmaster_start_time()"""
+OLDEST = 130_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One look at them. `started` names the run of the server."""
+
+    version: str
+    fsync: str
+    synchronous_commit: str
+    wal_writer_delay: timedelta
+    started: str
+
+    @staticmethod
+    async def read(connection: Connection, store: str) -> Settings:
+        """Read them; a server that cannot be used is refused by name."""
+        number, version, encoding, fsync, synchronous, delay, started = await connection.fetchrow(_READ)
+        if number < OLDEST:
+            raise ConfigError(f"store '{store}': the server is PostgreSQL {version}; version 13 or later is needed")
+        if encoding != "UTF8":
+            raise ConfigError(f"store '{store}': the database's encoding is {encoding}; create it with ENCODING 'UTF8'")
+        return Settings(version.split()[0], fsync, synchronous, timedelta(milliseconds=delay), started.isoformat())
+
+    @property
+    def facts(self) -> Mapping[str, JsonValue]:
+        return {"fsync": self.fsync, "synchronous_commit": self.synchronous_commit}
+
+    def limit(self, claims: Capabilities) -> Capabilities:
+        """What remains of the claims: acknowledged work may be lost where the server does not wait for the disk."""
+        if self.fsync != "on":
+            return replace(claims, durable=False, loss_window=None)
+        if self.synchronous_commit == "off":
+            return replace(claims, durable=False, loss_window=3 * self.wal_writer_delay)
+        return claims

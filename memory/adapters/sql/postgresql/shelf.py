@@ -1,0 +1,176 @@
+"""One collection's statements: how its rows are found, stored under each condition, and set aside.
+
+What stores one record is one statement that also asks for its partition's generation. It locks the partition's row as a foreign key
+would (and re-reads it, so that a generation raised by a transaction that has just committed is seen): a raise waits for the puts under way,
+and every later put sees it. `ON CONFLICT` and `UPDATE` decide their conditions on the newest row, under its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.postgresql.asking import PgShaper
+from memory.adapters.sql.postgresql.rows import GENERATION, HEADER, PARTITION, SCOPE, TENANT, layout_of
+from memory.adapters.sql.postgresql.schema import table_of
+from memory.adapters.sql.prepared import MOST
+from memory.adapters.sql.rows import CORRUPT
+from memory.ports.collections import Collection, FieldType
+
+# The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
+ABSENT = "DO NOTHING"
+NEWER = "t.version < excluded.version"
+ALWAYS = "true"
+
+
+class Shelf:
+    """The statements of one collection in one schema. `vector_type` is pgvector's type, empty where there is none."""
+
+    def __init__(self, collection: Collection, schema: str, vector_type: str = "") -> None:
+        self.collection = collection
+        self.name = collection.name
+        self.schema = schema
+        self.layout = layout_of(collection)
+        self.table: sa.Table = table_of(collection, schema)
+        self.embeds = bool(vector_type) and collection.vector
+        self.vector_type = vector_type
+        self.shaper = PgShaper(collection)
+        self.prepared: dict[Any, Any] = {}
+        self.row_columns = tuple([self.table.c[name] for name in self.layout.columns])
+        self.header_columns = tuple([self.table.c[name] for name in HEADER])
+        self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
+        stored = list(self.layout.stored_columns)
+        if self.embeds:
+            stored.append(("embedding", vector_type, ""))
+        self._stored = stored
+        self._names = ", ".join([f'"{name}"' for name, _, _ in stored])
+        self.qualified = f'"{schema}"."{self.name}"'
+        columns = ", ".join([f't."{name}"' for name in self.layout.columns])
+        this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
+        self.find = f"SELECT {columns} {this}"
+        self.find_many = f"SELECT {columns} {these} AND t.id = ANY($2::text[])"
+        self.find_locked = f"{self.find_many} ORDER BY t.tenant, t.id FOR UPDATE"
+        # One row
+        self.put_absent = self._put_one(ABSENT)
+        self.put_newer = self._put_one(NEWER)
+        self.put_always = self._put_one(ALWAYS)
+        self.put_at = self._update_one(placed=True)
+        self.bury_newer = self._forgetting(self._insert_one(NEWER))
+        self.bury_at = self._forgetting(self._update_one(placed=False))
+        self.delete = self._forgetting(f"DELETE {this} AND t.checksum = $3")
+        count = len(stored)
+        row = f"SELECT {self._one()}"
+        self.swap = f"{self._update(row)} AND t.checksum = ${count + 1} RETURNING true"
+        # Many rows
+        self._many: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.delete_many = (
+            f"DELETE FROM {self.qualified} AS t USING unnest($1::text[], $2::text[]) AS k(tenant, id) "  # noqa: S608
+            "WHERE t.tenant = k.tenant AND t.id = k.id"
+        )
+        # Counters, and rows that were set aside
+        counters, quarantine = f'"{schema}".memory_counters', f'"{schema}".memory_quarantine'
+        self.lock_counter = (
+            f"INSERT INTO {counters} AS c (partition_no, name, value) VALUES ($1, $2, 0) "  # noqa: S608
+            "ON CONFLICT (partition_no, name) DO UPDATE SET value = c.value RETURNING value"
+        )
+        self.set_counter = f"UPDATE {counters} SET value = $3 WHERE partition_no = $1 AND name = $2"  # noqa: S608
+        of = f"q.collection = '{self.name}'"
+        self.set_aside = self._set_aside(row, quarantine)
+        self.forget_aside = (
+            f"DELETE FROM {quarantine} AS q USING unnest($1::text[], $2::text[]) AS k(tenant, id) "  # noqa: S608
+            f"WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"
+        )
+        self.any_aside = f"EXISTS (SELECT FROM {quarantine} AS q WHERE {of})"
+        self.problem = f"SELECT q.problem FROM {quarantine} AS q WHERE {of} AND q.tenant = $1 AND q.id = $2"  # noqa: S608
+        self.aside = (
+            f"SELECT q.tenant, q.id FROM {quarantine} AS q JOIN {self.qualified} AS t ON t.tenant = q.tenant AND t.id = q.id "  # noqa: S608
+            f"WHERE {of} AND t.record_kind = '{CORRUPT}' AND {{0}} ORDER BY q.tenant, q.id"
+        )
+
+    # -- parts of statements ------------------------------------------------------------------------------------------
+
+    def _one(self) -> str:
+        """The columns of one row, from one parameter each."""
+        return ", ".join([f'{_cast(f"${i}::{kind}", to)} AS "{name}"' for i, (name, kind, to) in enumerate(self._stored, 1)])
+
+    def _on_conflict(self, condition: str) -> str:
+        if condition == ABSENT:
+            return "ON CONFLICT (tenant, id) DO NOTHING"
+        changes = ", ".join([f'"{name}" = excluded."{name}"' for name, _, _ in self._stored])
+        return f"ON CONFLICT (tenant, id) DO UPDATE SET {changes} WHERE {condition}"
+
+    def _place(self) -> str:
+        """The partition of the one row, locked, and whether its generation lets the row in: only exactly this one where it was not given."""
+        given = f"${len(self._stored) + 1}::boolean"
+        number, tenant, scope, generation = (f"${i + 1}" for i in (PARTITION, TENANT, SCOPE, GENERATION))
+        return (
+            f'WITH place AS MATERIALIZED (SELECT p.generation FROM "{self.schema}".memory_partitions AS p '  # noqa: S608
+            f"WHERE p.number = {number}::bigint AND p.tenant = {tenant}::text AND p.scope = {scope}::text FOR SHARE), "
+            f"allowed AS MATERIALIZED (SELECT 1 FROM place WHERE place.generation = {generation}::bigint "
+            f"OR ({given} AND place.generation < {generation}::bigint)) "
+        )
+
+    def _put_one(self, condition: str) -> str:
+        insert = f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()} FROM allowed"  # noqa: S608
+        return f"{self._place()}{insert} {self._on_conflict(condition)} RETURNING true"
+
+    def _insert_one(self, condition: str) -> str:
+        return f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()} {self._on_conflict(condition)}"
+
+    def _forgetting(self, change: str) -> str:
+        """The same change of one row, and what was set aside of it is forgotten: nothing of a deleted record stays readable."""
+        forget = f'DELETE FROM "{self.schema}".memory_quarantine AS q USING done'  # noqa: S608
+        which = f"q.collection = '{self.name}' AND q.tenant = done.tenant AND q.id = done.id"
+        return f"WITH done AS ({change} RETURNING t.tenant, t.id), gone AS ({forget} WHERE {which}) SELECT true FROM done"  # noqa: S608
+
+    def _set_aside(self, row: str, quarantine: str) -> str:
+        """Leave a bare row where exactly the unreadable one stands, and keep what was read of that."""
+        first = len(self._stored) + 1
+        change = f"{self._update(row)} AND t.checksum = ${first} AND t.record_kind <> '{CORRUPT}' RETURNING t.tenant, t.id"
+        names = ("partition_no", "problem", "found_at", "content")
+        kinds = ("bigint", "text", "timestamptz", "text")
+        values = ", ".join([f"${first + i}::{kind}" for i, kind in enumerate(kinds, 1)])
+        again = ", ".join([f"{name} = excluded.{name}" for name in names])
+        return (
+            f"WITH done AS ({change}) INSERT INTO {quarantine} (collection, tenant, id, {', '.join(names)}) "  # noqa: S608
+            f"SELECT '{self.name}', done.tenant, done.id, {values} FROM done "
+            f"ON CONFLICT (collection, tenant, id) DO UPDATE SET {again} RETURNING true"
+        )
+
+    def insert_many(self, condition: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Sequence[Any]]]:
+        """A statement that stores these rows, of distinct keys, in order, and its arguments: a column each. Columns without a value are left out."""
+        columns = list(zip(*rows, strict=True))
+        given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
+        sql = self._many.get((condition, given))
+        if sql is None:
+            if len(self._many) >= MOST:
+                self._many.clear()
+            sql = self._many[(condition, given)] = self._insert_many(condition, [self._stored[i] for i in given])
+        return sql, [columns[i] for i in given]
+
+    def _insert_many(self, condition: str, stored: Sequence[tuple[str, str, str]]) -> str:
+        arrays = ", ".join([f"${i}::{kind}[]" for i, (_, kind, _) in enumerate(stored, 1)])
+        names = ", ".join([f'"{name}"' for name, _, _ in stored])
+        chosen = ", ".join([_cast(f'r."{name}"', to) for name, _, to in stored])
+        insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen} FROM unnest({arrays}) AS r({names})"  # noqa: S608
+        return f"{insert} {self._on_conflict(condition)} RETURNING t.tenant, t.id"
+
+    def _update(self, rows: str, also: str = "") -> str:
+        changes = ", ".join([f'"{name}" = r."{name}"' for name, _, _ in self._stored])
+        return f"UPDATE {self.qualified} AS t SET {changes} FROM ({rows}) AS r{also} WHERE t.tenant = r.tenant AND t.id = r.id"  # noqa: S608
+
+    def _update_one(self, placed: bool) -> str:
+        """Where a live copy or a tombstone of exactly that version stands, in that role and tier where they are asked."""
+        at = len(self._stored) + (2 if placed else 1)
+        version, role, tier = f"${at}::bigint", f"${at + 1}::text", f"${at + 2}::text"
+        live = f"t.record_kind = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
+        dead = f"t.record_kind = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
+        update = self._update(f"SELECT {self._one()}", ", allowed" if placed else "")
+        changed = f"{update} AND t.version = {version} AND ({live} OR {dead})"
+        return f"{self._place()}{changed} RETURNING true" if placed else changed
+
+
+def _cast(value: str, to: str) -> str:
+    return f"{value}::{to}" if to else value

@@ -1,0 +1,123 @@
+"""One write: one statement where what it asks can be said in one, else a look and a swap that holds only if nothing changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memory.adapters.sql.postgresql.deciding import Standing, change, conflict, erased, holds
+from memory.adapters.sql.postgresql.places import Place, Places
+from memory.adapters.sql.postgresql.pool import Connection
+from memory.adapters.sql.postgresql.rows import KIND, PARTITION, VERSION, Content, Row
+from memory.adapters.sql.postgresql.shelf import Shelf
+from memory.adapters.sql.postgresql.values import checked
+from memory.adapters.sql.rows import CORRUPT, Unstorable
+from memory.ports.collections import Collection
+from memory.ports.record import Corrupt, Key, Tombstone
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When
+
+ROUNDS = 100
+"""How often a write is begun again because others changed what it is about in between."""
+
+Single = Put | Delete | Release | Annotate | Purge | RaiseGeneration
+Shelves = Callable[[Collection], Shelf]
+
+
+class Busy(Exception):
+    """Others kept changing what a write is about."""
+
+
+async def write_one(connection: Connection, shelves: Shelves, places: Places, write: Single) -> Outcome:
+    """Carry out one write in a transaction of its own."""
+    try:
+        if isinstance(write, RaiseGeneration):
+            return Outcome(Status.APPLIED, number=await places.raise_generation(connection, write.partition, write.to))
+        shelf = shelves(write.collection)
+        for _ in range(ROUNDS):
+            if isinstance(write, Put):
+                outcome = await _put(connection, shelf, places, write)
+            elif isinstance(write, Delete):
+                outcome = await _delete(connection, shelf, write)
+            else:
+                outcome = await _swap(connection, shelf, write)
+            if outcome is not None:
+                return outcome
+    except Unstorable as exc:
+        return Outcome(Status.REJECTED, reason=str(exc))
+    raise Busy
+
+
+async def look(connection: Connection, shelf: Shelf, key: Key) -> Standing:
+    """What stands under the key."""
+    row = await connection.fetchrow(shelf.find, checked(key.tenant), checked(key.id))
+    return Standing(shelf.collection) if row is None else standing_of(shelf, key, row)
+
+
+def standing_of(shelf: Shelf, key: Key, row: Row) -> Standing:
+    stored = Corrupt(key, "set aside earlier") if row[KIND] == CORRUPT else shelf.layout.read(row)
+    return Standing(shelf.collection, stored, row[VERSION], row[PARTITION], row[-1])
+
+
+def parameters(shelf: Shelf, content: Content) -> list[Any]:
+    """One row's values as statements take them."""
+    values = shelf.layout.sealed(content)
+    if shelf.embeds:
+        values.append(content.embedding)
+    return values
+
+
+async def _put(connection: Connection, shelf: Shelf, places: Places, write: Put) -> Outcome | None:
+    """None where it is to be begun again."""
+    record, when = write.record, write.when
+    place = places.known(record.partition) or (await places.ensure(connection, [record.partition]))[record.partition]
+    given = record.generation is not None
+    generation = place.generation if record.generation is None else record.generation
+    values = parameters(shelf, shelf.layout.record(record, place.number, generation))
+    if await _blindly(connection, shelf, when, [*values, given], put=True):
+        return Outcome(Status.APPLIED, version=record.version, generation=generation)
+    now = await places.look(connection, record.partition)
+    standing = await look(connection, shelf, write.key)
+    if now is None or now.number != place.number:
+        return None
+    if given and generation < now.generation:
+        return erased(standing)
+    if not given and generation != now.generation:
+        return None
+    return None if holds(when, standing, record.version, write.key) else conflict(standing)
+
+
+async def _delete(connection: Connection, shelf: Shelf, write: Delete) -> Outcome | None:
+    tombstone = Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)
+    values = parameters(shelf, shelf.layout.tombstone(tombstone))
+    if await _blindly(connection, shelf, write.when, values, put=False):
+        return Outcome(Status.APPLIED, version=write.version)
+    standing = await look(connection, shelf, write.key)
+    return None if holds(write.when, standing, write.version, write.key) else conflict(standing)
+
+
+async def _blindly(connection: Connection, shelf: Shelf, when: When, values: list[Any], *, put: bool) -> bool:
+    """Store the row where the condition holds, without looking first; whether it did."""
+    if isinstance(when, AtVersion):
+        role, tier = when.role and when.role.value, None if when.tier is None else checked(when.tier)
+        return bool(await connection.fetchval(shelf.put_at if put else shelf.bury_at, *values, when.version, role, tier))
+    if not put:
+        return bool(await connection.fetchval(shelf.bury_newer, *values))
+    sql = shelf.put_absent if isinstance(when, Absent) else shelf.put_newer if isinstance(when, Newer) else shelf.put_always
+    return bool(await connection.fetchval(sql, *values))
+
+
+async def _swap(connection: Connection, shelf: Shelf, write: Release | Annotate | Purge) -> Outcome | None:
+    """Decide on what stands there, and replace exactly that."""
+    standing = await look(connection, shelf, write.key)
+    seen = standing.checksum
+    outcome = change(write, standing)
+    if not standing.changed:
+        return outcome
+    if standing.content is None:
+        swapped = await connection.fetchval(shelf.delete, checked(write.key.tenant), checked(write.key.id), seen)
+    else:
+        swapped = await connection.fetchval(shelf.swap, *parameters(shelf, standing.content), seen)
+    return outcome if swapped else None
+
+
+__all__ = ["Busy", "Place", "Single", "look", "parameters", "standing_of", "write_one"]

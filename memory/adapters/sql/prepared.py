@@ -1,0 +1,48 @@
+"""Statements built by SQLAlchemy, kept as the driver takes them: building and compiling one takes ten times as long as running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.conditions import is_ours
+from memory.adapters.sql.shapes import Values
+
+MOST = 512
+"""Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement as the driver takes it. Behind a call's values come the dialect's own; `places` says which goes where, None for in order."""
+
+    sql: str
+    own: tuple[Any, ...]
+    places: tuple[int, ...] | None
+
+    def arguments(self, values: Values) -> Values:
+        values += self.own
+        return values if self.places is None else [values[i] for i in self.places]
+
+
+def compiled(dialect: sa.Dialect, statement: sa.Select[Any], count: int) -> Statement:
+    """The statement in the dialect's SQL; a call brings so many values."""
+    made: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    names: list[str] = list(made.positiontup or ())
+    own = [name for name in names if not is_ours(name)]
+    places = tuple([int(name[1:]) if is_ours(name) else count + own.index(name) for name in names])
+    in_order = places == tuple(range(count + len(own)))  # values are left out where SQLAlchemy sees that they cannot matter
+    return Statement(str(made), tuple([made.params[name] for name in own]), None if in_order else places)
+
+
+def kept(statements: dict[Any, Statement], key: Any, build: Callable[[], Statement]) -> Statement:
+    """The statement kept under the key, built where there is none yet."""
+    found = statements.get(key)
+    if found is None:
+        if len(statements) >= MOST:
+            statements.clear()
+        found = statements[key] = build()
+    return found

@@ -1,0 +1,88 @@
+"""The harnesses of the SQL adapter on PostgreSQL, their claims pinned: a server in a container, and one that has pgvector."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import asyncpg
+
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.harness import Harness
+from memory.ports.store import Store
+from tests.support import postgres_servers
+from tests.support.postgres_servers import Postgres
+
+_EMPTY = """DO $$ DECLARE name text; BEGIN
+PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memory-tiers' AND pid <> pg_backend_pid();
+FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
+LOOP EXECUTE 'DELETE FROM memory.' || quote_ident(name); END LOOP; END $$"""
+
+
+class Postgresql(Harness):
+    """One server a test process. The first store makes the schema; the others find it emptied, because making it takes longer than most tests."""
+
+    name = "postgresql"
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        tenant_statistics=True,
+    )
+    _made: ClassVar[set[str]] = set()
+
+    def server(self) -> Postgres:
+        return postgres_servers.container()
+
+    def _store(self) -> Store:
+        from memory.adapters.sql.postgresql import PostgresStore
+
+        store: Store = PostgresStore(self.server().url(), name=self.name)
+        return store
+
+    async def make(self) -> Store:
+        if self.name in self._made:
+            connection = await asyncpg.connect(**self.server().settings)
+            await connection.execute(_EMPTY)
+            await connection.close()
+        else:
+            store = self._store()
+            await store.open(COLLECTIONS)
+            await store.close()
+            self._made.add(self.name)
+        return self._store()
+
+    async def client(self, store: Store) -> Store:
+        return self._store()
+
+    async def restart(self, store: Store) -> Store:
+        self.server().kill()
+        self.server().revive()
+        return self._store()
+
+
+class PostgresqlWithVectors(Postgresql):
+    """The server of the package `pgserver`, which brings pgvector."""
+
+    name = "postgresql_pgvector"
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+        max_vector_dims=16_000,
+    )
+
+    def server(self) -> Postgres:
+        return postgres_servers.with_pgvector()

@@ -1,0 +1,155 @@
+"""The Qdrant adapter's harnesses: Edge in this process, a server, and the client's local mode, which proves the server's path where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+from memory.ports.capabilities import Capabilities
+from memory.ports.contract.harness import Harness
+from memory.ports.store import Store
+from tests.support.servers import Server
+
+IN_MEMORY = Path("/dev/shm")
+"""Edge waits for the disk at every index it makes: thirty times a store. On a disk in memory that takes no time."""
+
+
+class QdrantEdge(Harness):
+    """A folder of Qdrant Edge."""
+
+    name = "qdrant_edge"
+    claims = Capabilities(
+        durable=True,
+        conditional=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+        max_vector_dims=65_535,
+    )
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder = Path(tempfile.mkdtemp(prefix="memory-edge-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else folder))
+
+    def _store(self, name: str) -> Store:
+        from memory.adapters.qdrant import QdrantStore
+
+        return QdrantStore(f"qdrant+edge:///{self._folder / name}", name=self.name)
+
+    async def make(self) -> Store:
+        return self._store("data")
+
+    async def restart(self, store: Store) -> Store:
+        """A process that dies leaves its files as they are at that moment: so the store goes on with a copy of them, nothing flushed or closed.
+
+        A process that is killed in earnest is in `tests/unit/adapters/qdrant/test_edge_killed.py`.
+        """
+        copying = await asyncio.create_subprocess_exec("cp", "-a", "--sparse=always", str(self._folder / "data"), str(self._folder / "left"))
+        assert await copying.wait() == 0
+        return self._store("left")
+
+    async def dispose(self, store: Store) -> None:
+        await store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class QdrantLocal(Harness):
+    """The local mode of qdrant-client: the server's path through the adapter, without a server. It forgets, and is for tests alone."""
+
+    name = "qdrant_local"
+    claims = Capabilities(
+        conditional=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+        max_vector_dims=65_535,
+    )
+
+    async def make(self) -> Store:
+        from memory.adapters.qdrant import QdrantStore
+
+        return QdrantStore("qdrant://:memory:", name=self.name)
+
+    async def restart(self, store: Store) -> Store:
+        await store.close()
+        return await self.make()
+
+
+class QdrantServer(Harness):
+    """A Qdrant server; the tests of a process share it, each with a collection of its own."""
+
+    name = "qdrant_server"
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        conditional=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+        max_record_bytes=12 * 2**20,
+        max_vector_dims=65_535,
+    )
+    recall = 0.95  # its vector index is approximate
+    _tests: ClassVar[Iterator[int]] = itertools.count()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = running_server()
+        self.collection = f"test-{next(self._tests)}"
+
+    async def make(self) -> Store:
+        from memory.adapters.qdrant import QdrantStore
+
+        return QdrantStore(f"qdrant://127.0.0.1:{self.server.port}", name=self.name, collection=self.collection)
+
+    async def client(self, store: Store) -> Store:
+        return await self.make()
+
+    async def restart(self, store: Store) -> Store:
+        self.server.kill()
+        await store.close()
+        self.server.revive()
+        return await self.make()
+
+    async def dispose(self, store: Store) -> None:
+        from qdrant_client import AsyncQdrantClient
+
+        await store.close()
+        client = AsyncQdrantClient(port=self.server.port, check_compatibility=False)
+        try:
+            await client.delete_collection(self.collection)
+        finally:
+            await client.close()
+
+
+def answers(port: int) -> None:
+    """Raises unless a Qdrant is ready there."""
+    import httpx
+
+    httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=1).raise_for_status()
+
+
+def new_server() -> Server:
+    """A Qdrant server of the caller's own."""
+    return Server("qdrant", answers, inside=6333)
+
+
+@cache
+def running_server() -> Server:
+    return new_server()

@@ -1,0 +1,70 @@
+"""The Redis adapter's harnesses: a durable server, one with the settings it comes with, and a node in cluster mode."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from memory.ports.capabilities import Capabilities
+from memory.ports.contract.harness import Harness
+from memory.ports.store import Store
+from tests.support import redis_servers
+from tests.support.servers import Server
+
+
+class Redis(Harness):
+    """A Redis that writes every acknowledged write to disk. The tests of a process share the server, each with a prefix of its own."""
+
+    name = "redis"
+    claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True)
+    scheme: ClassVar[str] = "redis"
+    _tests: ClassVar[Iterator[int]] = itertools.count()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = self._server()
+        self.prefix = f"test-{next(self._tests)}"
+
+    def _server(self) -> Server:
+        return redis_servers.durable()
+
+    async def make(self) -> Store:
+        from memory.adapters.redis import RedisStore
+
+        return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix)
+
+    async def client(self, store: Store) -> Store:
+        return await self.make()
+
+    async def restart(self, store: Store) -> Store:
+        self.server.kill()
+        await store.close()
+        self.server.revive()
+        return await self.make()
+
+    async def dispose(self, store: Store) -> None:
+        await store.close()
+        redis_servers.emptied(self.server.port)
+
+
+class RedisVolatile(Redis):
+    """A Redis with the settings it comes with: what was written since the last snapshot dies with it."""
+
+    name = "redis_volatile"
+    claims = Capabilities(shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True)
+
+    def _server(self) -> Server:
+        return redis_servers.default()
+
+
+class RedisCluster(Redis):
+    """One node in cluster mode: it refuses whatever reaches over a slot."""
+
+    name = "redis_cluster"
+    claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, filter=True, order=True, tenant_wide=True)
+    scheme = "redis+cluster"
+
+    def _server(self) -> Server:
+        return redis_servers.cluster()

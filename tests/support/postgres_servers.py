@@ -1,0 +1,126 @@
+"""The PostgreSQL servers of the tests: one in a container, and one with pgvector from the package `pgserver`. One each a test process."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote, urlencode
+
+from tests.support.servers import Server
+
+if TYPE_CHECKING:
+    import psutil
+
+PASSWORD = "tests' own: p@ss/word%"  # noqa: S105
+"""With characters that a URL must escape."""
+
+
+class Postgres(Protocol):
+    """A server that tests may kill and freeze."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What asyncpg connects with, to the database `postgres`."""
+        ...
+
+    def url(self, schema: str = "memory", **options: object) -> str: ...
+
+    def kill(self) -> None:
+        """It dies without a goodbye (SIGKILL). Its disk stays."""
+        ...
+
+    def revive(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+
+class InContainer(Server):
+    """The official image."""
+
+    def __init__(self, *more: str) -> None:
+        settings = ("max_connections=300", "shared_buffers=64MB", *more)
+        command = [word for setting in settings for word in ("-c", setting)]
+        super().__init__("postgres", self._answers, lambda _port: command, inside=5432, environment={"POSTGRES_PASSWORD": PASSWORD})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"host": "127.0.0.1", "port": self.port, "user": "postgres", "password": PASSWORD, "database": "postgres", "ssl": False}
+
+    def url(self, schema: str = "memory", **options: object) -> str:
+        query = urlencode({"schema": schema, **options})
+        return f"postgresql://postgres:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/postgres?{query}"
+
+    def _answers(self, port: int) -> None:
+        with ThreadPoolExecutor(1) as apart:  # a loop may be running here
+            apart.submit(lambda: asyncio.run(_answer(**{**self.settings, "port": port}))).result()
+
+
+async def _answer(**settings: Any) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(timeout=2, **settings)
+    await connection.close(timeout=2)
+
+
+class WithPgvector:
+    """PostgreSQL 16 from the package `pgserver`, which brings pgvector: processes of this machine, reached through a socket in a folder."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="memory-pgserver-"))
+        self._folder.chmod(0o755)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about where it keeps its lock
+            from pgserver.postgres_server import get_server
+
+        self._server = get_server(self._folder, cleanup_mode="delete")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        info = self._server.get_postmaster_info()
+        return {"host": str(info.socket_dir), "user": "postgres", "password": None, "database": "postgres"}
+
+    def url(self, schema: str = "memory", **options: object) -> str:
+        return f"postgresql://postgres@/postgres?{urlencode({'host': self.settings['host'], 'schema': schema, **options})}"
+
+    def kill(self) -> None:
+        processes = self._processes()
+        for process in processes:
+            process.kill()
+        import psutil
+
+        psutil.wait_procs(processes, timeout=30)
+
+    def revive(self) -> None:
+        self._server.ensure_postgres_running()
+
+    def freeze(self) -> None:
+        for process in self._processes():
+            process.suspend()
+
+    def thaw(self) -> None:
+        for process in self._processes():
+            process.resume()
+
+    def _processes(self) -> list[psutil.Process]:
+        """The server's own, the parent first: it must not start new ones."""
+        import psutil
+
+        parent = psutil.Process(self._server.get_pid())
+        return [parent, *parent.children(recursive=True)]
+
+
+@cache
+def container() -> InContainer:
+    return InContainer()
+
+
+@cache
+def with_pgvector() -> WithPgvector:
+    return WithPgvector()

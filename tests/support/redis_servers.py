@@ -1,0 +1,61 @@
+"""The Redis servers of the tests: durable, with the default settings, and one node in cluster mode. One each a test process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from tests.support.servers import Server
+
+DURABLE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
+
+
+def answers(port: int) -> None:
+    """Raises unless a server answers there."""
+    import redis
+
+    with redis.Redis(port=port, socket_timeout=1, socket_connect_timeout=1) as client:
+        client.ping()
+
+
+def serves_slots(port: int) -> None:
+    """Raises unless a cluster node answers there and its cluster takes writes; gives a new node all slots."""
+    import redis
+
+    with redis.Redis(port=port, socket_timeout=1, socket_connect_timeout=1) as client:
+        info = client.execute_command("CLUSTER INFO")
+        if int(info["cluster_slots_assigned"]) < 16_384:
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16_383)
+        assert client.execute_command("CLUSTER INFO")["cluster_state"] == "ok"
+
+
+def server(*settings: str) -> Server:
+    """A Redis with these settings, of the caller's own."""
+    return Server("redis", answers, lambda port: ("redis-server", "--port", str(port), *settings))
+
+
+@cache
+def durable() -> Server:
+    return server(*DURABLE)
+
+
+@cache
+def default() -> Server:
+    return server()
+
+
+@cache
+def cluster() -> Server:
+    def command(port: int) -> Sequence[str]:
+        announce = ("--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", str(port), "--cluster-port", "16379")
+        return ("redis-server", "--port", str(port), "--cluster-enabled", "yes", *announce, *DURABLE)
+
+    return Server("redis", serves_slots, command)
+
+
+def emptied(port: int) -> None:
+    """Forget everything a test left."""
+    import redis
+
+    with redis.Redis(port=port, socket_timeout=10) as client:
+        client.flushdb()

@@ -1,0 +1,196 @@
+"""Servers that tests start in containers: which images, whether they can run here, and one server's life.
+
+Images are the official ones; each can be replaced through its environment variable, which is also how other versions are tested.
+A server is the test process's own (one a worker), starts when it is first asked for, keeps its port through a crash, and goes with the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # its helper image cannot be had everywhere; see `_remove_orphans`
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image by its official name and the version tested, and the variable that names another."""
+
+    default: str
+    variable: str
+
+    @property
+    def name(self) -> str:
+        return os.environ.get(self.variable) or self.default
+
+
+IMAGES: Mapping[str, Image] = {
+    "redis": Image("redis:7", "MEMORY_REDIS_IMAGE"),
+    "postgres": Image("postgres:15", "MEMORY_POSTGRES_IMAGE"),
+    "mysql": Image("mysql:8", "MEMORY_MYSQL_IMAGE"),
+    "mongo": Image("mongo:6", "MEMORY_MONGO_IMAGE"),
+    "qdrant": Image("qdrant/qdrant:v1.20.0", "MEMORY_QDRANT_IMAGE"),
+}
+"""The version matrix: what CI runs. Other versions are run by setting the variable."""
+
+OWNER = "memory-tests.owner"
+START_SECONDS = 60.0
+
+
+@cache
+def missing(server: str) -> str | None:
+    """Why this server cannot be started on this machine, or None."""
+    image = IMAGES[server]
+    try:
+        import docker  # type: ignore[import-untyped,unused-ignore]
+        import testcontainers  # noqa: F401
+    except ImportError:
+        return "the package 'testcontainers' is not installed"
+    try:
+        with contextlib.closing(docker.from_env(timeout=10)) as client:
+            client.images.get(image.name)
+    except docker.errors.ImageNotFound:
+        return f"the image '{image.name}' is not here (pull it, or name another in {image.variable})"
+    except Exception as exc:  # noqa: BLE001  whatever keeps Docker from answering, the reason is what is reported
+        return f"no Docker engine answers ({type(exc).__name__})"
+    return None
+
+
+class Server:
+    """One server in a container, on a fixed port of the loopback interface.
+
+    `command` is given the port and returns the server's; `inside` is the port it listens on in the container, None for the same as outside.
+    `ready(port)` raises as long as the server does not work yet. A `folder` stands at /given in the container. With `host_network` it reaches
+    other servers on the loopback interface.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        ready: Callable[[int], object],
+        command: Callable[[int], Sequence[str]] = lambda _port: (),
+        inside: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        host_network: bool = False,
+    ) -> None:
+        self._image = image
+        self._ready = ready
+        self._command = command
+        self._inside = inside
+        self._environment = dict(environment or {})
+        self._folder = folder
+        self._host_network = host_network
+        self._container: Any = None
+        self._port = 0
+
+    @property
+    def port(self) -> int:
+        """The port on 127.0.0.1; starts the server where it does not run yet."""
+        if self._container is None:
+            self._start()
+        return self._port
+
+    def kill(self) -> None:
+        """The server dies without a goodbye (SIGKILL). Its disk stays."""
+        self._running.kill(signal="SIGKILL")
+        self._running.wait(timeout=START_SECONDS)
+
+    def revive(self) -> None:
+        """Start it again after `kill`, on the same port and disk."""
+        self._running.start()
+        self._wait()
+
+    def freeze(self) -> None:
+        """It stays connected and answers nothing."""
+        self._running.pause()
+
+    def thaw(self) -> None:
+        self._running.unpause()
+
+    def run(self, *command: str) -> str:
+        """What a command prints in the container."""
+        code, output = self._running.exec_run(list(command))
+        assert code == 0, output
+        return str(output.decode())
+
+    @property
+    def _running(self) -> Any:
+        assert self._container is not None, "the server was not started"
+        return self._container.get_wrapped_container()
+
+    def _start(self) -> None:
+        if reason := missing(self._image):
+            raise RuntimeError(f"{self._image} cannot run: {reason}")
+        from testcontainers.core.container import DockerContainer
+
+        _remove_orphans()
+        self._port = _free_port()
+        container = DockerContainer(IMAGES[self._image].name)
+        for name, value in self._environment.items():
+            container = container.with_env(name, value)
+        if command := self._command(self._port):
+            container = container.with_command(list(command))
+        if self._folder is not None:
+            container = container.with_volume_mapping(str(self._folder), "/given", "ro")
+        if self._host_network:
+            container = container.with_kwargs(labels={OWNER: _me()}, network_mode="host")
+        else:
+            container = container.with_kwargs(labels={OWNER: _me()}).with_bind_ports(self._inside or self._port, self._port)
+        container.start()
+        self._container = container
+        atexit.register(self.stop)
+        self._wait()
+
+    def stop(self) -> None:
+        container, self._container = self._container, None
+        if container is not None:
+            with contextlib.suppress(Exception):
+                container.stop()
+
+    def _wait(self) -> None:
+        self.wait_for(self._ready)
+
+    def wait_for(self, works: Callable[[int], object]) -> None:
+        """Ask until `works(port)` does not raise any more."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                works(self._port)
+                return
+            except Exception:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)  # the only way to learn that a server is up is to ask again
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _me() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@cache
+def _remove_orphans() -> None:
+    """Containers of test processes that were killed before they could remove them."""
+    import docker  # type: ignore[import-untyped,unused-ignore]
+
+    with contextlib.closing(docker.from_env(timeout=30)) as client:
+        for container in client.containers.list(all=True, filters={"label": OWNER}):
+            host, _, pid = container.labels[OWNER].rpartition(":")
+            if host == socket.gethostname() and not os.path.exists(f"/proc/{pid}"):
+                with contextlib.suppress(Exception):
+                    container.remove(force=True, v=True)

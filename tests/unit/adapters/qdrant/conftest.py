@@ -1,0 +1,43 @@
+"""Folders for Edge and open stores on both engines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from memory.adapters.qdrant import QdrantStore
+from memory.ports.collections import COLLECTIONS
+from tests.contract.qdrant_harnesses import IN_MEMORY
+
+ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("qdrant_edge", "qdrant_local")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where nothing is yet; on a disk in memory where there is one."""
+    made = Path(tempfile.mkdtemp(prefix="memory-edge-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path))
+    yield made / "data"
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest_asyncio.fixture
+async def edge(folder: Path) -> AsyncIterator[QdrantStore]:
+    opened = QdrantStore(f"qdrant+edge:///{folder}", name="edge")
+    await opened.open(COLLECTIONS)
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture(params=ENGINES)
+async def either(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[QdrantStore]:
+    """A store on each engine in turn."""
+    opened = QdrantStore(f"qdrant+edge:///{folder}" if request.param == "qdrant_edge" else "qdrant://:memory:")
+    await opened.open(COLLECTIONS)
+    yield opened
+    await opened.close()

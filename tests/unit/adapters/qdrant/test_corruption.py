@@ -1,0 +1,121 @@
+"""Damage: a record that is not as it was written is answered as corrupt, its neighbours are served, erasure reaches it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.keys import generation_point, record_point
+from memory.domain.errors import CorruptRecord
+from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
+from memory.ports.query import Eq, Near, Order, Query, Search, within
+from memory.ports.record import Corrupt, Tombstone, pack_vector
+from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration, Status
+
+
+async def _damage(store: QdrantStore, point: str, **values: Any) -> None:
+    """Change values of a payload behind the adapter's back."""
+    engine: Any = store._engine
+    if engine.alone:
+        import qdrant_edge
+
+        engine._shard.update(qdrant_edge.UpdateOperation.set_payload([point], values))
+    else:
+        await engine._client.set_payload("memory", values, [point])
+
+
+async def _three(store: QdrantStore) -> None:
+    await done(store, *[put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), fields={"type": "a"})) for n in (1, 2, 3)])
+    await _damage(store, record_point("entries", key_of(2)), body='{"not":"said"}')
+
+
+async def test_a_damaged_record_is_corrupt_and_its_neighbours_are_served(either: QdrantStore) -> None:
+    await _three(either)
+    assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+    page = await either.query(Query(ENTRIES, within(HERE)))
+    assert [r.key.id for r in page.records] == [id_of(1), id_of(3)]
+    assert page.corrupt == (key_of(2),)
+    assert await hit_ids(either, "lantern") == {id_of(1), id_of(3)}
+    near = await either.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 2.0])), 2))
+    assert {hit.record.key.id for hit in near} == {id_of(1), id_of(3)}, "the limit is filled with what can be read"
+
+
+async def test_writes_meet_a_damaged_record_as_something_of_its_version(either: QdrantStore) -> None:
+    await _three(either)
+    for when in (Absent(), AtVersion(1)):
+        outcome = await one(either, put(record(2, version=5), when))
+        assert (outcome.status, outcome.stored) == (Status.CONFLICT, Corrupt(key_of(2), "checksum mismatch"))
+    assert (await one(either, put(record(2, version=1), Newer()))).status is Status.CONFLICT
+    await done(either, put(record(2, version=2), Newer()))
+    assert (await live(either, 2)).version == 2
+
+
+async def test_erasure_reaches_a_damaged_record_whatever_the_filter(either: QdrantStore) -> None:
+    await _three(either)
+    assert await either.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "nothing")), 50) == 1
+    assert await found(either, 2) == Tombstone(key_of(2), 50)
+    assert await asked(either) == [id_of(1), id_of(3)]
+
+
+async def test_a_payload_of_another_key_is_not_served(either: QdrantStore) -> None:
+    await done(either, put(record(1)))
+    engine: Any = either._engine
+    payload = (await engine.retrieve([record_point("entries", key_of(1))]))[record_point("entries", key_of(1))]
+    await done(either, put(record(2)))
+    await _damage(either, record_point("entries", key_of(2)), **payload)
+    assert isinstance(await found(either, 2), Corrupt)
+
+
+async def test_a_damaged_generation_stops_writes_instead_of_starting_again(either: QdrantStore) -> None:
+    await done(either, RaiseGeneration(HERE, 5))
+    await _damage(either, generation_point(HERE), number=1)
+    with pytest.raises(CorruptRecord, match="generation"):
+        await either.apply([put(record())])
+
+
+def _flip(page: Path, chance: random.Random) -> None:
+    """Eight single bits, where there is something."""
+    held = bytearray(page.read_bytes())
+    used = len(held.rstrip(b"\x00"))
+    for _ in range(8):
+        held[chance.randrange(used)] ^= 1 << chance.randrange(8)
+    page.write_bytes(held)
+
+
+@pytest.mark.backend("qdrant_edge")
+@pytest.mark.parametrize("seed", range(6))
+async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Path, seed: int) -> None:
+    """Some of the payloads cannot even be unpacked any more: Edge then fails whole calls, and the adapter must not."""
+    chance = random.Random(seed)  # noqa: S311
+    store = QdrantStore(f"qdrant+edge:///{folder}")
+    await store.open(COLLECTIONS)
+    wrote = [record(n, body={"n": n, "text": "x" * 300}, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), generation=0) for n in range(50)]
+    await done(store, *[put(r) for r in wrote])
+    await store.close()
+    _flip(next(folder.glob("shard/segments/*/payload_storage/page_0.dat")), chance)  # noqa: ASYNC240
+
+    await store.open(COLLECTIONS)
+    try:
+        stands = await store.get(ENTRIES, [r.key for r in wrote])
+        sound = [r for r, stored in zip(wrote, stands, strict=True) if stored == r]
+        damaged = [r for r, stored in zip(wrote, stands, strict=True) if isinstance(stored, Corrupt)]
+        assert len(sound) + len(damaged) == 50
+        assert len(damaged) >= 1
+        for order in ((), (Order("created_at"),)):
+            page = await store.query(Query(ENTRIES, within(HERE), order=order, limit=60))
+            assert list(page.records) == sound
+            assert len(page.corrupt) == len(damaged)
+        assert await hit_ids(store, "lantern") == {r.key.id for r in sound}
+        assert len(await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 2.0])), 60))) == len(sound)
+        await done(store, put(replace(damaged[0], version=5), Newer()))
+        assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 50
+        page = await store.query(Query(ENTRIES, within(HERE)))
+        assert (page.records, page.corrupt) == ((), ())
+    finally:
+        await store.close()

@@ -1,0 +1,77 @@
+"""A process that holds the folder is killed while it writes: what it was told is kept is there afterwards."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from memory.adapters.qdrant import QdrantStore
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import HERE, append, done, hit_ids, key_of, one, record
+from memory.ports.record import Record, Tombstone
+from memory.ports.writes import RaiseGeneration
+
+pytestmark = pytest.mark.backend("qdrant_edge")
+ENOUGH = 150
+"""Acknowledged writes after which the writer dies."""
+
+WRITER = """
+    import asyncio, itertools
+    from memory.adapters.qdrant import QdrantStore
+    from memory.ports.collections import COLLECTIONS, ENTRY_VERSIONS
+    from memory.ports.contract.support import HERE, append, delete, put, record
+    from memory.ports.record import pack_vector
+    from memory.ports.writes import RaiseGeneration
+
+    async def main():
+        store = QdrantStore("qdrant+edge:///{folder}")
+        await store.open(COLLECTIONS)
+        for n in itertools.count():
+            writes = [
+                put(record(n, body={{"n": n}}, texts={{"content": "lantern word%d" % n}}, vector=pack_vector([1.0, n]))),
+                delete(n - 1) if n % 3 == 0 and n else put(record(n + 100_000)),
+                append(record(n), ENTRY_VERSIONS, "stored_version"),
+                RaiseGeneration(HERE, 1 + n // 50),
+            ]
+            assert all(o.applied for o in await store.apply(writes))
+            print(n, flush=True)
+
+    asyncio.run(main())
+"""
+
+
+def _written_until_killed(folder: Path) -> int:
+    """The number of the last batch that the writer was told is kept."""
+    last = -1
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(WRITER.format(folder=folder))], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            last = int(line)
+            if last == ENOUGH:
+                writer.send_signal(signal.SIGKILL)  # the loop goes on with what it said before it noticed
+        assert writer.wait() == -signal.SIGKILL
+    return last
+
+
+async def test_nothing_acknowledged_is_lost_with_the_process(folder: Path) -> None:
+    last = _written_until_killed(folder)
+    store = QdrantStore(f"qdrant+edge:///{folder}")
+    await store.open(COLLECTIONS)
+    stands = await store.get(ENTRIES, [key_of(n) for n in range(last + 1)])
+    for n, stored in enumerate(stands):
+        if isinstance(stored, Tombstone):
+            assert (n + 1) % 3 == 0
+        else:
+            assert isinstance(stored, Record), f"{n} is {stored}"
+            assert dict(stored.body) == {"n": n}
+            assert (n + 1) % 3 or n >= last - 1
+    assert await hit_ids(store, f"word{last}") == {key_of(last).id}
+    assert ((await one(store, RaiseGeneration(HERE, 0))).number or 0) >= 1 + last // 50
+    outcome = (await done(store, append(record(999_999), ENTRY_VERSIONS, "stored_version")))[0]
+    assert last + 2 <= (outcome.number or 0) <= last + 3, "every number but the one under way was acknowledged"
+    await store.close()

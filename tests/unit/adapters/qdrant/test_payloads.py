@@ -1,0 +1,152 @@
+"""Payloads: their form is pinned, any change of a value shows, and ranks sort as ids do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.adapters.qdrant.keys import generation_point, partition_word, point_id, rank, record_point
+from memory.adapters.qdrant.payloads import Unstorable, payload_of, reader_of
+from memory.domain.ids import new_id
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
+
+AT = datetime(2024, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
+WHOLE = Record(
+    Key("acme", "0192-a"),
+    "user:ann",
+    7,
+    AT,
+    AT,
+    AT,
+    {"type": "fact", "tags": (), "confidence": 1.0, "valid_from": AT},
+    {"k": [1, None, 2.5]},
+    {"title": "t"},
+    pack_vector([0.5, -2.0]),
+    3,
+    Role.REPLICA,
+    "long",
+    (Owed("deliver", {"to": "x"}),),
+    6,
+    2,
+    AT,
+    AT,
+    "run-1",
+)
+PINNED: dict[str, Any] = {
+    "schema": 1,
+    "collection": "entries",
+    "kind": "record",
+    "tenant": "acme",
+    "id": "0192-a",
+    "rank": 730339002796268,
+    "version": 7,
+    "owing": 1,
+    "owed": '[["deliver",{"to":"x"}]]',
+    "partition": "entries/4/acme/user:ann",
+    "scope": "user:ann",
+    "generation": 3,
+    "role": "replica",
+    "tier": "long",
+    "created_at": 1714979289123456,
+    "updated_at": 1714979289123456,
+    "expires_at": 1714979289123456,
+    "accesses": 2,
+    "accessed_at": 1714979289123456,
+    "cached_at": 1714979289123456,
+    "epoch": "run-1",
+    "previous": 6,
+    "body": '{"k":[1,null,2.5]}',
+    "vector": "AAAAPwAAAMA=",
+    "bytes": 59,
+    "untagged": ["tags"],
+    "texts": {"title": "t"},
+    "entries": {"type": "fact", "tags": [], "confidence": 1.0, "valid_from": 1714979289123456},
+    "checksum": "84c880f258f1a4cc",
+}
+
+
+def test_the_form_of_a_payload_is_pinned() -> None:
+    """What is on disks out there must be read for good: a new form takes a new schema number, and this stays readable."""
+    assert payload_of(ENTRIES, WHOLE) == PINNED
+    assert reader_of(ENTRIES).read(PINNED) == WHOLE
+    assert record_point("entries", WHOLE.key) == "73192847-491d-8402-9cc5-90481b420ec9"
+    assert generation_point(WHOLE.partition) == "47af676d-2a60-8fab-8b01-74aa50d78a98"
+
+
+@pytest.mark.parametrize("name", [name for name in PINNED if name != "rank"])
+def test_a_value_that_changed_or_went_missing_is_noticed(name: str) -> None:
+    gone = {k: v for k, v in PINNED.items() if k != name}
+    changed = {**PINNED, name: "x" if isinstance(PINNED[name], int) else 1}
+    assert isinstance(reader_of(ENTRIES).read(gone), Corrupt)
+    assert isinstance(reader_of(ENTRIES).read(changed), Corrupt)
+
+
+def test_fields_declared_later_leave_old_checksums_right() -> None:
+    older = replace(ENTRIES, fields=ENTRIES.fields[:4])
+    plain = replace(WHOLE, fields={"type": "fact"})
+    assert reader_of(ENTRIES).read(payload_of(older, plain)) == plain
+
+
+@pytest.mark.parametrize("standing", [Mark(WHOLE.key, "s", 3, "long", (), AT), Tombstone(WHOLE.key, 3, (Owed("x"),), {"d": 1}, None)], ids=repr)
+def test_marks_and_tombstones_come_back(standing: Mark | Tombstone) -> None:
+    payload = payload_of(ENTRIES, standing)
+    assert reader_of(ENTRIES).read(payload) == standing
+    assert "partition" not in payload, "only live records are found in their partition"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"version": 2**63},
+        {"fields": {"confidence": float("inf")}},
+        {"body": {"x": float("nan")}},
+        {"body": {"x": {1}}},
+        {"texts": {"title": "\ud800"}},
+        {"tier": "\ud800"},
+    ],
+    ids=str,
+)
+def test_what_no_payload_can_hold_is_refused(parts: dict[str, Any]) -> None:
+    with pytest.raises(Unstorable):
+        payload_of(ENTRIES, replace(WHOLE, **parts))
+
+
+TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=30)
+
+
+@given(st.lists(st.one_of(TEXT, st.uuids().map(str), st.text("0123456789abcdef-", max_size=40)), min_size=2, max_size=12))
+def test_ranks_sort_as_ids_do(ids: list[str]) -> None:
+    ranks = [rank(i) for i in sorted(ids)]
+    assert ranks == sorted(ranks)
+    assert all(0 <= r < 2**53 for r in ranks)
+
+
+def test_ranks_tell_most_ids_of_an_import_apart() -> None:
+    """Two thousand records, sixteen milliseconds each: what falls together has to be read together."""
+    start = 1_714_979_289_000_000
+    ranks = [rank(new_id("acme", "user:ann", start + n * 16_000)) for n in range(2000)]
+    assert len(set(ranks)) > 1000
+
+
+def test_partitions_and_points_of_like_names_differ() -> None:
+    names = [
+        ("a", "b:c"),
+        ("a:b", "c"),
+        ("a/b", "c"),
+        ("a", "b/c"),
+        ("ab", "c"),
+        ("a", "bc"),
+        ("A", "bc"),
+        ("a ", "bc"),
+        ("á", "bc"),
+        ("a\u0301", "bc"),
+    ]
+    assert len({partition_word("entries", Partition(*n)) for n in names}) == len(names)
+    assert len({record_point("entries", Key(*n)) for n in names}) == len(names)
+    assert point_id("a", "1:b") != point_id("a1:b")

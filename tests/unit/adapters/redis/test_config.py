@@ -1,0 +1,77 @@
+"""URLs and options: what is read from them, what is refused, and that no message tells a secret."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from memory.adapters.redis import adapter
+from memory.adapters.redis.claims import RedisConfig, parse
+from memory.domain.errors import ConfigError
+
+READ: dict[str, dict[str, Any]] = {
+    "redis://localhost": {"kind": "single", "nodes": (("localhost", 6379),), "tls": False, "username": None, "password": None, "database": 0},
+    "redis://[::1]:7000/2": {"nodes": (("::1", 7000),), "database": 2},
+    "valkey://db": {"kind": "single", "nodes": (("db", 6379),), "tls": False},
+    "valkeys://db": {"tls": True},
+    "rediss://ann:s%40cret@db:1": {"tls": True, "username": "ann", "password": "s@cret"},
+    "redis://:pw@db": {"username": None, "password": "pw"},
+    "redis+sentinel://a,b:5/main/3": {"kind": "sentinel", "nodes": (("a", 26379), ("b", 5)), "service": "main", "database": 3},
+    "redis+cluster://a:1,b:2": {"kind": "cluster", "nodes": (("a", 1), ("b", 2))},
+    "rediss+cluster://a": {"kind": "cluster", "tls": True},
+    "redis://db?prefix=p&timeout=1.5&connections=7&grace=0&tls_check_hostname=False": {
+        "prefix": "p",
+        "timeout": 1.5,
+        "connections": 7,
+        "grace": 0.0,
+        "tls_check_hostname": False,
+    },
+}
+
+
+@pytest.mark.parametrize("url", READ)
+def test_a_url_says_where_the_server_is_and_how_it_is_used(url: str) -> None:
+    config = parse("r", url, {})
+    assert {name: getattr(config, name) for name in READ[url]} == READ[url]
+
+
+def test_an_option_given_apart_wins_over_the_url() -> None:
+    assert parse("r", "redis://db?timeout=1", {"timeout": 9}).timeout == 9
+
+
+REFUSED = [
+    "redis:/db", "http://db", "redis://", "redis://a,b", "redis://db:99999", "redis://db/x", "redis://db/1/2", "redis+sentinel://a", "redis+cluster://a/1",
+    "redis://db?timeout=0", "redis://db?timeout=nan", "redis://db?timeout=soon", "redis://db?connections=0", "redis://db?connections=1.5",
+    "redis://db?prefix=", "redis://db?prefix={x}", "redis://db?prefix=a*", "redis://db?grace=-1", "redis://db?colour=red", "redis://db?tls_check_hostname=maybe",
+    "redis://db?tls_ca=", "redis://a b", "redis://[x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_what_is_wrong_is_refused_when_the_store_is_built(url: str) -> None:
+    with pytest.raises(ConfigError, match="store 'r'"):
+        adapter.build("r", url, {})
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://ann:hunter2@db:99999", "redis://ann:hunter2@db?colour=1", "http://ann:hunter2@db", "redis://ann:hunter2@a b"]
+)
+def test_no_complaint_repeats_a_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse("r", url, {})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_config_shows_no_password() -> None:
+    config = parse("r", "redis+sentinel://ann:hunter2@db/main", {"sentinel_password": "hunter3"})
+    assert isinstance(config, RedisConfig)
+    assert "hunter" not in repr(config) + config.place
+
+
+def test_importing_the_adapter_loads_no_driver() -> None:
+    program = "import sys, memory.adapters.redis as m; m.adapter.claims; print('redis' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,102 @@
+"""Damage: no read serves wrong content, neighbours are served, and what is damaged can be looked at, replaced and erased."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from memory.adapters.redis import RedisStore
+from memory.adapters.redis.names import place_of, record_key
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.support import HERE, T0, done, found, key_of, one, put, record
+from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, within
+from memory.ports.record import Corrupt, Record, Tombstone
+from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
+from tests.support.servers import Server
+from tests.unit.adapters.redis.conftest import NEEDS_SERVER
+
+pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
+
+
+def spoil(server: Server, prefix: str, n: int, at: int) -> bytes:
+    """Flip a bit of the n-th record's value; counts from the end where negative. Returns what stands there now."""
+    with redis.Redis(port=server.port) as client:
+        name = record_key(prefix, place_of("entries", key_of(n)))
+        value = bytearray(client.get(name) or b"")
+        value[at] ^= 1
+        client.set(name, bytes(value))
+        return bytes(value)
+
+
+def quarantine(server: Server, prefix: str) -> list[Any]:
+    with redis.Redis(port=server.port) as client:
+        return [value for name in client.scan_iter(f"*{prefix}*:q:*") for value in client.hvals(name)]
+
+
+# the format, the seal, the kind, the role, the version, the creation, the partition, the sizes, the identity, the content
+PLACES = [0, 5, 17, 18, 25, 60, 80, 140, 150, 175, -1]
+
+
+@pytest.mark.parametrize("at", PLACES)
+async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(store: RedisStore, server: Server, prefix: str, at: int) -> None:
+    await done(store, *[put(record(n, body={"n": n})) for n in range(3)])
+    damaged = spoil(server, prefix, 1, at)
+    for _ in range(2):
+        for where in (within(HERE), Tenant("acme"), Everywhere()):
+            for order in ((), (Order("created_at", True),)):
+                page = await store.query(Query(ENTRIES, where, order=order))
+                assert {r.key for r in page.records} == {key_of(0), key_of(2)}
+                assert page.corrupt == (key_of(1),)
+        answers = await store.get(ENTRIES, [key_of(n) for n in range(3)])
+        assert [type(a) for a in answers] == [Record, Corrupt, Record]
+        assert (await store.count(Query(ENTRIES, within(HERE)))).records == 2
+    assert quarantine(server, prefix) == [damaged], "kept as it was, for people to look at"
+
+
+@pytest.mark.parametrize("aside", [False, True])
+@pytest.mark.parametrize("at", [5, 60, -1])
+async def test_what_writes_do_to_a_corrupt_record(store: RedisStore, server: Server, prefix: str, aside: bool, at: int) -> None:
+    for when, status in ((Absent(), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
+        await done(store, put(record(1), Always()))
+        spoil(server, prefix, 1, at)
+        if aside:
+            assert isinstance(await found(store, 1), Corrupt)
+        outcome = await one(store, put(record(1, version=5), when))
+        assert outcome.status is status
+        if status is Status.CONFLICT:
+            assert isinstance(outcome.stored, Corrupt)
+    assert isinstance(await found(store, 1), Record)
+    assert quarantine(server, prefix) == []
+    assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+
+
+async def test_a_write_at_the_version_of_what_was_set_aside_is_rejected_by_name(store: RedisStore, server: Server, prefix: str) -> None:
+    await done(store, put(record(1)))
+    spoil(server, prefix, 1, 5)
+    outcome = await one(store, put(record(1, version=2), AtVersion(1)))
+    assert outcome.status is Status.REJECTED
+    assert key_of(1).id in outcome.reason
+
+
+@pytest.mark.parametrize("aside", [False, True])
+@pytest.mark.parametrize("at", [5, 60, 80, -1])
+async def test_erasure_reaches_what_cannot_be_read_whatever_the_filter(store: RedisStore, server: Server, prefix: str, aside: bool, at: int) -> None:
+    await done(store, *[put(record(n, fields={"type": "kept"})) for n in range(3)])
+    spoil(server, prefix, 1, at)
+    if aside:
+        await store.get(ENTRIES, [key_of(1)])
+    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "other")), 50, T0) == 1
+    assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0)
+    assert quarantine(server, prefix) == [], "what was erased is not kept aside"
+    assert len((await store.query(Query(ENTRIES, within(HERE)))).records) == 2
+
+
+async def test_a_record_copied_over_another_is_not_served_as_that_one(store: RedisStore, server: Server, prefix: str) -> None:
+    await done(store, put(record(1)), put(record(2)))
+    with redis.Redis(port=server.port) as client:
+        names = [record_key(prefix, place_of("entries", key_of(n))) for n in (1, 2)]
+        client.set(names[1], client.get(names[0]) or b"")
+    assert isinstance(await found(store, 2), Corrupt)
+    assert isinstance(await found(store, 1), Record)

@@ -1,0 +1,84 @@
+"""TLS: the server's certificate is checked against the CA that the options name, and its host name too."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory.adapters.redis import RedisStore
+from memory.domain.errors import StoreUnavailable
+from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.support import asked, done, id_of, put, record
+from tests.support.servers import Server
+from tests.unit.adapters.redis.conftest import NEEDS_SERVER
+
+pytestmark = [
+    pytest.mark.backend("redis"),
+    *NEEDS_SERVER,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="the command 'openssl', which makes the certificate, is not here"),
+]
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """A server that speaks TLS alone, and its certificate, made out to localhost."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+    ]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    for path in (folder, certificate, key):
+        path.chmod(0o755)
+
+    def shakes_hands(port: int) -> None:
+        context = ssl.create_default_context(cafile=str(certificate))
+        with socket.create_connection(("localhost", port), timeout=2) as bare, context.wrap_socket(bare, server_hostname="localhost"):
+            pass
+
+    tls = ("--tls-cert-file", "/given/cert.pem", "--tls-key-file", "/given/key.pem", "--tls-auth-clients", "no")
+    server = Server("redis", shakes_hands, lambda port: ("redis-server", "--port", "0", "--tls-port", str(port), *tls), folder=folder)
+    yield server, certificate
+    server.stop()
+
+
+async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Server, Path]) -> None:
+    server, certificate = certified
+    store = RedisStore(f"rediss://localhost:{server.port}", tls_ca=str(certificate))
+    await store.open(COLLECTIONS)
+    try:
+        await done(store, put(record(1)))
+        assert await asked(store) == [id_of(1)]
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"], ids=["unknown certificate", "another host name"])
+async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Server, Path], host: str) -> None:
+    server, certificate = certified
+    known = {} if host == "localhost" else {"tls_ca": str(certificate)}
+    with pytest.raises(StoreUnavailable):
+        await RedisStore(f"rediss://{host}:{server.port}", **known).open(COLLECTIONS)
+
+
+async def test_plain_text_to_a_tls_port_is_unavailable(certified: tuple[Server, Path]) -> None:
+    server, _ = certified
+    with pytest.raises(StoreUnavailable):
+        await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=2).open(COLLECTIONS)

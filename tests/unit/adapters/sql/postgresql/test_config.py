@@ -1,0 +1,102 @@
+"""The URL, the options, and that no password is ever shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import asyncpg
+import pytest
+
+from memory.adapters.sql.postgresql import adapter
+from memory.adapters.sql.postgresql.claims import parse
+from memory.adapters.sql.postgresql.errors import translate
+from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
+from memory.ports.collections import COLLECTIONS
+
+SECRET = "s3cret/word"  # noqa: S105
+
+
+def test_a_url_names_everything_and_its_parts_are_unescaped() -> None:
+    config = parse("s", "postgresql://ann%40x:s3cret%2Fword@db.example:6543/my%20base?schema=tier&pool_size=3&ssl=require", {})
+    assert (config.user, config.password, config.host, config.port, config.database) == ("ann@x", SECRET, "db.example", 6543, "my base")
+    assert (config.schema, config.pool_size, config.ssl) == ("tier", 3, "require")
+
+
+def test_options_may_come_apart_and_the_rest_has_defaults() -> None:
+    config = parse("s", "postgres://host/db", {"command_timeout": 2.5, "password": SECRET, "statement_cache_size": 0})
+    assert (config.port, config.schema, config.command_timeout, config.password, config.statement_cache_size) == (5432, "memory", 2.5, SECRET, 0)
+    assert (config.pool_size, config.pool_timeout, config.connect_timeout) == (8, 10.0, 10.0)
+
+
+@pytest.mark.parametrize("scheme", adapter.schemes)
+def test_every_scheme_builds_a_store(scheme: str) -> None:
+    assert isinstance(adapter.build("s", f"{scheme}://host/db", {}), PostgresStore)
+
+
+def test_a_socket_is_named_by_its_directory() -> None:
+    assert parse("s", "postgresql:///db?host=/run/postgresql", {}).host == "/run/postgresql"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "named"),
+    [
+        ("mysql://host/db", {}, "postgresql://"),
+        ("postgresql:/host/db", {}, "postgresql://"),
+        (f"postgresql://u:{SECRET}@host:port/db", {}, "cannot be read"),
+        ("postgresql://host", {}, "name the database"),
+        ("postgresql://host/a/b", {}, "name the database"),
+        ("postgresql://u:pass#word@host/db", {}, "%23"),
+        ("postgresql://host/db?schema=a-b", {}, "schema"),
+        ("postgresql://host/db?schema=pg_mine", {}, "schema"),
+        ("postgresql://host/db", {"schema": "x" * 64}, "schema"),
+        ("postgresql://host/db?pool_size=0", {}, "pool_size"),
+        ("postgresql://host/db?pool_size=2.5", {}, "pool_size"),
+        ("postgresql://host/db", {"command_timeout": 0}, "command_timeout"),
+        ("postgresql://host/db?connect_timeout=soon", {}, "connect_timeout"),
+        ("postgresql://host/db?ssl=maybe", {}, "ssl"),
+        ("postgresql://host/db?colour=red", {}, "colour"),
+    ],
+)
+def test_a_wrong_url_or_option_is_refused_by_name(url: str, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named) as caught:
+        adapter.build("s", url, options)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_password_is_in_no_representation() -> None:
+    store = PostgresStore(f"postgresql://ann:{SECRET.replace('/', '%2F')}@host/db")
+    for shown in (repr(store), repr(store._config), str(store._config), store._config.place, repr(vars(store))):
+        assert "s3cret" not in shown
+
+
+async def test_a_host_that_answers_nothing_is_unavailable_and_shows_no_password() -> None:
+    store = PostgresStore(f"postgresql://ann:{SECRET.replace('/', '%2F')}@127.0.0.1:9/db", connect_timeout=2)
+    with pytest.raises(StoreUnavailable) as caught:
+        await store.open(COLLECTIONS)
+    shown: BaseException | None = caught.value
+    while shown is not None:
+        assert "s3cret" not in str(shown)
+        shown = shown.__cause__
+
+
+def test_what_the_server_quotes_is_not_passed_on() -> None:
+    refusal = asyncpg.exceptions.InvalidTextRepresentationError("invalid input syntax for type bigint: 'what Ann said'")
+    told = translate("s", "host", refusal)
+    assert isinstance(told, StoreError)
+    assert "Ann" not in str(told)
+    assert "22P02" in str(told)
+    sent = asyncpg.exceptions.DataError("invalid input for query argument $1: 'what Ann said'")
+    assert "Ann" not in str(translate("s", "host", sent))
+    assert translate("s", "host", KeyError("x")) is None
+
+
+def test_claims_are_readable_without_the_driver_and_sqlalchemy() -> None:
+    program = (
+        "import sys; from memory.adapters.sql.postgresql import adapter; "
+        "print(adapter.claims.durable, [m for m in ('asyncpg', 'sqlalchemy', 'numpy', 'alembic') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "True []\n"

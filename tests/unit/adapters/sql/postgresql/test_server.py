@@ -1,0 +1,243 @@
+"""What only a real server shows: wrong passwords, settings, frozen and dead servers, cancelled writes, and many processes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.domain.errors import ConfigError, StoreTimeout, StoreUnavailable
+from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched
+from memory.ports.query import Near, Query, Search, within
+from memory.ports.record import Record, pack_vector
+from memory.ports.writes import Absent, Newer, RaiseGeneration
+from tests.support.postgres_servers import InContainer, Postgres
+from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
+
+pytestmark = ON_SERVER
+
+
+@pytest.fixture(scope="module")
+def own() -> InContainer:
+    """A server that may be frozen and killed without disturbing other tests."""
+    return InContainer()
+
+
+@pytest_asyncio.fixture
+async def impatient(own: InContainer) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(own.url(command_timeout=1, connect_timeout=1, pool_timeout=1, pool_size=2))
+    await store.open(COLLECTIONS)
+    yield store
+    await store.close()
+
+
+async def test_a_wrong_password_is_a_config_error_that_does_not_show_it(server: Postgres) -> None:
+    right = server.settings
+    store = PostgresStore(f"postgresql://postgres:wrong-pw@127.0.0.1:{right['port']}/postgres")
+    with pytest.raises(ConfigError, match="password") as caught:
+        await store.open(COLLECTIONS)
+    assert "wrong-pw" not in str(caught.value)
+
+
+async def test_a_database_that_is_not_there_is_a_config_error(server: Postgres) -> None:
+    store = PostgresStore(server.url().replace("/postgres?", "/nowhere?"))
+    with pytest.raises(ConfigError, match="no such database"):
+        await store.open(COLLECTIONS)
+
+
+async def test_health_tells_settings_and_no_secret(store: PostgresStore, schema: str) -> None:
+    health = await store.check()
+    assert health.ok
+    assert health.version.startswith("PostgreSQL ")
+    assert health.facts["schema"] == "0001"
+    assert (health.facts["fsync"], health.facts["synchronous_commit"]) == ("on", "on")
+    assert str(health.facts["pgvector"]).startswith("off: ")
+    assert schema in health.detail
+    assert "p@ss" not in repr(health)
+    assert not store.capabilities.semantic
+
+
+async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
+    assert store.capabilities.durable
+    await raw("ALTER ROLE postgres SET synchronous_commit = off")
+    try:
+        hasty = PostgresStore(server.url(schema))
+        await hasty.open(COLLECTIONS)
+        assert not hasty.capabilities.durable
+        assert hasty.capabilities.loss_window is not None
+        assert hasty.epoch == (await hasty.check()).epoch != ""
+        await hasty.close()
+    finally:
+        await raw("ALTER ROLE postgres RESET synchronous_commit")
+
+
+# -- frozen and dead --------------------------------------------------------------------------------------------------
+
+
+async def test_every_call_to_a_frozen_server_ends_in_time_and_later_ones_work(impatient: PostgresStore, own: InContainer) -> None:
+    await done(impatient, put(record(1, texts={"content": "lantern"})))
+    query = Query(ENTRIES, within(HERE))
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "get": lambda: impatient.get(ENTRIES, [key_of(1)]),
+        "one write": lambda: impatient.apply([put(record(2))]),
+        "a batch": lambda: impatient.apply([put(record(n)) for n in range(3, 9)]),
+        "query": lambda: impatient.query(query),
+        "count": lambda: impatient.count(query),
+        "search": lambda: searched(impatient, "lantern"),
+        "delete_matching": lambda: impatient.delete_matching(query, 50),
+    }
+    own.freeze()
+    try:
+        for name, call in calls.items():
+            begun = time.monotonic()
+            with pytest.raises((StoreTimeout, StoreUnavailable)):
+                await call()
+            assert time.monotonic() - begun < 4, name
+        begun = time.monotonic()
+        outcomes = await asyncio.gather(*[impatient.get(ENTRIES, [key_of(1)]) for _ in range(8)], return_exceptions=True)
+        assert all(isinstance(o, StoreUnavailable) for o in outcomes)
+        assert not (await impatient.check()).ok
+        assert time.monotonic() - begun < 12
+        late = PostgresStore(own.url(command_timeout=1, connect_timeout=1))
+        with pytest.raises((StoreTimeout, StoreUnavailable)):
+            await late.open(COLLECTIONS)
+    finally:
+        own.thaw()
+    assert isinstance(await live(impatient, 1), Record)
+    assert (await impatient.check()).ok
+
+
+async def test_a_store_survives_the_death_and_return_of_its_server(impatient: PostgresStore, own: InContainer) -> None:
+    await done(impatient, put(record(1)), RaiseGeneration(HERE, 3))
+    before = await live(impatient, 1)
+    own.kill()
+    with pytest.raises(StoreUnavailable):
+        await live(impatient, 1)
+    assert not (await impatient.check()).ok
+    own.revive()
+    assert await live(impatient, 1) == before
+    assert (await one(impatient, RaiseGeneration(HERE, 0))).number == 3
+
+
+async def test_a_cancelled_write_is_whole_or_absent_and_its_connection_is_not_used_again(store: PostgresStore) -> None:
+    for n in range(40):
+        call = asyncio.ensure_future(store.apply([put(record(10 * n + i)) for i in range(5)]))
+        await asyncio.sleep(0.0005 * (n % 10))  # each round is cut off at another point
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        kept = await store.get(ENTRIES, [key_of(10 * n + i) for i in range(5)])
+        assert len({k is None for k in kept}) == 1
+        answers = await asyncio.gather(*[store.get(ENTRIES, [key_of(10 * n + i)]) for i in range(5)])
+        assert [a[0] for a in answers] == kept
+
+
+async def test_more_callers_than_connections_wait_their_turn(server: Postgres, store: PostgresStore, schema: str) -> None:
+    small = PostgresStore(server.url(schema, pool_size=2))
+    await small.open(COLLECTIONS)
+    await asyncio.gather(*[done(small, put(record(n))) for n in range(60)])
+    assert len(await asked(store)) == 60
+    assert small._pool is not None
+    assert small._pool._made <= 2
+    await small.close()
+
+
+async def test_without_prepared_statements_that_outlive_a_transaction_everything_works(server: Postgres, store: PostgresStore, schema: str) -> None:
+    plain = PostgresStore(server.url(schema, statement_cache_size=0))
+    await plain.open(COLLECTIONS)
+    await done(plain, *[put(record(n, texts={"content": "lantern"})) for n in range(5)])
+    await done(plain, put(record(9, texts={"content": "lantern"})), delete(1))
+    assert len(await searched(plain, "lantern")) == 5
+    assert await plain.delete_matching(Query(ENTRIES, within(HERE)), 50) == 5
+    await plain.close()
+
+
+# -- races ------------------------------------------------------------------------------------------------------------
+
+
+async def test_no_record_of_an_erased_generation_outlives_its_erasure(server: Postgres, store: PostgresStore, schema: str) -> None:
+    other = PostgresStore(server.url(schema))
+    await other.open(COLLECTIONS)
+    stop = asyncio.Event()
+    written = 0
+
+    async def write(client: PostgresStore, worker: int) -> None:
+        nonlocal written
+        n = 0
+        while not stop.is_set():
+            n += 1
+            known = (await one(client, RaiseGeneration(HERE, 0))).number or 0
+            some = [put(record(1000 * worker + 3 * n + i, generation=known), Absent()) for i in range(1 + n % 3)]
+            written += sum(o.applied for o in await client.apply(some))
+
+    writers = [asyncio.ensure_future(write(client, w)) for w, client in enumerate([store, other] * 6, start=1)]
+    try:
+        for version in range(100, 125):
+            raised = (await one(other, RaiseGeneration(HERE))).number
+            await other.delete_matching(Query(ENTRIES, within(HERE)), version)
+            page = await store.query(Query(ENTRIES, within(HERE)))
+            assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
+    finally:
+        stop.set()
+        await asyncio.gather(*writers)
+    assert written > 100
+    await other.close()
+
+
+async def test_batches_over_the_same_keys_in_any_order_all_end(server: Postgres, store: PostgresStore, schema: str) -> None:
+    other = PostgresStore(server.url(schema))
+    await other.open(COLLECTIONS)
+
+    async def churn(client: PostgresStore, seed: int) -> None:
+        for version in range(1, 12):
+            ids = [(seed * 7 + i * (1 + seed % 3)) % 20 for i in range(12)]
+            await client.apply([put(record(n, version=version * 100 + seed), Newer()) for n in ids])
+            await client.apply([put(record(n, version=version * 100 + seed + 50), Newer()) for n in dict.fromkeys(ids)], together=True)
+
+    await asyncio.wait_for(asyncio.gather(*[churn(client, seed) for seed, client in enumerate([store, other] * 4)]), 60)
+    stands = await store.get(ENTRIES, [key_of(n) for n in range(20)])
+    assert all(s is None or (isinstance(s, Record) and s.version > 1100) for s in stands)
+    await other.close()
+
+
+@pytest.mark.parametrize("server", BOTH, indirect=True)
+async def test_vectors_stay_exact_beside_the_extension(store: PostgresStore) -> None:
+    vector = pack_vector([1e-30, 3e38, -0.0, 0.1])
+    await done(store, put(record(1, vector=vector)))
+    assert (await live(store, 1)).vector == vector
+    if store.capabilities.semantic:
+        hits = await store.search(Search(ENTRIES, within(HERE), Near(vector), 5, whole=False))
+        assert [(h.record.key.id, h.record.vector) for h in hits] == [(id_of(1), None)]
+
+
+async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: PostgresStore) -> None:
+    noise = "".join([chr(0x4E00 + (n * 7919) % 20_000) for n in range(20_000)])  # what no compression makes fit into an index
+    await done(
+        store, put(record(1, fields={"type": noise, "source": "a\x00b", "tags": (noise, "\x00", "\x01")}, body={"\x00k": ["\x01\x00", -0.0, 1e300]}))
+    )
+    stored = await live(store, 1)
+    assert (stored.fields["type"], stored.fields["source"], stored.fields["tags"]) == (noise, "a\x00b", (noise, "\x00", "\x01"))
+    assert dict(stored.body) == {"\x00k": ["\x01\x00", -0.0, 1e300]}
+    for bad, named in (
+        (replace(record(2), key=replace(key_of(2), id="i" * 3000)), "id"),
+        (replace(record(2), scope="s" * 3000), "scope"),
+        (record(2, fields={"type": "\ud800"}), "surrogate"),
+        (record(2, body={"x": "\udfff"}), "surrogate"),
+    ):
+        for outcome in (await one(store, put(bad)), (await store.apply([put(record(3)), put(bad)]))[1]):
+            assert outcome.status == "rejected"
+            assert named in outcome.reason
+    assert await found(store, 2) is None
+
+
+async def test_a_text_beyond_the_limits_of_a_tsvector_is_kept_and_found(store: PostgresStore) -> None:
+    many = " ".join([f"word{n}x" for n in range(120_000)])
+    await done(store, put(record(1, texts={"title": "lantern", "content": many})), put(record(2, texts={"content": "lantern " * 40_000})))
+    assert (await live(store, 1)).texts["content"] == many
+    assert {h.record.key.id for h in await searched(store, "lantern")} == {id_of(1), id_of(2)}
+    assert [h.record.key.id for h in await searched(store, "word17x")] == [id_of(1)]

@@ -1,0 +1,131 @@
+"""What calls cost: how many statements they send, and which index serves them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from memory.adapters.sql.postgresql.questions import page, postings
+from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.adapters.sql.postgresql.words import lexeme, token
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Or, Order, Query, Search, Words, within
+from memory.ports.record import Role
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
+from tests.support.postgres_servers import Postgres
+from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER
+
+pytestmark = ON_SERVER
+
+BROWSED = frozenset({Role.HOME, Role.ARRIVING})
+
+
+class Sent:
+    """The statements a store sends."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._queries: list[str] = []
+
+    async def __aenter__(self) -> list[str]:
+        assert self._store._pool is not None
+        async with self._store._pool.connection() as connection:  # the one used last is used next
+            connection.add_query_logger(self._note)
+        return self._queries
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(0)  # the driver tells a turn of the loop later
+        assert self._store._pool is not None
+        async with self._store._pool.connection() as connection:
+            connection.remove_query_logger(self._note)
+
+    def _note(self, query: asyncpg.connection.LoggedQuery) -> None:
+        self._queries.append(query.query)
+
+
+async def test_a_write_of_its_own_is_one_statement(store: PostgresStore) -> None:
+    await done(store, put(record(0, texts={"title": "word"})))
+    async with Sent(store) as sent:
+        conditions: tuple[When, ...] = (Absent(), Newer(), Always())
+        for n, when in enumerate(conditions, start=1):
+            await done(store, put(record(n, texts={"title": "word"}), when))
+        await done(
+            store,
+            put(record(1, version=2), AtVersion(1)),
+        )
+        await done(store, delete(2))
+    assert len(sent) == 5
+    async with Sent(store) as sent:
+        await done(store, Annotate(ENTRIES, key_of(1), 2, accessed_at=T0))
+    assert len(sent) == 2, "one to look, one to swap"
+
+
+async def test_reads_are_one_statement_and_searches_two(store: PostgresStore) -> None:
+    await done(store, *[put(record(n, texts={"title": "word"})) for n in range(30)])
+    await store.query(Query(ENTRIES, within(HERE), limit=1))
+    for calls, statements in (
+        (lambda: store.get(ENTRIES, [key_of(n) for n in range(20)]), 1),
+        (lambda: store.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20)), 1),
+        (lambda: store.count(Query(ENTRIES, within(HERE))), 1),
+        (lambda: searched(store, "words"), 2),
+    ):
+        await calls()  # the driver learns the types of the parameters
+        async with Sent(store) as sent:
+            await calls()
+        assert len(sent) == statements, sent
+
+
+async def test_a_batch_of_new_records_is_a_transaction_of_few_statements(store: PostgresStore) -> None:
+    await store.apply([put(record(n + 1000), Absent()) for n in range(125)])  # the driver learns the types of the parameters
+    async with Sent(store) as sent:
+        await store.apply([put(record(n), Absent()) for n in range(125)])
+    assert [s.split()[0] for s in sent] == ["BEGIN", "SELECT", "INSERT", "COMMIT"]
+
+
+def everyday(*more: Filter) -> Filter:
+    """The filter that the engine asks with."""
+    return And((Or((IsNull("expires_at"), Ge("expires_at", T0))), *more))
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (Query(ENTRIES, within(HERE), everyday(), (Order("created_at", True),), 20, roles=BROWSED), "ix_entries_created_at"),
+        (Query(ENTRIES, within(HERE), everyday(Eq("type", "a"))), "ix_entries_field_type"),
+        (Query(ENTRIES, within(HERE), In("conversation_id", ("a", "b"))), "ix_entries_field_conversation_id"),
+        (Query(ENTRIES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_entries_passing"),
+        (Query(ENTRIES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_entries_owing"),
+        (Query(ENTRY_VERSIONS, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_entry_versions_field_entry_id"),
+    ],
+)
+async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server: Postgres, query: Query, index: str) -> None:
+    types = "abcdefgh"
+    records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(400)]
+    versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
+    await done(store, *[put(r) for r in records], *[put(r, collection=ENTRY_VERSIONS) for r in versions])
+    shelf = store._shelf(query.collection)
+    place = store._places.known(HERE)
+    assert place is not None
+    question = page(shelf, query, [place.number], query.limit)
+    assert index in await _plan(server, shelf.qualified, question.sql, question.arguments)
+
+
+async def test_the_word_index_serves_searches(store: PostgresStore, server: Postgres) -> None:
+    await done(store, *[put(record(n, texts={"content": f"word{n} shared"})) for n in range(400)])
+    place = store._places.known(HERE)
+    assert place is not None
+    shelf = store._shelf(ENTRIES)
+    question = postings(shelf, Search(ENTRIES, within(HERE), Words("word7"), 5), [place.number], lexeme(place.number, "word7"), [token("word7")])
+    assert "ix_entries_lexemes" in await _plan(server, shelf.qualified, question.sql, question.arguments)
+
+
+async def _plan(server: Postgres, table: str, sql: str, arguments: list[object]) -> str:
+    connection = await asyncpg.connect(timeout=10, **server.settings)
+    try:
+        await connection.execute(f"ANALYZE {table}; SET enable_seqscan = off")
+        return "\n".join([line for (line,) in await connection.fetch(f"EXPLAIN {sql}", *arguments)])
+    finally:
+        await connection.close()
