@@ -5,10 +5,11 @@
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
+#   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or postgres-only (see compose/); make down stops them
 #   make prove      the long proofs: 20,000 seeds, every mutant
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
-#   make docs       write what is generated again: docs/behaviours.md and the types of the blocking twin
+#   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the README's table of backends
 #   make lock       pin the newest versions the project allows (needs uv)
 
 PYTHON ?= python3
@@ -31,7 +32,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format docs simulate prove bench lock install install-dev clean
+.PHONY: help demo test check lint format docs simulate prove bench up down lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,6 +62,7 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.behaviours --check
 	$(BIN)/python -m tools.blocking_stub --check
+	$(BIN)/python -m tools.support_matrix --check
 
 format: $(DEV)
 	$(BIN)/ruff check --fix $(CODE)
@@ -69,6 +71,7 @@ format: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m tools.behaviours
 	$(BIN)/python -m tools.blocking_stub
+	$(BIN)/python -m tools.support_matrix
 
 simulate: $(DEV)
 	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
@@ -79,6 +82,14 @@ prove: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m bench $(BENCH_FLAGS)
+
+# Docker's own compose where there is one, else the older docker-compose, which cannot wait: tools/compose.py does.
+TOPOLOGY ?= redis-postgres-qdrant
+up:
+	@$(PYTHON) tools/compose.py up $(TOPOLOGY)
+
+down:
+	@$(PYTHON) tools/compose.py down $(TOPOLOGY)
 
 # No address of a package registry is written into the locks: pip asks the one this machine is set up with.
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate

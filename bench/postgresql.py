@@ -1,23 +1,20 @@
-"""The SQL adapter on PostgreSQL against bare asyncpg on one held connection, in one run: one put, the newest of a partition, a bulk write.
+"""The SQL adapter on PostgreSQL beside bare asyncpg on one held connection, on the same server: one put, the newest twenty, a bulk write.
 
-Needs a server: `python -m bench.postgresql postgresql://user:password@host/database`. It makes and drops the schema `memory_bench`.
+Raw is what one writes without a library: a plain table with the index that browsing needs, and for the bulk write also one whose words are found.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import json
-import sys
 import time
+from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import numpy
 
-from bench.measure import Figure, side_by_side, table
+from bench.measure import Figure, side_by_side
 from bench.texts import sentences
 from memory.adapters.sql.postgresql import PostgresStore
 from memory.domain.ids import new_id
@@ -26,6 +23,7 @@ from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import Order, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Absent, Put
+from tests.support import postgres_servers, servers
 
 SCHEMA = "memory_bench"
 HERE = Partition("acme", "user:ada")
@@ -60,14 +58,15 @@ def bare_row(record: Record) -> tuple[Any, ...]:
     return (f"raw-{record.key.id}", HERE.tenant, record.scope, record.created_at, "fact", body, record.texts["content"], record.vector)
 
 
-async def measured(url: str, rounds: int) -> list[Figure]:
-    parts = urlsplit(url)
-    store = PostgresStore(parts._replace(query="").geturl(), schema=SCHEMA)
-    bare = await asyncpg.connect(parts._replace(query="").geturl())
-    await bare.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-    await store.open(COLLECTIONS)
-    await bare.execute(CREATE)
+async def postgresql(folder: Path, rounds: int) -> list[Figure]:
+    if reason := servers.missing("postgres"):
+        return [Figure("PostgreSQL, put, newest 20 and bulk", None, "ms", note=reason)]
+    server = postgres_servers.container()
+    store = PostgresStore(server.url(SCHEMA))
+    bare = await asyncpg.connect(**server.settings)
     try:
+        await store.open(COLLECTIONS)
+        await bare.execute(CREATE)
         return [await puts(store, bare, rounds), await newest(store, bare, rounds), *await bulk(store, bare, rounds)]
     finally:
         await store.close()
@@ -88,7 +87,7 @@ async def puts(store: PostgresStore, bare: asyncpg.Connection[Any], rounds: int)
 
     await side_by_side(50, ours, raw)
     ours_s, raw_s = await side_by_side(300 * rounds, lambda n: ours(n + 50), lambda n: raw(n + 50))
-    return Figure("one put", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2.5)
+    return Figure("PostgreSQL, one put", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2.5)
 
 
 async def newest(store: PostgresStore, bare: asyncpg.Connection[Any], rounds: int) -> Figure:
@@ -104,7 +103,7 @@ async def newest(store: PostgresStore, bare: asyncpg.Connection[Any], rounds: in
     await bare.execute(f"ANALYZE {SCHEMA}.raw; ANALYZE {SCHEMA}.entries")  # as the server itself does within a minute
     await side_by_side(20, ours, raw)
     ours_s, raw_s = await side_by_side(300 * rounds, ours, raw)
-    return Figure("the 20 newest of a partition", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2)
+    return Figure("PostgreSQL, the 20 newest of a partition", ours_s * 1000, "ms", raw=raw_s * 1000, ratio_target=2)
 
 
 async def bulk(store: PostgresStore, bare: asyncpg.Connection[Any], rounds: int) -> list[Figure]:
@@ -124,21 +123,8 @@ async def bulk(store: PostgresStore, bare: asyncpg.Connection[Any], rounds: int)
             for start in range(0, BULK, AT_ONCE):
                 await bare.executemany(sql, [bare_row(r) for r in made[start : start + AT_ONCE]])
             rates.append(BULK / (time.perf_counter() - begun))
-    name, rate = f"bulk write, {AT_ONCE} at once", median(ours)
+    name, rate = f"PostgreSQL, bulk write, {AT_ONCE} at once", median(ours)
     return [
         Figure(f"{name}, raw with a full-text index", rate, "records/s", median(found) / 2, at_least=True, raw=median(found)),
         Figure(f"{name}, raw without one", rate, "records/s", raw=median(raw)),
     ]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.postgresql", description=__doc__)
-    parser.add_argument("url")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is repeated; the median counts")
-    arguments = parser.parse_args()
-    print(table(asyncio.run(measured(arguments.url, arguments.rounds))))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -42,7 +42,7 @@ def pip_install(what: str, total: int, *arguments: str) -> None:
     said: list[str] = []
     seen = 0
     with subprocess.Popen([*PIP, "install", "--progress-bar", "off", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
-        assert pip.stdout is not None  # noqa: S101 - a pipe was asked for
+        assert pip.stdout is not None
         for line in pip.stdout:
             said.append(line)
             if re.match(r"(Collecting|Requirement already satisfied:) ", line):

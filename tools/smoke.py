@@ -13,7 +13,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, BlockingMemory(f"sqlite:///{Path(folder) / 'smoke.db'}") as memory:
         memory.write("Ada prefers tea to coffee", scope=Scope.user("ada"))
         (hit,) = memory.search("what does Ada drink? tea?", scope=Scope.user("ada"))
-        assert hit.entry.content == "Ada prefers tea to coffee", hit  # noqa: S101 - this is a test
+        assert hit.entry.content == "Ada prefers tea to coffee", hit
     print(f"Python {platform.python_version()}: written and found")
 
 

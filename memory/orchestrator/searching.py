@@ -14,6 +14,7 @@ from typing import Any
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError
+from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.browsing import BROWSED, Browsing, outranks
 from memory.orchestrator.entry_records import entry_of
@@ -22,13 +23,15 @@ from memory.orchestrator.past import entry_id, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.ranking import combine, rank_by_words
-from memory.policies.routing import route
+from memory.policies.routing import TIERS, replicas_of, route
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
 from memory.ports.nearness import best, by_nearness
-from memory.ports.query import Eq, Hit, Near, Query, Search, Words, all_of, within
+from memory.ports.query import Hit, In, Near, Order, Query, Search, Words, all_of, within
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
 
+LOOKED_THROUGH = 1_000
+"""How many of the newest entries are looked through by meaning where nothing has an index for it."""
 SEARCHED = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 
@@ -85,7 +88,7 @@ class Searching:
         vector = await self._meaning.of_query(text)
         candidates: dict[str, _Candidate] = {}
         for store, collection in self._browsing.sources(asked):
-            hits = await self._browsing.guarded(store, degraded, self._hits(store, collection, asked, text, vector, pool, now))
+            hits = await self._browsing.guarded(store, degraded, self._hits(store, collection, asked, text, vector, pool, now, degraded))
             for way, hit in hits or []:
                 record_id = entry_id(hit.record)
                 candidate = candidates.setdefault(record_id, _Candidate(hit.record, store))
@@ -94,7 +97,7 @@ class Searching:
         return SearchResult(found, degraded)
 
     async def _hits(
-        self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, now: datetime
+        self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, now: datetime, degraded: list[str]
     ) -> list[tuple[str, Hit]]:
         """What the store finds, each hit with the way it was found. Contents come later, of those shown; the past is not read again."""
         where, condition, whole = within(*asked.partitions), filter_of(asked, collection, now), asked.known_at is not None
@@ -103,26 +106,39 @@ class Searching:
         asking = [store.search(Search(collection, where, by, pool, condition, SEARCHED, whole)) for way, by in ways.items() if indexed[way]]
         with step("search"):
             answers = await asyncio.gather(*asking)
-            rows = await self._read_over(store, collection, asked, now, [way for way in ways if not indexed[way]])
+            rows = await self._read_over(store, collection, asked, now, [way for way in ways if not indexed[way]], degraded)
         found = dict(zip([way for way in ways if indexed[way]], answers, strict=True))
         by_words = found["words"] if indexed["words"] else rank_by_words(rows, collection, text, pool)
         by_words = by_words + rank_by_words(await self._browsing.owed_past(store, collection, asked, now), ENTRY_VERSIONS, text, pool)
         near = found.get("meaning", [] if vector is None else best(by_nearness(vector, rows), pool))
         return [("words", hit) for hit in by_words] + [("meaning", hit) for hit in near if hit.score > 0]
 
-    async def _read_over(self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str]) -> list[Record]:
-        """The records that are looked through because the store has no index for a way of searching.
+    async def _read_over(
+        self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str], degraded: list[str]
+    ) -> list[Record]:
+        """The records that are looked through because no store has an index for a way of searching.
 
-        For words all that are asked for. By meaning only what is born in the short tier: what lives in mid has replicas that are found so.
+        For words all that are asked for. By meaning the newest of the tiers that are not found so elsewhere; the answer says where there are more.
         """
         where, condition = within(*asked.partitions), filter_of(asked, collection, now)
         if "words" not in unindexed:
-            born_short = [p for p, scope in zip(asked.partitions, asked.scopes, strict=True) if route(ENTRIES.name, scope.kind).tier == "short"]
-            if "meaning" not in unindexed or collection is not ENTRIES or not born_short or store is not self._placement.topology.home("short"):
+            tiers = self._not_found_by_meaning(store) if "meaning" in unindexed and collection is ENTRIES else ()
+            partitions = [p for p, s in zip(asked.partitions, asked.scopes, strict=True) if set(_tiers_of(s)) & set(tiers)]
+            if not partitions:
                 return []
-            where, condition = within(*born_short), all_of(condition, Eq("tier", "short"))
-        page = await store.query(Query(collection, where, condition, roles=BROWSED))
+            where, condition = within(*partitions), all_of(condition, In("tier", tiers))
+        limit = None if "words" in unindexed else LOOKED_THROUGH
+        order = (Order("created_at", descending=True),) if limit else ()
+        page = await store.query(Query(collection, where, condition, order, limit, roles=BROWSED))
+        if page.cursor is not None:
+            degraded.append(f"store '{store.name}' has no index for meaning: by meaning only the newest {LOOKED_THROUGH} entries were looked through")
         return [r for r in page.records if isinstance(r, Record)]
+
+    def _not_found_by_meaning(self, store: Store) -> tuple[str, ...]:
+        """The tiers whose homes are here and that neither this store nor one with replicas of them finds by meaning."""
+        home = self._placement.topology.home
+        here = [tier for tier in TIERS if home(tier) is store]
+        return tuple(t for t in here if not any(home(copy).capabilities.semantic for copy in (t, *replicas_of(ENTRIES.name, t))))
 
     async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, degraded: list[str]) -> list[FoundEntry]:
         """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
@@ -190,3 +206,8 @@ def _explained(best: Sequence[tuple[str, float]], shown: dict[str, Record], cand
         ways = {f"by_{way}": {"rank": ranks[record_id], "score": candidate.scores[way]} for way, ranks in places.items() if record_id in ranks}
         hits.append(FoundEntry(entry_of(record), score, {**ways, "tier": record.tier, "store": candidate.store.name}))
     return hits
+
+
+def _tiers_of(scope: Scope) -> tuple[str, ...]:
+    """The tiers where entries of this scope may have their home: moves go onward."""
+    return TIERS[TIERS.index(route(ENTRIES.name, scope.kind).tier) :]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from memory.adapters.sql import SqlStore
 from memory.facade.memory import Memory
 from memory.ports.collections import COLLECTIONS
 from tests.acceptance.support import Clock
+from tests.support.backends import marks_of
+from tests.support.placings import PLACINGS, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
@@ -41,6 +43,7 @@ TOPOLOGIES = [
     pytest.param(_one_file, id="one-file", marks=SQLITE),
     pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
     pytest.param(_three_files, id="three-files", marks=SQLITE),
+    *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS),
 ]
 
 
@@ -64,12 +67,13 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=TOPOLOGIES)
-def config(request: pytest.FixtureRequest, tmp_path: Path, _template: Path) -> dict[str, Any]:
+def config(request: pytest.FixtureRequest, tmp_path: Path, _template: Path) -> Iterator[dict[str, Any]]:
     """Where the tiers are; nothing is found by meaning, so that tests are fast."""
     for name in FILES:
         shutil.copy(_template, tmp_path / name)
     placed: Callable[[Path], dict[str, Any]] = request.param
-    return placed(tmp_path) | {"embedder": "none"}
+    yield placed(tmp_path) | {"embedder": "none"}
+    forget(tmp_path)
 
 
 @pytest.fixture

@@ -58,14 +58,19 @@ BACKENDS: dict[str, Backend] = {
 def every_backend() -> Iterable[Any]:
     """Parameters, one a backend, each marked with its name; a backend that this machine lacks is skipped and says why."""
     for backend in BACKENDS.values():
-        if backend.url is None:
-            continue
-        marks = [pytest.mark.backend(backend.name)]
-        if backend.needs_server:
-            marks.append(pytest.mark.server)
-        if reason := backend.missing():
-            marks.append(pytest.mark.skip(reason=reason))
-        yield pytest.param(backend, id=backend.name, marks=marks)
+        if backend.url is not None:
+            yield pytest.param(backend, id=backend.name, marks=marks_of(backend.name))
+
+
+def marks_of(*names: str) -> list[pytest.MarkDecorator]:
+    """The marks of a test that runs on these backends together: it is skipped, and says why, where one is missing."""
+    backends = [BACKENDS[name] for name in names]
+    marks = [pytest.mark.backend(*names)]
+    if any(backend.needs_server for backend in backends):
+        marks.append(pytest.mark.server)
+    if reasons := [f"{backend.name}: {reason}" for backend in backends if (reason := backend.missing())]:
+        marks.append(pytest.mark.skip(reason="; ".join(reasons)))
+    return marks
 
 
 def able(*harnesses: type[Harness]) -> tuple[type[Harness], ...]:

@@ -7,16 +7,17 @@ where a row appears under a key that was free, everything is undone and done aga
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from memory.adapters.sql.postgresql.deciding import Desk, Standing, addresses
+from memory.adapters.sql.postgresql.desk import Desk, Held, addresses
 from memory.adapters.sql.postgresql.places import Places
 from memory.adapters.sql.postgresql.pool import Connection
 from memory.adapters.sql.postgresql.rows import ID, KIND, TENANT, Content, key_text, scope_text
 from memory.adapters.sql.postgresql.shelf import ABSENT, ALWAYS, NEWER, Shelf
 from memory.adapters.sql.postgresql.values import checked, unescape
-from memory.adapters.sql.postgresql.writing import Shelves, parameters, standing_of
+from memory.adapters.sql.postgresql.writing import Shelves, held_in, parameters
 from memory.adapters.sql.rows import TOMBSTONE, Unstorable
 from memory.ports.record import Key, Partition
 from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
@@ -81,36 +82,42 @@ class Batch:
 
     async def _insert_at_once(self, desk: Desk) -> None:
         """Insert what its condition lets in without a look. What it does not let in stays to be decided."""
-        groups: dict[tuple[str, type], list[tuple[int, Put, Content]]] = {}
-        for i, write in list(self._left.items()):
+        groups: dict[tuple[str, str], list[tuple[int, Put]]] = {}
+        for i, write in self._left.items():
             assert isinstance(write, Put)  # noqa: S101 - see `_is_blind`
+            condition = ABSENT if isinstance(write.when, Absent) else NEWER if isinstance(write.when, Newer) else ALWAYS
+            groups.setdefault((write.collection.name, condition), []).append((i, write))
+        for (_, condition), group in sorted(groups.items()):
+            shelf = self._shelves(group[0][1].collection)
+            group.sort(key=lambda pair: pair[1].key)
+            sent: dict[tuple[str, str], tuple[int, int]] = {}
+            for address in await self._insert(shelf, condition, self._contents(desk, shelf, group, sent)):
+                i, generation = sent[address]
+                write = self._left.pop(i)
+                assert isinstance(write, Put)  # noqa: S101 - see above
+                self._outcomes[i] = Outcome(Status.APPLIED, version=write.record.version, generation=generation)
+
+    @staticmethod
+    def _contents(desk: Desk, shelf: Shelf, group: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, int]]) -> Iterator[Content]:
+        """The rows of these writes, made as they are asked for, and noted. Those that will be rejected are left out."""
+        for i, write in group:
             record, place = write.record, desk.places[write.record.partition]
-            if record.generation is not None and record.generation < place.generation:
-                continue
             generation = place.generation if record.generation is None else record.generation
+            if generation < place.generation:
+                continue
             try:
-                content = self._shelves(write.collection).layout.record(record, place.number, generation)
+                content = shelf.layout.record(record, place.number, generation)
             except Unstorable:
                 continue
-            groups.setdefault((write.collection.name, type(write.when)), []).append((i, write, content))
-        for (_, kind), group in sorted(groups.items(), key=lambda item: item[0][0]):
-            shelf = self._shelves(group[0][1].collection)
-            condition = ABSENT if kind is Absent else NEWER if kind is Newer else ALWAYS
-            stored = set(await self._insert(shelf, condition, [content for _, _, content in group]))
-            for i, write, content in group:
-                if (content.row[TENANT], content.row[ID]) in stored:
-                    generation = content.row[shelf.layout.at["generation"]]
-                    self._outcomes[i] = Outcome(Status.APPLIED, version=write.record.version, generation=generation)
-                    del self._left[i]
+            sent[(content.row[TENANT], content.row[ID])] = (i, generation)
+            yield content
 
-    async def _insert(self, shelf: Shelf, condition: str, contents: list[Content]) -> list[tuple[str, str]]:
-        """The keys of the rows that were stored."""
-        contents.sort(key=lambda content: (content.row[TENANT], content.row[ID]))
+    async def _insert(self, shelf: Shelf, condition: str, contents: Iterator[Content]) -> list[tuple[str, str]]:
+        """The keys of the rows that were stored, as columns hold them. The rows come by key."""
         stored: list[tuple[str, str]] = []
         under_way: asyncio.Task[Sequence[Any]] | None = None
         try:
-            for start in range(0, len(contents), MOST_ROWS):
-                rows = [parameters(shelf, content) for content in contents[start : start + MOST_ROWS]]
+            while rows := [parameters(shelf, content) for content in islice(contents, MOST_ROWS)]:
                 if under_way is not None:
                     stored += [(r[0], r[1]) for r in await under_way]
                 sql, columns = shelf.insert_many(condition, rows)
@@ -128,7 +135,7 @@ class Batch:
 
     async def _decide(self, desk: Desk) -> None:
         shelves = {w.collection.name: self._shelves(w.collection) for w in self._left.values() if not isinstance(w, RaiseGeneration)}
-        for name, keys in sorted(addresses(self._left).items()):
+        for name, keys in sorted(addresses(self._left.values()).items()):
             await self._lock(desk, shelves[name], keys)
         for counter in sorted({(w.record.partition, w.counter) for w in self._left.values() if isinstance(w, Append)}):
             desk.counters[counter] = await self._count(shelves, desk.places[counter[0]].number, counter[1])
@@ -147,13 +154,13 @@ class Batch:
         """What stands under the keys, which nobody else changes until the transaction ends."""
         by_tenant: dict[str, list[Key]] = {}
         for key in keys:
-            desk.standings[(shelf.name, key)] = Standing(shelf.collection)
+            desk.held[(shelf.name, key)] = Held(shelf.collection)
             by_tenant.setdefault(key.tenant, []).append(key)
         for tenant, wanted in sorted(by_tenant.items()):
             ids = sorted([checked(key.id) for key in wanted])
             for row in await self._connection.fetch(shelf.find_locked, checked(tenant), ids):
                 key = Key(tenant, unescape(row[ID]))
-                desk.standings[(shelf.name, key)] = standing_of(shelf, key, row)
+                desk.held[(shelf.name, key)] = held_in(shelf, key, row)
 
     async def _count(self, shelves: dict[str, Shelf], partition: int, counter: str) -> int:
         shelf = next(iter(shelves.values()))
@@ -161,22 +168,25 @@ class Batch:
 
     async def _write_back(self, desk: Desk, shelves: dict[str, Shelf]) -> None:
         for name, shelf in sorted(shelves.items()):
-            changed = [(key, s) for (of, key), s in desk.standings.items() if of == name and s.changed]
-            fresh = [s.content for _, s in changed if s.content is not None and not s.existed]
-            over = [s.content for _, s in changed if s.content is not None and s.existed]
-            gone = [key for key, s in changed if s.content is None and s.existed]
-            if fresh and len(await self._insert(shelf, ABSENT, fresh)) != len(fresh):
+            changed = [(key, s) for (of, key), s in desk.held.items() if of == name and s.changed]
+            fresh = [s.content for _, s in changed if s.content is not None and s.checksum is None]
+            over = [s.content for _, s in changed if s.content is not None and s.checksum is not None]
+            gone = [key for key, s in changed if s.content is None and s.checksum is not None]
+            if len(await self._insert(shelf, ABSENT, _by_key(fresh))) != len(fresh):
                 raise Collided
-            if over:
-                await self._insert(shelf, ALWAYS, over)
+            await self._insert(shelf, ALWAYS, _by_key(over))
             if gone:
                 await self._by_keys(shelf.delete_many, gone)
-            left = gone + [key for key, s in changed if s.content is not None and s.content.row[KIND] == TOMBSTONE and s.existed]
+            left = gone + [key for key, s in changed if s.content is not None and s.content.row[KIND] == TOMBSTONE and s.checksum is not None]
             if left:
                 await self._by_keys(shelf.forget_aside, left)
 
     async def _by_keys(self, sql: str, keys: Sequence[Key]) -> None:
         await self._connection.execute(sql, [checked(k.tenant) for k in keys], [checked(k.id) for k in keys])
+
+
+def _by_key(contents: Sequence[Content]) -> Iterator[Content]:
+    return iter(sorted(contents, key=lambda content: (content.row[TENANT], content.row[ID])))
 
 
 def _is_placed(write: Write) -> bool:

@@ -149,12 +149,6 @@ class Layout:
         names = [*self.columns, "words", "bytes", *(["counts", "lexemes"] if self._texts else [])]
         return tuple([(name, *kinds.get(name, ("text", ""))) for name in names])
 
-    def field_at(self, name: str) -> str:
-        """The name of a declared integer field, to be numbered. Raises `Unstorable`."""
-        if any(field == name and kind is FieldType.INTEGER for field, _, kind in self._fields):
-            return name
-        raise Unstorable(f"field '{name}' is no integer field of collection '{self.collection.name}'")
-
     # -- from rows ----------------------------------------------------------------------------------------------------
 
     def read(self, row: Row, problem: str = "checksum mismatch") -> Stored:

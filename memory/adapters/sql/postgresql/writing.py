@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memory.adapters.sql.postgresql.deciding import Standing, change, conflict, erased, holds
-from memory.adapters.sql.postgresql.places import Place, Places
+from memory.adapters.sql.postgresql.desk import Held
+from memory.adapters.sql.postgresql.places import Places
 from memory.adapters.sql.postgresql.pool import Connection
 from memory.adapters.sql.postgresql.rows import KIND, PARTITION, VERSION, Content, Row
 from memory.adapters.sql.postgresql.shelf import Shelf
 from memory.adapters.sql.postgresql.values import checked
 from memory.adapters.sql.rows import CORRUPT, Unstorable
 from memory.ports.collections import Collection
+from memory.ports.deciding import Decision, Slot, decide
 from memory.ports.record import Corrupt, Key, Tombstone
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When
 
@@ -47,15 +48,16 @@ async def write_one(connection: Connection, shelves: Shelves, places: Places, wr
     raise Busy
 
 
-async def look(connection: Connection, shelf: Shelf, key: Key) -> Standing:
+async def look(connection: Connection, shelf: Shelf, key: Key) -> Held:
     """What stands under the key."""
     row = await connection.fetchrow(shelf.find, checked(key.tenant), checked(key.id))
-    return Standing(shelf.collection) if row is None else standing_of(shelf, key, row)
+    return Held(shelf.collection) if row is None else held_in(shelf, key, row)
 
 
-def standing_of(shelf: Shelf, key: Key, row: Row) -> Standing:
+def held_in(shelf: Shelf, key: Key, row: Row) -> Held:
+    """What stands in a row found under the key."""
     stored = Corrupt(key, "set aside earlier") if row[KIND] == CORRUPT else shelf.layout.read(row)
-    return Standing(shelf.collection, stored, row[VERSION], row[PARTITION], row[-1])
+    return Held(shelf.collection, Slot(stored, row[VERSION]), row[PARTITION], row[-1])
 
 
 def parameters(shelf: Shelf, content: Content) -> list[Any]:
@@ -76,14 +78,10 @@ async def _put(connection: Connection, shelf: Shelf, places: Places, write: Put)
     if await _blindly(connection, shelf, when, [*values, given], put=True):
         return Outcome(Status.APPLIED, version=record.version, generation=generation)
     now = await places.look(connection, record.partition)
-    standing = await look(connection, shelf, write.key)
+    held = await look(connection, shelf, write.key)
     if now is None or now.number != place.number:
         return None
-    if given and generation < now.generation:
-        return erased(standing)
-    if not given and generation != now.generation:
-        return None
-    return None if holds(when, standing, record.version, write.key) else conflict(standing)
+    return _unless_it_would_do(decide(write, held.slot, now.generation, _no_number))
 
 
 async def _delete(connection: Connection, shelf: Shelf, write: Delete) -> Outcome | None:
@@ -91,8 +89,17 @@ async def _delete(connection: Connection, shelf: Shelf, write: Delete) -> Outcom
     values = parameters(shelf, shelf.layout.tombstone(tombstone))
     if await _blindly(connection, shelf, write.when, values, put=False):
         return Outcome(Status.APPLIED, version=write.version)
-    standing = await look(connection, shelf, write.key)
-    return None if holds(write.when, standing, write.version, write.key) else conflict(standing)
+    held = await look(connection, shelf, write.key)
+    return _unless_it_would_do(decide(write, held.slot, 0, _no_number))
+
+
+def _unless_it_would_do(decision: Decision) -> Outcome | None:
+    """Why a write was not carried out, by what stands there now; None where it would be now."""
+    return None if decision.changes else decision.outcome
+
+
+def _no_number() -> int:
+    raise AssertionError("only an append takes a number")
 
 
 async def _blindly(connection: Connection, shelf: Shelf, when: When, values: list[Any], *, put: bool) -> bool:
@@ -108,16 +115,13 @@ async def _blindly(connection: Connection, shelf: Shelf, when: When, values: lis
 
 async def _swap(connection: Connection, shelf: Shelf, write: Release | Annotate | Purge) -> Outcome | None:
     """Decide on what stands there, and replace exactly that."""
-    standing = await look(connection, shelf, write.key)
-    seen = standing.checksum
-    outcome = change(write, standing)
-    if not standing.changed:
-        return outcome
-    if standing.content is None:
-        swapped = await connection.fetchval(shelf.delete, checked(write.key.tenant), checked(write.key.id), seen)
+    held = await look(connection, shelf, write.key)
+    decision = decide(write, held.slot, 0, _no_number)
+    held.become(decision, None)
+    if not held.changed:
+        return decision.outcome
+    if held.content is None:
+        swapped = await connection.fetchval(shelf.delete, checked(write.key.tenant), checked(write.key.id), held.checksum)
     else:
-        swapped = await connection.fetchval(shelf.swap, *parameters(shelf, standing.content), seen)
-    return outcome if swapped else None
-
-
-__all__ = ["Busy", "Place", "Single", "look", "parameters", "standing_of", "write_one"]
+        swapped = await connection.fetchval(shelf.swap, *parameters(shelf, held.content), held.checksum)
+    return decision.outcome if swapped else None

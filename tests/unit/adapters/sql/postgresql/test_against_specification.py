@@ -7,6 +7,7 @@ import random
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
+from memory.adapters.sql.postgresql import searching
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, T0, done, key_of, put, record
@@ -33,6 +34,17 @@ async def test_random_work_gives_the_same_answers(store: PostgresStore, seed: in
         assert await store.apply(writes) == await specification.apply(writes)
         for mine, other in zip(await _answers(store, claims.semantic), await _answers(specification, claims.semantic), strict=True):
             assert mine == other
+
+
+@pytest.mark.parametrize("server", BOTH[:1], indirect=True)
+async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_the_same(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(3)  # noqa: S311
+    await done(store, *[put(_random_record(chance, n)) for n in range(60)])
+    before = await _answers(store, semantic=False)
+    monkeypatch.setattr(searching, "MOST_LEXEMES", 0)
+    assert await _answers(store, semantic=False) == before
 
 
 async def _numbers_of(store: InMemoryStore | PostgresStore, part: object) -> list[str]:

@@ -16,7 +16,7 @@ from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Record, pack_vector
-from memory.ports.writes import Absent, Newer, RaiseGeneration
+from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration
 from tests.support.postgres_servers import InContainer, Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
 
@@ -187,6 +187,26 @@ async def test_no_record_of_an_erased_generation_outlives_its_erasure(server: Po
         await asyncio.gather(*writers)
     assert written > 100
     await other.close()
+
+
+async def test_a_database_that_is_serializable_by_default_loses_no_write(server: Postgres, store: PostgresStore, schema: str, raw: Raw) -> None:
+    await raw("ALTER ROLE postgres SET default_transaction_isolation = 'serializable'")
+    try:
+        strict = PostgresStore(server.url(schema))
+        await strict.open(COLLECTIONS)
+        await done(strict, put(record(1, version=1, body={"n": 0})))
+
+        async def increment() -> None:
+            while True:
+                now = await live(strict, 1)
+                if (await one(strict, put(record(1, version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)))).applied:
+                    return
+
+        await asyncio.gather(*[increment() for _ in range(8)])
+        assert dict((await live(strict, 1)).body) == {"n": 8}
+        await strict.close()
+    finally:
+        await raw("ALTER ROLE postgres RESET default_transaction_isolation")
 
 
 async def test_batches_over_the_same_keys_in_any_order_all_end(server: Postgres, store: PostgresStore, schema: str) -> None:

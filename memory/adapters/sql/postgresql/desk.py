@@ -1,0 +1,95 @@
+"""What stands under the keys of a call, and what its writes make of it: the port's rules on rows that were read or locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from memory.adapters.sql.postgresql.places import Place
+from memory.adapters.sql.postgresql.rows import Content, layout_of
+from memory.adapters.sql.rows import Unstorable
+from memory.ports.collections import Collection
+from memory.ports.deciding import Decision, KeyedWrite, Slot, decide
+from memory.ports.record import Key, Mark, Partition, Record
+from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+
+Address: TypeAlias = tuple[str, Key]
+Counter: TypeAlias = tuple[Partition, str]
+
+NOTHING = Slot(None, None)
+
+
+@dataclass(slots=True)
+class Held:
+    """What stands under a key; `checksum` of None where there is no row. Once `changed`, `content` is to stand there, or nothing."""
+
+    collection: Collection
+    slot: Slot = NOTHING
+    partition: int | None = None
+    checksum: int | None = None
+    changed: bool = False
+    content: Content | None = None
+
+    def become(self, decision: Decision, place: Place | None) -> None:
+        """Take in what a write leaves. Raises `Unstorable`, and nothing has changed, where no row can hold it."""
+        if not decision.changes:
+            return
+        left, layout = decision.leaves, layout_of(self.collection)
+        content, partition = None, None
+        if isinstance(left, Record):
+            partition = self.partition if place is None else place.number
+            content = layout.record(left, partition, left.generation or 0)
+        elif left is not None:
+            content = layout.mark(left) if isinstance(left, Mark) else layout.tombstone(left)
+        self.slot = NOTHING if left is None else Slot(left, left.version)
+        self.partition, self.content, self.changed = partition, content, True
+
+
+@dataclass(slots=True)
+class Desk:
+    """What one call has locked and decides about."""
+
+    held: dict[Address, Held]
+    places: dict[Partition, Place]
+    counters: dict[Counter, int] = field(default_factory=dict)
+    raised: dict[int, int] = field(default_factory=dict)
+    """The new generations of partitions, by number."""
+
+    def do(self, write: Write) -> Outcome:
+        """What becomes of the next write."""
+        if isinstance(write, RaiseGeneration):
+            return self._raise_generation(write)
+        try:
+            return self._decide(write)
+        except Unstorable as exc:
+            return Outcome(Status.REJECTED, reason=str(exc))
+
+    def _raise_generation(self, write: RaiseGeneration) -> Outcome:
+        place = self.places[write.partition]
+        raised = place.generation + 1 if write.to is None else max(place.generation, write.to)
+        if raised != place.generation:
+            self.places[write.partition] = replace(place, generation=raised)
+            self.raised[place.number] = raised
+        return Outcome(Status.APPLIED, number=raised)
+
+    def _decide(self, write: KeyedWrite) -> Outcome:
+        held = self.held[(write.collection.name, write.key)]
+        place = self.places[write.record.partition] if isinstance(write, Put | Append) else None
+        decision = decide(write, held.slot, place.generation if place else 0, self._next_number(write))
+        held.become(decision, place)
+        if decision.numbered and isinstance(write, Append):
+            self.counters[(write.record.partition, write.counter)] += 1
+        return decision.outcome
+
+    def _next_number(self, write: KeyedWrite) -> Callable[[], int]:
+        return lambda: self.counters[(write.record.partition, write.counter)] + 1 if isinstance(write, Append) else 0
+
+
+def addresses(writes: Iterable[Write]) -> dict[str, set[Key]]:
+    """The keys that writes are about, by the name of their collection."""
+    found: dict[str, set[Key]] = {}
+    for write in writes:
+        if not isinstance(write, RaiseGeneration):
+            found.setdefault(write.collection.name, set()).add(write.key)
+    return found

@@ -1,0 +1,89 @@
+"""Topologies on real engines, each call on a clean place of its own: for the tests that prove the whole on more than one file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support import postgres_servers, redis_servers
+
+IN_MEMORY = Path("/dev/shm")
+_EMPTY = """DO $$ DECLARE name text; BEGIN
+FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'topology' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
+LOOP EXECUTE 'DELETE FROM topology.' || quote_ident(name); END LOOP; END $$"""
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Which backends serve the tiers. `config(folder)` is a configuration of it that nothing was kept in yet."""
+
+    name: str
+    backends: tuple[str, ...]
+    config: Callable[[Path], dict[str, Any]]
+
+
+def _redis() -> str:
+    return f"redis://127.0.0.1:{redis_servers.durable().port}?prefix=p{uuid.uuid4().hex}"
+
+
+def _volatile_redis() -> str:
+    return f"redis://127.0.0.1:{redis_servers.default().port}?prefix=p{uuid.uuid4().hex}"
+
+
+def _postgres() -> str:
+    """The schema that tests of this process share, emptied: making one takes longer than most tests."""
+    server = postgres_servers.container()
+    with ThreadPoolExecutor(1) as apart:  # a loop may be running here
+        apart.submit(lambda: asyncio.run(_emptied(server.settings))).result()
+    return server.url(schema="topology")
+
+
+async def _emptied(settings: dict[str, Any]) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(**settings)
+    try:
+        await connection.execute(_EMPTY)
+    finally:
+        await connection.close()
+
+
+def _edge(folder: Path) -> str:
+    """On a disk in memory: Edge waits for the disk thirty times when a folder is made."""
+    place = Path(tempfile.mkdtemp(prefix="memory-edge-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else folder))
+    (folder / "edge").symlink_to(place)
+    return f"qdrant+edge:///{place / 'data'}"
+
+
+def forget(folder: Path) -> None:
+    """Take away what `_edge` left outside of the folder."""
+    link = folder / "edge"
+    if link.is_symlink():
+        shutil.rmtree(link.resolve(), ignore_errors=True)
+
+
+def _tiers(short: str, mid: str, long: str) -> dict[str, Any]:
+    return {"tiers": {"short": short, "mid": mid, "long": long}}
+
+
+def _everything_in_postgres(folder: Path) -> dict[str, Any]:
+    return _tiers(*[_postgres()] * 3)
+
+
+PLACINGS = (
+    Placing("redis-postgres-edge", ("redis", "postgresql", "qdrant_edge"), lambda folder: _tiers(_redis(), _postgres(), _edge(folder))),
+    Placing(
+        "volatile-redis-postgres-edge",
+        ("redis_volatile", "postgresql", "qdrant_edge"),
+        lambda folder: _tiers(_volatile_redis(), _postgres(), _edge(folder)),
+    ),
+    Placing("postgres-only", ("postgresql",), _everything_in_postgres),
+)

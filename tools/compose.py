@@ -1,0 +1,64 @@
+"""Start and stop the servers of a topology: `python tools/compose.py up redis-postgres-qdrant`. Needs Docker and nothing else.
+
+`up` ends when every server answers its health check, or says which does not. What they keep stays in named volumes until `docker volume rm`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "compose"
+PATIENCE = 120
+
+
+def topologies() -> list[str]:
+    return sorted(file.stem for file in FOLDER.glob("*.yaml"))
+
+
+def compose(topology: str) -> list[str]:
+    """The command of the compose that is here."""
+    has_plugin = shutil.which("docker") and subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+    if not has_plugin and not shutil.which("docker-compose"):
+        raise SystemExit("neither `docker compose` nor `docker-compose` is installed")
+    program = ["docker", "compose"] if has_plugin else ["docker-compose"]
+    return [*program, "-f", str(FOLDER / f"{topology}.yaml"), "-p", f"memory-{topology}"]
+
+
+def wait(command: list[str]) -> int:
+    """Until every container is healthy; 1 and the names of those that are not when it takes too long."""
+    containers = subprocess.run([*command, "ps", "-q"], capture_output=True, text=True, check=True).stdout.split()
+    inspect = ["docker", "inspect", "--format", "{{.Name}} {{.State.Health.Status}}", *containers]
+    ends = time.monotonic() + PATIENCE
+    while True:
+        states = [line.lstrip("/").split() for line in subprocess.run(inspect, capture_output=True, text=True, check=True).stdout.splitlines()]
+        waiting = [f"{name} is {state}" for name, state in states if state != "healthy"]
+        if not waiting:
+            print("\n".join(f"{name} is healthy" for name, _ in states))
+            return 0
+        if time.monotonic() > ends:
+            print("; ".join(waiting), file=sys.stderr)
+            return 1
+        time.sleep(0.5)
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2 or arguments[0] not in ("up", "down") or arguments[1] not in topologies():
+        print(f"usage: tools/compose.py up|down {'|'.join(topologies())}", file=sys.stderr)
+        return 2
+    command = compose(arguments[1])
+    if arguments[0] == "down":
+        return subprocess.run([*command, "down"], check=False).returncode
+    if subprocess.run([*command, "up", "-d"], check=False).returncode:
+        return 1
+    if wait(command):
+        return 1
+    print(f"memory --config compose/{arguments[1]}.toml doctor")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""The README's table of backends: what each claims, which tiers it may serve, and how that is tested.
+
+    python -m tools.support_matrix            write it
+    python -m tools.support_matrix --check    exit 1 where what is written is stale
+
+Everything comes from what the tests hold the backends to: the claims pinned in their contract harnesses, the engine's needs, the image names,
+and what CI requires.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from memory.orchestrator.topology import CACHE_NEEDS, HOME_NEEDS
+from memory.ports.capabilities import FLAGS, Capabilities
+from memory.ports.contract.harness import Harness
+from tests.contract.every_harness import DRIVEN
+from tests.contract.harnesses import InMemory, Sqlite
+from tests.support.servers import IMAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+BEGIN, END = "<!-- support matrix: make docs -->", "<!-- end of support matrix -->"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a backend is called for people: its URL, and the engine that its tests run on."""
+
+    url: str
+    engine: str
+
+
+SHOWN: dict[str, Shown] = {
+    "sqlite": Shown("`sqlite:///memory.db`", "SQLite of this Python"),
+    "in_memory": Shown("`memory://`", "none"),
+    "postgresql": Shown("`postgresql://…`", "postgres"),
+    "postgresql_pgvector": Shown("`postgresql://…` with pgvector", "PostgreSQL 16 of the package `pgserver`"),
+    "redis": Shown("`redis://…`, appendfsync always", "redis"),
+    "redis_volatile": Shown("`redis://…` as most run it", "redis"),
+    "redis_cluster": Shown("`redis+cluster://…`", "redis"),
+    "qdrant_edge": Shown("`qdrant+edge:///folder`", "Qdrant Edge 0.9, in process"),
+    "qdrant_local": Shown("`qdrant://:memory:`", "local mode of qdrant-client, for tests"),
+    "qdrant_server": Shown("`qdrant://…`", "qdrant"),
+}
+ORDER = tuple(SHOWN)
+MARKS = {flag: flag.replace("_", " ") for flag in FLAGS}
+
+
+def tiers(claims: Capabilities) -> str:
+    """What the engine lets it serve."""
+    if claims.durable and not claims.missing(HOME_NEEDS):
+        return "any" if claims.semantic else "any; by meaning with another in long"
+    if not claims.missing(CACHE_NEEDS):
+        return "short, as a cache; any where its loss is accepted"
+    return "none"
+
+
+def tested(name: str, required: set[str]) -> str:
+    engine = SHOWN[name].engine
+    image = IMAGES.get(engine)
+    on = f"`{image.default}`" if image is not None else engine
+    return f"CI, on {on}" if name in required else f"written, **not run** here (needs {on})"
+
+
+def required() -> set[str]:
+    """The backends without which CI fails."""
+    found = re.search(r"MEMORY_REQUIRE:-([\w,]+)\}", (ROOT / ".ci" / "run").read_text())
+    assert found is not None, ".ci/run names no backends that it requires"
+    return set(found[1].split(","))
+
+
+def table() -> str:
+    everyone: tuple[type[Harness], ...] = (Sqlite, InMemory, *DRIVEN)
+    harnesses = {h.name: h for h in everyone}
+    assert set(harnesses) == set(SHOWN), "every backend is shown, and nothing else"
+    in_ci = required()
+    lines = [f"| backend | tiers | {' | '.join(MARKS.values())} | tested |", f"|---|---|{'---|' * len(FLAGS)}---|"]
+    for name in ORDER:
+        claims = harnesses[name].claims
+        flags = " | ".join("✓" if getattr(claims, flag) else "" for flag in FLAGS)
+        lines.append(f"| {SHOWN[name].url} | {tiers(claims)} | {flags} | {tested(name, in_ci)} |")
+    return "\n".join(lines)
+
+
+def written(readme: str) -> str:
+    """The README with the table as it should be."""
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin, f"README.md has no line {BEGIN}"
+    assert end, f"README.md has no line {END}"
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def main(arguments: list[str]) -> int:
+    text = README.read_text(encoding="utf-8")
+    fresh = written(text)
+    if "--check" in arguments:
+        if fresh != text:
+            sys.stderr.write("the table of backends in README.md is stale: run `make docs`\n")
+            return 1
+        return 0
+    README.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
