@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, redis, startup, store
+from bench import conversations, edge, postgresql, redis, startup, store
 from bench.measure import Figure, table
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -24,6 +24,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "search": store.searches,
     "crowded": store.crowded,
     "redis": redis.redis,
+    "postgresql": postgresql.postgresql,
     "edge": edge.searches,
     "quality": conversations.quality,
 }

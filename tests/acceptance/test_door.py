@@ -55,21 +55,21 @@ HOSTILE_JSON = {
     "a key that is no text": {1: "a"},
     "a set": {"a": {1, 2}},
     "bytes": {"a": b"x"},
-    "a datetime": {"a": datetime(2026, 1, 1, tzinfo=UTC)},
+    "a datetime": {"a": datetime(2126, 1, 1, tzinfo=UTC)},
     "a complex number": {"a": 1j},
     "no object": ["a"],
     "a text": "a",
 }
 HOSTILE_TIME = {
-    "a naive datetime": datetime(2026, 1, 1),
-    "naive text": "2026-01-01T00:00:00",
-    "a zone without offset": datetime(2026, 1, 1, tzinfo=Nowhere()),
-    "a date": date(2026, 1, 1),
+    "a naive datetime": datetime(2126, 1, 1),
+    "naive text": "2126-01-01T00:00:00",
+    "a zone without offset": datetime(2126, 1, 1, tzinfo=Nowhere()),
+    "a date": date(2126, 1, 1),
     "a word": "tomorrow",
     "nothing": "",
-    "NUL": "2026-01-01T00:00:00Z\x00",
+    "NUL": "2126-01-01T00:00:00Z\x00",
     "a surrogate": "\ud800",
-    "a 13th month": "2026-13-01T00:00:00Z",
+    "a 13th month": "2126-13-01T00:00:00Z",
     "before the first year": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
     "after the last year": datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-12))),
     "NaN": float("nan"),
@@ -80,7 +80,7 @@ HOSTILE_TIME = {
     "an integer outside int64": 2**63,
     "a huge integer": 10**5000,
     "a truth value": True,
-    "a list": [2026, 1, 1],
+    "a list": [2126, 1, 1],
 }
 
 

@@ -132,7 +132,7 @@ async def test_an_end_that_leaves_no_window_is_refused(memory: Memory, clock: Cl
 
 
 @pytest.mark.behaviour("D24")
-@pytest.mark.parametrize("when", [-1, "yesterday", datetime(2026, 1, 1), float("nan")], ids=str)
+@pytest.mark.parametrize("when", [-1, "yesterday", datetime(2126, 1, 1), float("nan")], ids=str)
 async def test_an_end_that_is_no_moment_is_refused(memory: Memory, when: float) -> None:
     entry = await memory.write("window", scope=USER)
     with pytest.raises(InvalidInput, match="when"):
@@ -165,7 +165,7 @@ async def test_a_time_of_creation_given_sets_update_and_window_too(memory: Memor
 
 
 @pytest.mark.behaviour("D9", "D11")
-@pytest.mark.parametrize("given", [-1, -0.001, 10**12, 10**18, "2026-01-01", "2999-01-01T00:00:00Z", True], ids=str)
+@pytest.mark.parametrize("given", [-1, -0.001, 10**12, 10**18, "2126-01-01", "2999-01-01T00:00:00Z", True], ids=str)
 async def test_a_time_of_creation_that_cannot_be_is_refused(memory: Memory, given: float) -> None:
     with pytest.raises(InvalidInput, match="created_at"):
         await memory.write("window", scope=USER, created_at=given)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import asyncpg
-
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.harness import Harness
@@ -47,6 +45,8 @@ class Postgresql(Harness):
 
     async def make(self) -> Store:
         if self.name in self._made:
+            import asyncpg
+
             connection = await asyncpg.connect(**self.server().settings)
             await connection.execute(_EMPTY)
             await connection.close()

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from memory.adapters.sql.postgresql.desk import Desk, Held, addresses
-from memory.adapters.sql.postgresql.places import Places
+from memory.adapters.sql.postgresql.places import Place, Places
 from memory.adapters.sql.postgresql.pool import Connection
 from memory.adapters.sql.postgresql.rows import ID, KIND, TENANT, Content, key_text, scope_text
 from memory.adapters.sql.postgresql.shelf import ABSENT, ALWAYS, NEWER, Shelf
@@ -47,7 +47,7 @@ class Batch:
         self._places = places
         self._left: dict[int, Write] = dict(enumerate(writes))
         self._outcomes: dict[int, Outcome] = {}
-        self._partitions: set[Partition] = set()
+        self._known: dict[Partition, Place] = {}
 
     async def prepare(self) -> None:
         """What is done before the transaction: refuse what no row can hold, and give every partition its number."""
@@ -58,15 +58,13 @@ class Batch:
                 self._outcomes[i] = Outcome(Status.REJECTED, reason=str(exc))
                 del self._left[i]
         writes = self._left.values()
-        self._partitions = {w.partition if isinstance(w, RaiseGeneration) else w.record.partition for w in writes if _is_placed(w)}  # type: ignore[union-attr]
-        await self._places.ensure(self._connection, self._partitions)
+        self._known = await self._places.ensure(self._connection, {p for w in writes if (p := _partition_of(w)) is not None})
 
     async def carry_out(self, together: bool) -> list[Outcome]:
         """Do the writes. Raises `NotTogether` where nothing may be kept, and `Collided`."""
-        known = await self._places.ensure(self._connection, self._partitions)
         raising = any(isinstance(w, RaiseGeneration) for w in self._left.values())
-        places = await self._places.locked(self._connection, known, exclusively=raising)
-        if len(places) != len(known):
+        places = await self._places.locked(self._connection, self._known, exclusively=raising)
+        if len(places) != len(self._known):
             raise Collided
         desk = Desk({}, places)
         if _is_blind(self._left.values()):
@@ -189,9 +187,11 @@ def _by_key(contents: Sequence[Content]) -> Iterator[Content]:
     return iter(sorted(contents, key=lambda content: (content.row[TENANT], content.row[ID])))
 
 
-def _is_placed(write: Write) -> bool:
-    """Whether the write asks for a partition's generation."""
-    return isinstance(write, Put | Append | RaiseGeneration)
+def _partition_of(write: Write) -> Partition | None:
+    """The partition whose generation the write asks for or raises."""
+    if isinstance(write, RaiseGeneration):
+        return write.partition
+    return write.record.partition if isinstance(write, Put | Append) else None
 
 
 def _is_blind(writes: Any) -> bool:

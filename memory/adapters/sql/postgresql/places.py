@@ -55,19 +55,16 @@ class Places:
     async def look(self, connection: Connection, partition: Partition) -> Place | None:
         """The partition as it is now; None where there is none."""
         self._known.pop(partition, None)
-        await self._look_up(connection, [partition])
-        return self._known.get(partition)
+        return (await self._look_up(connection, [partition])).get(partition)
 
     async def ensure(self, connection: Connection, partitions: Iterable[Partition]) -> dict[Partition, Place]:
         """The places of these partitions; made where there is none yet."""
         wanted = sorted(set(partitions))
-        for attempt in range(3):
-            missing = [p for p in wanted if p not in self._known]
-            if missing and attempt:
-                await connection.execute(self._add, [checked(p.tenant) for p in missing], [scope_text(p.tenant, p.scope) for p in missing])
-            if missing:
-                await self._look_up(connection, missing)
-        return {p: self._known[p] for p in wanted}
+        found = await self._find_all(connection, wanted)
+        if missing := [p for p in wanted if p not in found]:
+            await connection.execute(self._add, [checked(p.tenant) for p in missing], [scope_text(p.tenant, p.scope) for p in missing])
+            found |= await self._look_up(connection, missing)
+        return found
 
     async def locked(self, connection: Connection, places: dict[Partition, Place], *, exclusively: bool) -> dict[Partition, Place]:
         """The places with the generations they have, which nobody raises until the transaction ends."""
@@ -102,17 +99,24 @@ class Places:
             return [number for (number,) in await connection.fetch(self._of_tenant, checked(where.tenant))]
         if isinstance(where, Everywhere):
             return [number for (number,) in await connection.fetch(self._all)]
-        known = self._known
-        if missing := [p for p in dict.fromkeys(where.partitions) if p not in known]:
-            await self._look_up(connection, missing)
-        return sorted({place.number for p in where.partitions if (place := known.get(p)) is not None})
+        return sorted({place.number for place in (await self._find_all(connection, where.partitions)).values()})
 
-    async def _look_up(self, connection: Connection, partitions: Sequence[Partition]) -> None:
-        if len(self._known) > _MOST:
-            self._known.clear()
+    async def _find_all(self, connection: Connection, partitions: Sequence[Partition]) -> dict[Partition, Place]:
+        """The places of those that there are. What is known may be forgotten while others are looked up: the answer is put together apart."""
+        found = {p: place for p in partitions if (place := self._known.get(p)) is not None}
+        if missing := [p for p in dict.fromkeys(partitions) if p not in found]:
+            found |= await self._look_up(connection, missing)
+        return found
+
+    async def _look_up(self, connection: Connection, partitions: Sequence[Partition]) -> dict[Partition, Place]:
         by_tenant: dict[str, dict[str, Partition]] = {}
         for partition in partitions:
             by_tenant.setdefault(checked(partition.tenant), {})[checked(partition.scope)] = partition
+        found: dict[Partition, Place] = {}
         for tenant, scopes in by_tenant.items():
             for scope, number, generation in await connection.fetch(self._find, tenant, list(scopes)):
-                self._known[scopes[scope]] = Place(number, generation)
+                found[scopes[scope]] = Place(number, generation)
+        if len(self._known) > _MOST:
+            self._known.clear()
+        self._known |= found
+        return found
