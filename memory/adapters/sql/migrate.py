@@ -1,4 +1,8 @@
-"""Making the schema ready at open: one look when it is current; Alembic and a lock when it is not."""
+"""Making the schema ready at open: one look when it is current, a lock when it is not.
+
+A new file gets the schema as it is declared today; Alembic, which takes longer to load than all else together, brings older ones here. A test
+holds both ways to the same result.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.schema import declaration, tables_of
+from memory.adapters.sql.schema import declaration, system_tables, tables_of
 from memory.adapters.sql.session import Session
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
@@ -27,8 +31,9 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection], 
         return
     session.run("BEGIN IMMEDIATE")
     try:
-        found = _revision(session)
-        if found != HEAD:
+        if not _has_versions(session):
+            _create(session)
+        elif (found := _revision(session)) != HEAD:
             _migrate(session, store, found)
         for collection in _missing(session, store, collections):
             tables_of(collection).table.create(session.connection)
@@ -40,8 +45,22 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection], 
         raise
 
 
+def _has_versions(session: Session) -> bool:
+    return session.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (VERSION_TABLE,)) is not None
+
+
+def _create(session: Session) -> None:
+    """The adapter's own tables in a file that has none of them, and the version that Alembic will go on from."""
+    metadata = sa.MetaData()
+    system_tables(metadata)
+    key = sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", sa.String(32), nullable=False), key)
+    metadata.create_all(session.connection, checkfirst=False)
+    session.run(f"INSERT INTO {VERSION_TABLE} (version_num) VALUES (?)", (HEAD,))  # noqa: S608
+
+
 def _revision(session: Session) -> str | None:
-    if not session.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (VERSION_TABLE,)):
+    if not _has_versions(session):
         return None
     row = session.row(_REVISION)
     return str(row[0]) if row else None

@@ -45,11 +45,39 @@ def _declared() -> sa.MetaData:
     return metadata
 
 
-async def test_the_migrated_schema_is_the_declared_one(store: SqlStore, file: Path) -> None:
+@pytest.fixture
+async def migrated(tmp_path: Path) -> Path:
+    """A file that Alembic brought here from nothing: one that has its table of versions, and no version in it."""
+    path = tmp_path / "migrated.db"
+    with raw(path) as connection:
+        connection.execute(
+            f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+        )
+        connection.commit()
+    await (await opened(path)).close()
+    return path
+
+
+async def test_a_new_file_is_as_a_migrated_one(store: SqlStore, file: Path, migrated: Path) -> None:
+    def schema(path: Path) -> tuple[dict[str, str], object, object]:
+        with raw(path) as connection:
+            made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL")
+            tables = {name: "".join(sql.split()) for name, sql in made}
+            registry = connection.execute("SELECT name, declaration, indexed_to FROM memory_collections ORDER BY name").fetchall()
+            return tables, registry, connection.execute("SELECT version_num FROM memory_schema_version").fetchall()
+
+    assert schema(file) == schema(migrated)
+
+
+def test_making_a_new_file_does_not_load_alembic(file: Path) -> None:
+    assert finished([started(OPEN, file)]) == ["True False\n"]
+
+
+async def test_the_migrated_schema_is_the_declared_one(migrated: Path) -> None:
     def ours(_: object, name: str | None, kind: str, *__: object) -> bool:
         return not (kind == "table" and name is not None and "_words" in name)  # FTS5's own
 
-    engine = sa.create_engine(f"sqlite:///{file}", poolclass=sa.pool.NullPool)
+    engine = sa.create_engine(f"sqlite:///{migrated}", poolclass=sa.pool.NullPool)
     with engine.connect() as connection:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE, "include_object": ours}
@@ -58,13 +86,13 @@ async def test_the_migrated_schema_is_the_declared_one(store: SqlStore, file: Pa
     engine.dispose()
 
 
-async def test_the_migrated_indexes_have_the_declared_conditions_and_columns(store: SqlStore, file: Path) -> None:
+async def test_the_migrated_indexes_have_the_declared_conditions_and_columns(migrated: Path) -> None:
     declared = {
         str(index.name): " ".join(str(sa.schema.CreateIndex(index).compile(dialect=sqlite.dialect())).split())
         for table in _declared().tables.values()
         for index in table.indexes
     }
-    with raw(file) as connection:
+    with raw(migrated) as connection:
         made = {
             name: " ".join(sql.split())
             for name, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL")
@@ -72,8 +100,8 @@ async def test_the_migrated_indexes_have_the_declared_conditions_and_columns(sto
     assert made == declared
 
 
-async def test_the_migrated_word_indexes_and_the_registry_are_the_declared_ones(store: SqlStore, file: Path) -> None:
-    with raw(file) as connection:
+async def test_the_migrated_word_indexes_and_the_registry_are_the_declared_ones(migrated: Path) -> None:
+    with raw(migrated) as connection:
         registry = dict(connection.execute("SELECT name, declaration FROM memory_collections"))
         made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL%'"))
     assert registry == {c.name: declaration(c) for c in COLLECTIONS}
