@@ -36,7 +36,7 @@ class Shown:
 
 SHOWN: dict[str, Shown] = {
     "sqlite": Shown("`sqlite:///memory.db`", "SQLite of this Python"),
-    "in_memory": Shown("`memory://`", "none"),
+    "in_memory": Shown("`memory://`", "nothing else"),
     "postgresql": Shown("`postgresql://…`", "postgres"),
     "postgresql_pgvector": Shown("`postgresql://…` with pgvector", "PostgreSQL 16 of the package `pgserver`"),
     "redis": Shown("`redis://…`, appendfsync always", "redis"),
