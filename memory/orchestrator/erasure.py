@@ -16,7 +16,7 @@ from memory.orchestrator.cache import Cache
 from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS, Collection
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS, Collection
 from memory.ports.query import Eq, Lt, Query, Tenant, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
@@ -25,9 +25,7 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGene
 SYSTEM_TENANT = "~memory"
 """Owner of the records that serve the engine itself; no caller's tenant may have this name."""
 SCOPED = (ENTRIES, ENTRY_VERSIONS, RELATIONS)
-"""The collections whose records belong to callers' scopes."""
-UNSCOPED = tuple(c for c in COLLECTIONS if c not in SCOPED)
-"""The engine's own: they hold no caller's text beyond the life of an operation."""
+"""The collections whose records belong to callers' scopes; the others are the engine's own and hold no caller's text beyond an operation's life."""
 DIGEST = "request_digest"
 """The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
 OTHER_ROLES = frozenset(Role) - {Role.HOME}
