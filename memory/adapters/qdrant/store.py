@@ -141,4 +141,4 @@ def _engine(name: str, config: EdgeConfig | ServerConfig, client: Any) -> Engine
 
         return ClientEngine(name, config, client)
     except ImportError as exc:
-        raise ConfigError(f"store '{name}': the driver of Qdrant is not installed; pip install 'memory-tiers[qdrant]'") from exc
+        raise ConfigError(f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[qdrant]'") from exc

@@ -1,0 +1,156 @@
+"""Which store serves which tier, chosen by configuration: unknown ones, drivers that are not there, stores that fail to open, and who is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from memory import Memory
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
+from memory.orchestrator.topology import Topology
+from memory.ports.base import BaseStore
+from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
+from memory.ports.query import Query, Tenant
+from tests.acceptance.support import OTHER_USER, SESSION, USER
+
+TIERS = ("short", "mid", "long")
+
+
+def on(url: str) -> dict[str, Any]:
+    return {"tiers": dict.fromkeys(TIERS, url), "embedder": "none"}
+
+
+@pytest.mark.behaviour("B2", "AC-B01", "C55")
+async def test_an_unknown_kind_of_store_is_refused_before_anything_is_opened_and_says_what_there_is() -> None:
+    with pytest.raises(ConfigError, match="Unsupported memory store type: gopher") as refused:
+        await Memory(on("gopher://hole")).open()
+    for scheme in ("redis", "postgresql", "qdrant+edge", "sqlite"):
+        assert scheme in str(refused.value)
+
+
+WITHOUT = """
+import asyncio, sys
+sys.modules[sys.argv[1]] = None  # as where it is not installed
+from memory import Memory
+from memory.domain.errors import ConfigError
+async def main():
+    memory = Memory({"tiers": dict.fromkeys(("short", "mid", "long"), sys.argv[2]), "embedder": "none"})
+    try:
+        await memory.open()
+    except ConfigError as error:
+        print(error)
+    await memory.close()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.behaviour("B4", "AC-B03")
+@pytest.mark.parametrize(
+    ("driver", "url", "extra"),
+    [
+        ("redis", "redis://127.0.0.1:1", "redis"),
+        ("redis", "rediss+cluster://127.0.0.1:1", "redis"),
+        ("asyncpg", "postgresql://me@127.0.0.1:1/db", "postgresql"),
+        ("qdrant_client", "qdrant://127.0.0.1:1", "qdrant"),
+        ("qdrant_edge", "qdrant+edge:///edge", "qdrant"),
+    ],
+)
+def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(driver: str, url: str, extra: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT, driver, url], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"needs '{driver}'; pip install 'memory-tiers[{extra}]'" in done.stdout
+
+
+@pytest.mark.behaviour("B10")
+async def test_a_memory_that_failed_to_open_is_not_open_and_can_be_opened_again(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    memory = Memory(on(f"sqlite:///{folder / 'memory.db'}"))
+    with pytest.raises((ConfigError, StoreUnavailable)):
+        await memory.open()
+    with pytest.raises(NotOpen):
+        await memory.retrieve(USER)
+    await memory.close()
+    folder.mkdir()
+    await memory.open()
+    assert await memory.retrieve(USER) == []
+    await memory.close()
+
+
+@pytest.mark.behaviour("B8", "B11", "AC-B05", "AC-B07")
+async def test_tasks_that_share_one_memory_while_it_opens_all_find_it_open() -> None:
+    memory = Memory(on("memory://"))
+    with pytest.raises(NotOpen):
+        await memory.write("too early", scope=USER)
+
+    async def child(number: int) -> str:
+        await memory.open()
+        return (await memory.write(f"child {number}", scope=SESSION)).content
+
+    assert await asyncio.gather(*(child(n) for n in range(10))) == [f"child {n}" for n in range(10)]
+    assert len(await memory.retrieve(SESSION)) == 10
+    await memory.close()
+
+
+@pytest.mark.behaviour("B79")
+async def test_what_is_short_lived_begins_in_short_and_what_must_last_in_mid(tmp_path: Path) -> None:
+    async with Memory({"tiers": {tier: f"sqlite:///{tmp_path / tier}.db" for tier in TIERS}, "embedder": "none"}) as memory:
+        turn = await memory.write("a turn", scope=SESSION)
+        facts = [await memory.write(f"fact {n}", scope=USER) for n in range(2)]
+        await memory.relate(facts[0].id, "supports", facts[1].id)
+        stores = memory._engine.topology.serving
+        kept = {tier: (await store.count(Query(RELATIONS, Tenant("default")))).records for tier, store in stores.items()}
+        assert kept == {"short": 0, "mid": 1, "long": 0}
+        assert [(c.tier, c.role) for c in await memory.where(turn.id)] == [("short", "home")]
+        assert [(c.tier, c.role) for c in await memory.where(facts[0].id)] == [("mid", "home"), ("long", "replica")]
+
+
+@pytest.mark.behaviour("B80")
+async def test_nothing_is_lost_with_a_short_store_that_forgets(tmp_path: Path) -> None:
+    config = {
+        "tiers": {"short": "memory://", "mid": f"sqlite:///{tmp_path / 'mid.db'}", "long": f"sqlite:///{tmp_path / 'long.db'}"},
+        "embedder": "none",
+    }
+    async with Memory(config) as memory:
+        said = [await memory.write(f"turn {n}", scope=SESSION) for n in range(3)]
+        assert [await memory.get(e.id) for e in said] == said  # and cached
+    async with Memory(config) as memory:  # the short store begins empty
+        assert await memory.retrieve(SESSION, order="oldest") == said
+        assert [await memory.get(e.id) for e in said] == said
+
+
+@pytest.mark.behaviour("B81")
+async def test_one_tier_may_be_overridden_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY__TIERS__LONG", f"sqlite:///{tmp_path / 'long.db'}")
+    async with Memory(f"sqlite:///{tmp_path / 'main.db'}", embedder="none") as memory:
+        assert {store.store: store.tiers for store in await memory.check()} == {"sqlite": ("short", "mid", "long")}  # an argument is stronger
+    monkeypatch.setenv("MEMORY_CONFIG", f"sqlite:///{tmp_path / 'main.db'}")
+    async with Memory(embedder="none") as memory:
+        entry = await memory.write("kept twice", scope=OTHER_USER)
+        assert sorted(store.tiers for store in await memory.check()) == [("long",), ("short", "mid")]
+        assert [(c.tier, c.role) for c in await memory.where(entry.id)] == [("mid", "home"), ("long", "replica")]
+
+
+@pytest.mark.behaviour("B82")
+async def test_closing_closes_each_distinct_store_once() -> None:
+    one, other = InMemoryStore("one"), InMemoryStore("other")
+    topology = Topology(short=one, mid=one, long=other, accept_loss=True)
+    await topology.open(COLLECTIONS)
+    closed: list[str] = []
+    original = BaseStore.close
+
+    async def close(self: BaseStore) -> None:
+        closed.append(self.name)
+        await original(self)
+
+    with patch.object(BaseStore, "close", close):
+        await topology.close()
+    assert sorted(closed) == ["one", "other"]
+    with pytest.raises(NotOpen):
+        await one.count(Query(ENTRIES, Tenant("default")))
