@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,10 +13,8 @@ from typing import ClassVar
 from memory.ports.capabilities import Capabilities
 from memory.ports.contract.harness import Harness
 from memory.ports.store import Store
+from tests.support import edge_folders
 from tests.support.servers import Server
-
-IN_MEMORY = Path("/dev/shm")
-"""Edge waits for the disk at every index it makes: thirty times a store. On a disk in memory that takes no time."""
 
 
 class QdrantEdge(Harness):
@@ -39,7 +35,7 @@ class QdrantEdge(Harness):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._folder = Path(tempfile.mkdtemp(prefix="memory-edge-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else folder))
+        self._folder = edge_folders.new(otherwise=folder)
 
     def _store(self, name: str) -> Store:
         from memory.adapters.qdrant import QdrantStore

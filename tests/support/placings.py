@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import postgres_servers, redis_servers
+from tests.support import edge_folders, postgres_servers, redis_servers
 
-IN_MEMORY = Path("/dev/shm")
 _EMPTY = """DO $$ DECLARE name text; BEGIN
 FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'topology' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
 LOOP EXECUTE 'DELETE FROM topology.' || quote_ident(name); END LOOP; END $$"""
@@ -57,8 +54,7 @@ async def _emptied(settings: dict[str, Any]) -> None:
 
 
 def _edge(folder: Path) -> str:
-    """On a disk in memory: Edge waits for the disk thirty times when a folder is made."""
-    place = Path(tempfile.mkdtemp(prefix="memory-edge-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else folder))
+    place = edge_folders.new(otherwise=folder)
     (folder / "edge").symlink_to(place)
     return f"qdrant+edge:///{place / 'data'}"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest_asyncio
 
 from memory.adapters.qdrant import QdrantStore
 from memory.ports.collections import COLLECTIONS
-from tests.contract.qdrant_harnesses import IN_MEMORY
+from tests.support import edge_folders
 
 ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("qdrant_edge", "qdrant_local")]
 
@@ -21,7 +19,7 @@ ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("qdr
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Where nothing is yet; on a disk in memory where there is one."""
-    made = Path(tempfile.mkdtemp(prefix="memory-edge-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path))
+    made = edge_folders.new(otherwise=tmp_path)
     yield made / "data"
     shutil.rmtree(made, ignore_errors=True)
 
