@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -54,14 +56,18 @@ def missing(server: str) -> str | None:
         import testcontainers  # noqa: F401
     except ImportError:
         return "the package 'testcontainers' is not installed"
-    try:
-        with contextlib.closing(docker.from_env(timeout=10)) as client:
-            client.images.get(image.name)
-    except docker.errors.ImageNotFound:
-        return f"the image '{image.name}' is not here (pull it, or name another in {image.variable})"
-    except Exception as exc:  # noqa: BLE001  whatever keeps Docker from answering, the reason is what is reported
-        return f"no Docker engine answers ({type(exc).__name__})"
-    return None
+    problem = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # a client that finds no engine leaves its socket open
+        try:
+            with contextlib.closing(docker.from_env(timeout=10)) as client:
+                client.images.get(image.name)
+        except docker.errors.ImageNotFound:
+            problem = f"the image '{image.name}' is not here (pull it, or name another in {image.variable})"
+        except Exception as exc:  # noqa: BLE001  whatever keeps Docker from answering, the reason is what is reported
+            problem = f"no Docker engine answers ({type(exc).__name__})"
+        gc.collect()
+    return problem
 
 
 class Server:
