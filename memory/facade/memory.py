@@ -337,11 +337,18 @@ class Memory:
             yield relation
 
     async def restore_relation(self, source_id: str, label: str, target_id: str, created_at: Moment) -> bool:
-        """Link two entries as they were linked where they were exported, also retired ones; false where they are linked so already."""
+        """Link two entries as they were linked where they were exported, also retired ones.
+
+        False, and nothing done, where they are linked so already or one of them is gone: expired since, or deleted after an earlier import.
+        """
         made = door.time("created_at", created_at)
         try:
             await self._engine.relations.relate(self.tenant, _id(source_id), label, _id(target_id), restored_from=made)
         except Conflict:
+            return False
+        except InvalidInput as refused:
+            if refused.field != "relation":
+                raise
             return False
         return True
 

@@ -146,6 +146,21 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
         assert retired[0].promoted_from_id in ids
 
 
+def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_back_and_does_not_stop(memory: CommandLine) -> None:
+    one, two, three = (memory.json("write", f"note {n}", "-s", "user:ada")["id"] for n in range(3))
+    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
+        here.relate(one, "supports", two)
+        here.relate(two, "supports", three)
+    memory.ok("export", "-o", "all.jsonl")
+    assert memory.json("import", "all.jsonl", "--config", "elsewhere.db")["relations"] == 2
+    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}) as there:
+        there.delete(next(e.id for e in there.entries() if e.content == "note 0"))
+        again = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
+        assert (again["imported"], again["relations"]) == (0, 0)
+        assert sorted(e.content for e in there.entries()) == ["note 1", "note 2"]
+        assert len(there.relations()) == 1
+
+
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:
     memory.ok("write", "x", "-s", "user:ada")
     memory.ok("write", "y", "-s", "user:bob")
