@@ -103,17 +103,12 @@ class Browsing:
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope.text))
         for store in self._placement.topology.homes:
             query = Query(ENTRIES, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
-            while True:
-                with step("browse.everything"):
-                    page = await store.query(query)
+            async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
                 for row in await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)]):
                     if row.key.id not in seen and not is_expired(row, now) and (retired or is_current(row, now)):
                         seen.add(row.key.id)
                         yield entry_of(row)
-                if page.cursor is None:
-                    break
-                query = replace(query, cursor=page.cursor)
 
     # -- shared -------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
-"""BM25F over arrays, and cosines in double precision: the arithmetic every dialect ranks with."""
+"""BM25F over arrays: the arithmetic every dialect ranks with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,14 +20,3 @@ def norms(lengths: npt.NDArray[Any], average: float) -> Scores:
 def gained(rarity: float, frequencies: Scores, norm: Scores) -> Scores:
     """What a word adds to the scores of records that hold it so often."""
     return np.asarray(rarity * frequencies * (K1 + 1) / (frequencies + norm))
-
-
-def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
-    """The cosines in double precision: equal vectors get equal scores to the last bit. Infinite for what is no such vector."""
-    a = np.frombuffer(asked, dtype="<f4").astype("f8")
-    whole = [v if isinstance(v, bytes) and len(v) == len(asked) else b"\xff" * len(asked) for v in vectors]  # of bytes ff: NaN
-    b = np.frombuffer(b"".join(whole), dtype="<f4").reshape(len(whole), len(a)).astype("f8")
-    with np.errstate(all="ignore"):
-        cosines = (b * a).sum(axis=1) / (np.sqrt((b * b).sum(axis=1)) * np.sqrt((a * a).sum()))
-    found: list[float] = np.where(np.isnan(cosines), np.inf, cosines).tolist()
-    return found

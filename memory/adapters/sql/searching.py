@@ -14,10 +14,10 @@ from memory.adapters.sql.partitions import Numbers
 from memory.adapters.sql.ranking import by_meaning, by_words
 from memory.adapters.sql.reads import Spoiled
 from memory.adapters.sql.rows import HEADER, header_of
-from memory.adapters.sql.scoring import exact_cosines
 from memory.adapters.sql.session import Session
 from memory.adapters.sql.shelf import Shelf, shelf_of
 from memory.adapters.sql.statements import among
+from memory.ports.nearness import exact_cosines
 from memory.ports.query import Hit, Near, Search
 from memory.ports.record import Corrupt, Record
 

@@ -151,3 +151,20 @@ async def test_a_store_without_word_search_is_searched_all_the_same() -> None:
         known = world.clock.advance()
         assert await world.search("alpaca") == ["alpacas like hay"]
         assert await world.search("alpaca", known_at=known) == ["alpacas like hay"]
+
+
+async def test_a_stale_replica_finds_nothing_that_its_home_no_longer_is(world: World) -> None:
+    """Retired, expired or tagged otherwise since: the replica still matches what was asked, its home decides, and the next best takes its place."""
+    old = {"scope": USER, "tags": ["old"]}
+    retired, retagged, expired = [await world.write(f"text {word}", **old) for word in ("retired", "retagged", "expired")]
+    kept = await world.write("another text with more words around it", **old)
+    world.long.down = True
+    assert await world.engine.entries.invalidate(TENANT, retired.id, None)
+    await world.update(retagged, tags=["new"])
+    await world.update(expired, expires_at=world.clock.advance())
+    world.clock.advance()
+    world.long.heal()
+    world.mid.fails_before.add("search")  # so that the replicas alone are asked
+    found = await world.engine.searching.search(Asked(TENANT, (USER,), tags=("old",), limit=1), "text")
+    assert [h.entry.id for h in found] == [kept.id]
+    assert [said for said in found.degraded if said.startswith("store 'mid'")]

@@ -172,3 +172,15 @@ async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no
         both = await world.engine.searching.search(Asked(TENANT, (SESSION, USER), limit=2), "aa")
         assert [h.entry.content for h in both] == ["aaaa", "aaab"]
         assert all("by_meaning" in h.explanation for h in both)
+
+
+async def test_where_more_entries_are_than_are_looked_through_the_newest_are_and_the_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.orchestrator.searching.LOOKED_THROUGH", 2)
+    async with World(short=replace(DURABLE, semantic=False), embedder=embedder()) as world:
+        for content in ("aaaa", "abbb", "cccc"):
+            await world.write(content, scope=SESSION)
+        found = await world.engine.searching.search(Asked(TENANT, (SESSION,)), "aa")
+        assert [h.entry.content for h in found if "by_meaning" in h.explanation] == ["abbb"]
+        assert [said for said in found.degraded if "only the newest 2 entries were looked through" in said]
+        await world.delete(found[0].entry)
+        assert (await world.engine.searching.search(Asked(TENANT, (SESSION,)), "bb")).degraded == ()

@@ -17,7 +17,8 @@ from memory.adapters.sql.postgresql.rows import ID, TENANT, Row, header_of
 from memory.adapters.sql.postgresql.shelf import Shelf
 from memory.adapters.sql.postgresql.values import unescape
 from memory.adapters.sql.postgresql.words import Parts, lexeme, token
-from memory.adapters.sql.scoring import exact_cosines, gained, norms
+from memory.adapters.sql.scoring import gained, norms
+from memory.ports.nearness import exact_cosines
 from memory.ports.query import Hit, Near, Partitions, Search, Words
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.text import query_words, rarity
