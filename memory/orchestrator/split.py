@@ -77,15 +77,7 @@ class SplitStore:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self, collections: Sequence[Collection]) -> None:
-        opened: list[Store] = []
-        try:
-            for part in self.parts:
-                await part.open(collections)
-                opened.append(part)
-        except BaseException:
-            for part in opened:
-                await part.close()
-            raise
+        await open_all(self.parts, collections)
 
     async def close(self) -> None:
         for part in self.parts:
@@ -240,6 +232,19 @@ def _widest(claims: Iterable[Capabilities]) -> timedelta | None:
     """How much the death of a server may cost; None, for all of it, where one part says so, and where nothing can be lost."""
     windows = [c.loss_window for c in claims if not c.durable]
     return None if None in windows else max((w for w in windows if w is not None), default=None)
+
+
+async def open_all(stores: Sequence[Store], collections: Sequence[Collection]) -> None:
+    """Open every store; on failure close those that were opened."""
+    opened: list[Store] = []
+    try:
+        for store in stores:
+            await store.open(collections)
+            opened.append(store)
+    except BaseException:
+        for store in opened:
+            await store.close()
+        raise
 
 
 def counting(stored: Iterable[Stored]) -> Stored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from memory.domain.errors import ConfigError
-from memory.orchestrator.split import SplitStore
+from memory.orchestrator.split import SplitStore, open_all
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection as CollectionDeclaration
@@ -40,15 +40,11 @@ class Topology:
 
     async def open(self, collections: Sequence[CollectionDeclaration]) -> None:
         """Open every store and settle what each is; on failure close what was opened."""
-        opened: list[Store] = []
+        await open_all(self.stores, collections)
         try:
-            for store in self.stores:
-                await store.open(collections)
-                opened.append(store)
             self.settle()
         except BaseException:
-            for store in opened:
-                await store.close()
+            await self.close()
             raise
 
     async def close(self) -> None:

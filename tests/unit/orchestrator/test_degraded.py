@@ -155,9 +155,8 @@ async def test_a_store_without_word_search_is_searched_all_the_same() -> None:
 
 async def test_a_stale_replica_finds_nothing_that_its_home_no_longer_is(world: World) -> None:
     """Retired, expired or tagged otherwise since: the replica still matches what was asked, its home decides, and the next best takes its place."""
-    old = {"scope": USER, "tags": ["old"]}
-    retired, retagged, expired = [await world.write(f"text {word}", **old) for word in ("retired", "retagged", "expired")]
-    kept = await world.write("another text with more words around it", **old)
+    retired, retagged, expired = [await world.write(f"text {word}", USER, tags=["old"]) for word in ("retired", "retagged", "expired")]
+    kept = await world.write("another text with more words around it", USER, tags=["old"])
     world.long.down = True
     assert await world.engine.entries.invalidate(TENANT, retired.id, None)
     await world.update(retagged, tags=["new"])
