@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.measure import Figure, side_by_side
 from bench.texts import sentences
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.ids import new_id
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import Eq, Near, Search, within

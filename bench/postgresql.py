@@ -16,7 +16,7 @@ import numpy
 
 from bench.measure import Figure, side_by_side
 from bench.texts import sentences
-from memory.adapters.sql.postgresql import PostgresStore
+from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.ids import new_id
 from memory.domain.time import moment
 from memory.ports.collections import COLLECTIONS, ENTRIES

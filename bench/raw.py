@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy
 
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
-from memory.adapters.sql.claims import SqliteConfig
-from memory.adapters.sql.session import Session
+from memory.adapters.sql.sqlite.claims import SqliteConfig
 from memory.adapters.sql.sqlite.driver import SqliteDriver
+from memory.adapters.sql.sqlite.session import Session
 
 UPSERT = (
     "INSERT INTO entries (id, scope, body, vector) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body, vector = excluded.vector"

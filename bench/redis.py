@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from bench.measure import Figure, side_by_side
 from bench.texts import sentences
-from memory.adapters.redis import RedisStore
+from memory.adapters.redis.store import RedisStore
 from memory.domain.ids import new_id
 from memory.domain.time import micros
 from memory.ports.clock import system_clock

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.record import JsonValue
 from memory.ports.store import Store
+
+Build = Callable[[str, str, Mapping[str, JsonValue]], Store]
+
+
+def built_by(module: str, store: str) -> Build:
+    """A `build` that loads the store's module, and with it the driver, only when a store is built: `store(url, name=…, **options)`."""
+
+    def build(name: str, url: str, options: Mapping[str, JsonValue]) -> Store:
+        made: Store = getattr(import_module(module), store)(url, name=name, **options)
+        return made
+
+    return build
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,5 +33,5 @@ class Adapter:
 
     schemes: tuple[str, ...]
     claims: Capabilities
-    build: Callable[[str, str, Mapping[str, JsonValue]], Store]
+    build: Build
     extra: str = ""

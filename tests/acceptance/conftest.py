@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.sql import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
 from memory.ports.collections import COLLECTIONS
 from tests.acceptance.support import Clock
@@ -58,7 +58,7 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "empty.db"
 
     async def make() -> None:
-        store = SqlStore(f"sqlite:///{path}", name="template")
+        store = SqliteStore(f"sqlite:///{path}", name="template")
         await store.open(COLLECTIONS)
         await store.close()
 

@@ -124,9 +124,9 @@ class Sqlite(Harness):
     )
 
     def _store(self) -> Store:
-        from memory.adapters.sql import SqlStore
+        from memory.adapters.sql.sqlite.store import SqliteStore
 
-        store: Store = SqlStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
+        store: Store = SqliteStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
         return store
 
     async def make(self) -> Store:

@@ -38,7 +38,7 @@ class Postgresql(Harness):
         return postgres_servers.container()
 
     def _store(self) -> Store:
-        from memory.adapters.sql.postgresql import PostgresStore
+        from memory.adapters.sql.postgresql.store import PostgresStore
 
         store: Store = PostgresStore(self.server().url(), name=self.name)
         return store

@@ -38,7 +38,7 @@ class QdrantEdge(Harness):
         self._folder = edge_folders.new(otherwise=folder)
 
     def _store(self, name: str) -> Store:
-        from memory.adapters.qdrant import QdrantStore
+        from memory.adapters.qdrant.store import QdrantStore
 
         return QdrantStore(f"qdrant+edge:///{self._folder / name}", name=self.name)
 
@@ -75,7 +75,7 @@ class QdrantLocal(Harness):
     )
 
     async def make(self) -> Store:
-        from memory.adapters.qdrant import QdrantStore
+        from memory.adapters.qdrant.store import QdrantStore
 
         return QdrantStore("qdrant://:memory:", name=self.name)
 
@@ -110,7 +110,7 @@ class QdrantServer(Harness):
         self.collection = f"test-{next(self._tests)}"
 
     async def make(self) -> Store:
-        from memory.adapters.qdrant import QdrantStore
+        from memory.adapters.qdrant.store import QdrantStore
 
         return QdrantStore(f"qdrant://127.0.0.1:{self.server.port}", name=self.name, collection=self.collection)
 

@@ -31,7 +31,7 @@ class Redis(Harness):
         return redis_servers.durable()
 
     async def make(self) -> Store:
-        from memory.adapters.redis import RedisStore
+        from memory.adapters.redis.store import RedisStore
 
         return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix)
 

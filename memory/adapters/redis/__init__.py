@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from memory.adapters.redis.claims import CLAIMS, SCHEMES
-from memory.ports.adapter import Adapter
-from memory.ports.record import JsonValue
+from memory.ports.adapter import Adapter, built_by
 
-if TYPE_CHECKING:
-    from memory.adapters.redis.store import RedisStore
+__all__ = ["adapter"]
 
-__all__ = ["RedisStore", "adapter"]
-
-
-def _build(name: str, url: str, options: Mapping[str, JsonValue]) -> RedisStore:
-    from memory.adapters.redis.store import RedisStore
-
-    return RedisStore(url, name=name, **options)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "RedisStore":
-        from memory.adapters.redis.store import RedisStore
-
-        return RedisStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=_build, extra="redis")
+adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.redis.store", "RedisStore"), extra="redis")

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.rows import RECORD
-from memory.adapters.sql.schema import field_column
+from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.shapes import NEVER_MISSING, Shape
+from memory.adapters.sql.values import RECORD
 from memory.ports.query import SYSTEM_FIELDS, Kind, Order
 from memory.ports.record import Role
 

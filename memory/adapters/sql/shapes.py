@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from memory.adapters.sql.rows import OWED, Row, Unstorable, decode_tags, encode_tags, encode_value, tag_token
-from memory.adapters.sql.schema import field_column
+from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.values import Row, Unstorable, decode_tags, encode_tags, encode_value, tag_token
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
@@ -84,6 +84,11 @@ def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool 
         return ("everywhere",)
     values.append(where.tenant)
     return ("tenant",)
+
+
+def names(part: Shape, fields: frozenset[str]) -> bool:
+    """Whether everything that passes has one of some values in one of these fields."""
+    return any(names(inner, fields) for inner in part[1:]) if part[0] == "and" else part[0] in ("=", "in") and part[1] in fields
 
 
 class Shaper:
@@ -199,7 +204,7 @@ class Shaper:
     def value_in(self, row: Row, field: str) -> Any:
         """What the field's column holds in a row."""
         if field == "owing":
-            return int(row[OWED] is not None)
+            return int(row[self._at["owed"]] is not None)
         return row[self._at[field if field in SYSTEM_FIELDS else field_column(field)]]
 
     def _value(self, field: str, value: Any) -> FieldValue:

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.conditions import Condition, Conditions
 from memory.adapters.sql.postgresql.rows import ENCODERS, OWED, Row, aware, layout_of
-from memory.adapters.sql.postgresql.schema import TIME, field_column, indexed_part
+from memory.adapters.sql.postgresql.schema import TIME, indexed_part
 from memory.adapters.sql.postgresql.values import checked, unescape
-from memory.adapters.sql.rows import Unstorable
 from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, NUMBERS, Shape, Shaper, Values, suits
+from memory.adapters.sql.values import Unstorable
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import SYSTEM_FIELDS, Eq, Ge, Gt, Has, In, Le, Lt, Order

@@ -18,7 +18,7 @@ from memory.adapters.sql.postgresql.rows import ID, KIND, TENANT, Content, key_t
 from memory.adapters.sql.postgresql.shelf import ABSENT, ALWAYS, NEWER, Shelf
 from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.postgresql.writing import Shelves, held_in, parameters
-from memory.adapters.sql.rows import TOMBSTONE, Unstorable
+from memory.adapters.sql.values import TOMBSTONE, Unstorable
 from memory.ports.record import Key, Partition
 from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
 

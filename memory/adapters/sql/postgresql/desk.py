@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from memory.adapters.sql.postgresql.places import Place
 from memory.adapters.sql.postgresql.rows import Content, layout_of
-from memory.adapters.sql.rows import Unstorable
+from memory.adapters.sql.values import Unstorable
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, KeyedWrite, Slot, decide
 from memory.ports.record import Key, Mark, Partition, Record

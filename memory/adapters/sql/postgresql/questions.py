@@ -13,8 +13,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from memory.adapters.sql.postgresql.asking import PgConditions
 from memory.adapters.sql.postgresql.shelf import Shelf
 from memory.adapters.sql.prepared import Statement, compiled, kept
-from memory.adapters.sql.shapes import TRUE, Shape, Values, scope
-from memory.adapters.sql.statements import names
+from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope
 from memory.ports.query import Everywhere, Filter, Kind, Query, Search, Where, decode_cursor
 
 _DIALECT: sa.Dialect = asyncpg_dialect()  # type: ignore[no-untyped-call]

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.postgresql.places import Places
 from memory.adapters.sql.postgresql.pool import Connection
 from memory.adapters.sql.postgresql.questions import matches, page, totals
 from memory.adapters.sql.postgresql.rows import ID, KIND, PARTITION, TENANT, VERSION, Content, Row
-from memory.adapters.sql.postgresql.schema import field_column
 from memory.adapters.sql.postgresql.shelf import ALWAYS, Shelf
 from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.postgresql.writing import parameters
-from memory.adapters.sql.rows import CORRUPT
+from memory.adapters.sql.values import CORRUPT
 from memory.ports.clock import system_clock
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Tenant, Where, encode_cursor
 from memory.ports.record import Corrupt, JsonValue, Key, Stored, Tombstone

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from sqlalchemy import BigInteger
 from sqlalchemy.dialects.postgresql import JSONB
 
-from memory.adapters.sql.postgresql.schema import COLUMN_TYPES, SYSTEM_COLUMNS, field_column, table_of
+from memory.adapters.sql.columns import field_column, text_column
+from memory.adapters.sql.postgresql.schema import COLUMN_TYPES, SYSTEM_COLUMNS, table_of
 from memory.adapters.sql.postgresql.values import canonical, checked, for_jsonb, from_jsonb, unescape
 from memory.adapters.sql.postgresql.words import Parts, counts_text, vector_text
-from memory.adapters.sql.rows import CORRUPT, MARK, RECORD, TOMBSTONE, Unstorable, digest, encode_integer, encode_real
-from memory.adapters.sql.schema import text_column
+from memory.adapters.sql.values import CORRUPT, MARK, RECORD, TOMBSTONE, Unstorable, digest, encode_integer, encode_real
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Owed, Record, Role, Stored, Tombstone
 

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 
-from memory.adapters.sql.schema import SYSTEM_PREFIX, text_column
+from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -57,15 +57,9 @@ SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
 )
 # Behind the content and its checksum: what is made from it for searching and counting.
 DERIVED = ("words", "bytes", "counts", "lexemes", "embedding")
-RESERVED = frozenset({"body", "vector", "checksum", *DERIVED, *(name for name, _, _ in SYSTEM_COLUMNS)})
 
 INDEXED_CHARACTERS = 100
 """So many characters of a text field are in its index: 400 bytes at most."""
-
-
-def field_column(name: str) -> str:
-    """The column of a declared field: its name, unless the adapter has a column of that name."""
-    return f"field_{name}" if name in RESERVED else name
 
 
 def system_tables(metadata: sa.MetaData) -> None:

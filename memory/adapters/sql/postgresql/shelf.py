@@ -16,7 +16,7 @@ from memory.adapters.sql.postgresql.asking import PgShaper
 from memory.adapters.sql.postgresql.rows import GENERATION, HEADER, PARTITION, SCOPE, TENANT, layout_of
 from memory.adapters.sql.postgresql.schema import table_of
 from memory.adapters.sql.prepared import MOST
-from memory.adapters.sql.rows import CORRUPT
+from memory.adapters.sql.values import CORRUPT
 from memory.ports.collections import Collection, FieldType
 
 # The conditions of inserts on what stands there, as `ON CONFLICT` decides them.

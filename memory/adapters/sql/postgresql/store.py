@@ -24,7 +24,7 @@ from memory.adapters.sql.postgresql.searching import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.shelf import Shelf
 from memory.adapters.sql.postgresql.writing import Busy, write_one
-from memory.adapters.sql.rows import Unstorable
+from memory.adapters.sql.values import Unstorable
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities

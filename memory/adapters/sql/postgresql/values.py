@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from memory.adapters.sql.rows import HALF_A_CHARACTER, Unstorable
+from memory.adapters.sql.values import HALF_A_CHARACTER, Unstorable
 from memory.ports.record import JsonValue
 
 _ESCAPED = str.maketrans({"\x00": "\x01\x01", "\x01": "\x01\x02"})

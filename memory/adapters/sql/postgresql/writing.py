@@ -11,7 +11,7 @@ from memory.adapters.sql.postgresql.pool import Connection
 from memory.adapters.sql.postgresql.rows import KIND, PARTITION, VERSION, Content, Row
 from memory.adapters.sql.postgresql.shelf import Shelf
 from memory.adapters.sql.postgresql.values import checked
-from memory.adapters.sql.rows import CORRUPT, Unstorable
+from memory.adapters.sql.values import CORRUPT, Unstorable
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, Slot, decide
 from memory.ports.record import Corrupt, Key, Tombstone

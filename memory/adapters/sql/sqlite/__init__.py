@@ -1,1 +1,10 @@
-"""What only SQLite needs: connections and their thread, its errors, its full-text index."""
+"""The SQL adapter on SQLite, under the scheme `sqlite`. Importing this loads neither SQLAlchemy nor a driver."""
+
+from __future__ import annotations
+
+from memory.adapters.sql.sqlite.claims import CLAIMS
+from memory.ports.adapter import Adapter, built_by
+
+__all__ = ["adapter"]
+
+adapter = Adapter(schemes=("sqlite",), claims=CLAIMS, build=built_by("memory.adapters.sql.sqlite.store", "SqliteStore"))

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from memory.adapters.sql.schema import text_column, words_table
-from memory.adapters.sql.session import Session
+from memory.adapters.sql.columns import text_column
+from memory.adapters.sql.sqlite.schema import words_table
+from memory.adapters.sql.sqlite.session import Session
 from memory.ports.collections import Collection
 
 _LONGEST = 128  # FTS5 cuts a token at 32 KiB; a digest stands for words that no one types

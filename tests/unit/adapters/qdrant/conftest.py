@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import COLLECTIONS
 from tests.support import edge_folders
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, key_of, put, record
 from memory.ports.query import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.qdrant import QdrantStore
 from memory.adapters.qdrant.keys import generation_point, record_point
+from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import CorruptRecord
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable, Unsupported
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, done, hit_ids, id_of, live, put, record
@@ -57,7 +57,7 @@ async def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(edge: Q
 async def test_another_process_is_told_too(edge: QdrantStore, folder: Path) -> None:
     code = f"""
         import asyncio
-        from memory.adapters.qdrant import QdrantStore
+        from memory.adapters.qdrant.store import QdrantStore
         asyncio.run(QdrantStore("qdrant+edge:///{folder}").open(()))
     """
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", textwrap.dedent(code), stderr=subprocess.PIPE)

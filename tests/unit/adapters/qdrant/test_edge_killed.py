@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, append, done, hit_ids, key_of, one, record
 from memory.ports.record import Record, Tombstone
@@ -22,7 +22,7 @@ ENOUGH = 150
 
 WRITER = """
     import asyncio, itertools
-    from memory.adapters.qdrant import QdrantStore
+    from memory.adapters.qdrant.store import QdrantStore
     from memory.ports.collections import COLLECTIONS, ENTRY_VERSIONS
     from memory.ports.contract.support import HERE, append, delete, put, record
     from memory.ports.record import pack_vector

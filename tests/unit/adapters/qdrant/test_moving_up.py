@@ -8,7 +8,7 @@ import pytest
 import qdrant_edge
 from qdrant_client import models
 
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import ELSEWHERE, HERE, asked, delete, done, hit_ids, id_of, key_of, one, put, record
 from memory.ports.query import Near, Order, Search, within

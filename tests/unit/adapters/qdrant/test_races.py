@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from qdrant_client import AsyncQdrantClient
 
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, append, delete, done, id_of, key_of, live, one, put, record, searched

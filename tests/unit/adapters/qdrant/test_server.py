@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from memory.adapters.qdrant import QdrantStore
+from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRY_VERSIONS
 from memory.ports.contract.support import append, done, found, id_of, live, one, put, record

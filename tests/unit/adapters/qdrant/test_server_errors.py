@@ -13,8 +13,8 @@ import httpx
 import pytest
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from memory.adapters.qdrant import QdrantStore
 from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
+from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.collections import COLLECTIONS
 

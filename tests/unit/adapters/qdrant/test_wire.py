@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from qdrant_client import AsyncQdrantClient
 
-from memory.adapters.qdrant import QdrantStore
 from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, done, key_of, live, put, record, searched
 from memory.ports.query import Near, Search, within

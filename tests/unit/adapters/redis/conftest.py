@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from memory.adapters.redis import RedisStore
+from memory.adapters.redis.store import RedisStore
 from memory.ports.collections import COLLECTIONS
 from tests.support import redis_servers, servers
 from tests.support.servers import Server

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.adapters.redis import RedisStore
+from memory.adapters.redis.store import RedisStore
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, T0, id_of, record
 from memory.ports.query import And, Eq, Everywhere, Filter, Gt, Has, IsNull, Kind, Lt, Not, Or, Order, Query, Tenant, Where, within

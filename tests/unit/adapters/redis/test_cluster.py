@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 import redis
 
-from memory.adapters.redis import RedisStore
 from memory.adapters.redis.names import home_bucket, tagged
+from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, done, id_of, key_of, put, record

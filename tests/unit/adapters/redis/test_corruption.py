@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import redis
 
-from memory.adapters.redis import RedisStore
 from memory.adapters.redis.names import place_of, record_key
+from memory.adapters.redis.store import RedisStore
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import HERE, T0, done, found, key_of, one, put, record
 from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, within

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis as driver
 
-from memory.adapters.redis import RedisStore
+from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.support import asked, done, id_of, put, record

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from memory.adapters.redis import RedisStore
+from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.adapters.redis import RedisStore
+from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.support import asked, done, id_of, put, record

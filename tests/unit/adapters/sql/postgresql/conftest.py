@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from memory.adapters.sql.postgresql import PostgresStore
+from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.ports.collections import COLLECTIONS
 from tests.support import postgres_servers
 from tests.support.backends import BACKENDS

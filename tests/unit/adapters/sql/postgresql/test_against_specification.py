@@ -13,13 +13,13 @@ from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, T0, done, key_of, put, record
 from memory.ports.query import Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
 from memory.ports.writes import Delete, Newer
+from tests.support.random_work import answers, random_record
 from tests.unit.adapters.sql.postgresql.conftest import BOTH
-from tests.unit.adapters.sql.test_against_specification import _answers, _random_record
 
 
 @pytest.mark.parametrize("server", BOTH, indirect=True)
 @pytest.mark.parametrize("seed", range(2))
-async def test_random_work_gives_the_same_answers(store: PostgresStore, seed: int) -> None:
+async def test_random_work_gives_the_sameanswers(store: PostgresStore, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311
     claims = store.capabilities
     specification = InMemoryStore()
@@ -28,11 +28,11 @@ async def test_random_work_gives_the_same_answers(store: PostgresStore, seed: in
         writes = [
             Delete(ENTRIES, key_of(chance.randrange(80)), chance.randrange(2, 6), Newer(), discard_at=T0)
             if chance.random() < 0.15
-            else put(_random_record(chance, chance.randrange(80)), Newer())
+            else put(random_record(chance, chance.randrange(80)), Newer())
             for _ in range(60)
         ]
         assert await store.apply(writes) == await specification.apply(writes)
-        for mine, other in zip(await _answers(store, claims.semantic), await _answers(specification, claims.semantic), strict=True):
+        for mine, other in zip(await answers(store, claims.semantic), await answers(specification, claims.semantic), strict=True):
             assert mine == other
 
 
@@ -41,10 +41,10 @@ async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_t
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(3)  # noqa: S311
-    await done(store, *[put(_random_record(chance, n)) for n in range(60)])
-    before = await _answers(store, semantic=False)
+    await done(store, *[put(random_record(chance, n)) for n in range(60)])
+    before = await answers(store, semantic=False)
     monkeypatch.setattr(searching, "MOST_LEXEMES", 0)
-    assert await _answers(store, semantic=False) == before
+    assert await answers(store, semantic=False) == before
 
 
 async def _numbers_of(store: InMemoryStore | PostgresStore, part: object) -> list[str]:

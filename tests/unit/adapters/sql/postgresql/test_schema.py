@@ -25,7 +25,7 @@ from memory.ports.contract.support import asked, done, id_of, live, put, record
 from memory.ports.query import Eq, In
 from memory.ports.record import pack_vector
 from tests.support.postgres_servers import Postgres
-from tests.unit.adapters.sql.helping import finished, started
+from tests.support.processes import finished, started
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw, backend
 
 pytestmark = ON_SERVER

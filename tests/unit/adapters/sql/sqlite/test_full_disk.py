@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import StoreFull
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import done, found, key_of, live, put, record, searched
 from memory.ports.record import Record
 from tests.support.small_disk import grow, small_disk
-from tests.unit.adapters.sql.helping import opened
+from tests.unit.adapters.sql.sqlite.helping import opened
 
 __all__ = ["small_disk"]
 
@@ -21,7 +21,7 @@ def large(n: int) -> Record:
     return record(n, texts={"title": f"number{n}"}, body={"filling": "x" * 20_000})
 
 
-async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store: SqlStore) -> None:
+async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store: SqliteStore) -> None:
     await done(store, put(large(0)))
 
     def limit(session: object, pages: int) -> None:

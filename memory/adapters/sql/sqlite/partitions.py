@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Shelf
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Shelf
 from memory.ports.query import Everywhere, Partitions, Tenant, Where
 from memory.ports.record import Partition
 

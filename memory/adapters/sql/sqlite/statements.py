@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement, compiled, kept
-from memory.adapters.sql.rows import RECORD
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shapes import TRUE, Shape, Values, scope
-from memory.adapters.sql.shelf import Shelf
+from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Shelf
+from memory.adapters.sql.values import RECORD
 from memory.ports.query import Everywhere, Filter, Kind, Query, decode_cursor
 from memory.ports.record import Role
 
@@ -46,11 +46,6 @@ def _asked(shelf: Shelf, query: Query, partitions: Sequence[int], walking: bool 
     values: Values = []
     where = scope(query.where, partitions, values, tenant=not walking and names(chosen, shelf.keyed))
     return values + of_filter, where, chosen
-
-
-def names(part: Shape, fields: frozenset[str]) -> bool:
-    """Whether everything that passes has one of some values in one of these fields."""
-    return any(names(inner, fields) for inner in part[1:]) if part[0] == "and" else part[0] in ("=", "in") and part[1] in fields
 
 
 def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int | None, whole: bool) -> list[Any]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.schema import declaration, system_tables, tables_of
-from memory.adapters.sql.session import Session
+from memory.adapters.sql.sqlite.schema import declaration, system_tables, tables_of
+from memory.adapters.sql.sqlite.session import Session
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
@@ -84,7 +84,7 @@ def _migrate(session: Session, store: str, found: str | None) -> None:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql:migrations")
+    config.set_main_option("script_location", "memory.adapters.sql.sqlite:migrations")
     config.attributes["connection"] = session.connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:

@@ -14,22 +14,23 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import sqlite
 
-from memory.adapters.sql.migrate import HEAD, VERSION_TABLE
-from memory.adapters.sql.schema import collection_table, declaration, system_tables
 from memory.adapters.sql.sqlite.fulltext import word_index_of
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.migrate import HEAD, VERSION_TABLE
+from memory.adapters.sql.sqlite.schema import collection_table, declaration, system_tables
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
 from memory.ports.contract.support import done, live, put, record
 from memory.ports.record import Key
-from tests.unit.adapters.sql.helping import finished, opened, raw, started
+from tests.support.processes import finished, started
+from tests.unit.adapters.sql.sqlite.helping import opened, raw
 
 OPEN = """
 import asyncio, sys
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import COLLECTIONS
 async def main():
-    store = SqlStore("sqlite:///" + sys.argv[1])
+    store = SqliteStore("sqlite:///" + sys.argv[1])
     await store.open(COLLECTIONS)
     print((await store.check()).ok, "alembic" in sys.modules)
     await store.close()
@@ -58,7 +59,7 @@ async def migrated(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_new_file_is_as_a_migrated_one(store: SqlStore, file: Path, migrated: Path) -> None:
+async def test_a_new_file_is_as_a_migrated_one(store: SqliteStore, file: Path, migrated: Path) -> None:
     def schema(path: Path) -> tuple[dict[str, str], object, object]:
         with raw(path) as connection:
             made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL")
@@ -111,11 +112,11 @@ async def test_the_migrated_word_indexes_and_the_registry_are_the_declared_ones(
 
 def test_the_newest_migration_is_the_one_that_open_looks_for() -> None:
     config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql:migrations")
+    config.set_main_option("script_location", "memory.adapters.sql.sqlite:migrations")
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
-async def test_opening_a_current_file_does_not_load_alembic(store: SqlStore, file: Path) -> None:
+async def test_opening_a_current_file_does_not_load_alembic(store: SqliteStore, file: Path) -> None:
     await store.close()
     assert finished([started(OPEN, file)]) == ["True False\n"]
 
@@ -126,14 +127,13 @@ def test_eight_processes_open_a_new_file_at_once(file: Path) -> None:
 
 
 def test_claims_are_readable_without_sqlalchemy() -> None:
-    program = (
-        "import sys; from memory.adapters.sql import adapter; print(adapter.claims.durable, 'sqlalchemy' in sys.modules, 'numpy' in sys.modules)"
-    )
+    shown = "adapter.claims.durable, 'sqlalchemy' in sys.modules, 'numpy' in sys.modules"
+    program = f"import sys; from memory.adapters.sql.sqlite import adapter; print({shown})"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout == "True False False\n"
 
 
-async def test_a_file_of_a_later_version_is_refused_by_name(store: SqlStore, file: Path) -> None:
+async def test_a_file_of_a_later_version_is_refused_by_name(store: SqliteStore, file: Path) -> None:
     await store.close()
     with raw(file) as connection:
         connection.execute("UPDATE memory_schema_version SET version_num = '9999'")
@@ -148,7 +148,7 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
         (TextPart("text", 1.0),),
     )
     for _ in range(2):
-        store = SqlStore(f"sqlite:///{file}")
+        store = SqliteStore(f"sqlite:///{file}")
         await store.open((notes, ENTRIES))
         note = record(fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"})
         await done(store, put(note, collection=notes))
@@ -156,9 +156,9 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
         await store.close()
 
 
-async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: SqlStore, file: Path) -> None:
+async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: SqliteStore, file: Path) -> None:
     await store.close()
-    other = SqlStore(f"sqlite:///{file}")
+    other = SqliteStore(f"sqlite:///{file}")
     with pytest.raises(ConfigError, match="entries"):
         await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
     await other.open(COLLECTIONS)
@@ -169,4 +169,4 @@ async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(sto
 @pytest.mark.parametrize("name", ["memory_partitions", "drop table", "sqlite_things", ""])
 async def test_a_collection_name_that_no_table_can_have_is_refused(file: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="identifier"):
-        await SqlStore(f"sqlite:///{file}").open((Collection(name),))
+        await SqliteStore(f"sqlite:///{file}").open((Collection(name),))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Shelf
 from memory.adapters.sql.sqlite.fulltext import WordIndex
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Shelf
 
 Stems: TypeAlias = Sequence[Sequence[str]]
 """The words of each text part."""

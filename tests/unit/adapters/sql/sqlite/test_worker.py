@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from memory.adapters.sql.session import Session
 from memory.adapters.sql.sqlite.errors import translate
 from memory.adapters.sql.sqlite.fulltext import WordIndex
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.worker import Worker
-from memory.adapters.sql.store import SqlStore
 from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, done, found, key_of, live, put, record, searched
 from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Record
 from memory.ports.writes import Absent
-from tests.unit.adapters.sql.helping import opened, raw
+from tests.unit.adapters.sql.sqlite.helping import opened, raw
 
 
-async def test_a_cancelled_call_hurts_no_other(store: SqlStore) -> None:
+async def test_a_cancelled_call_hurts_no_other(store: SqliteStore) -> None:
     tasks = [asyncio.create_task(store.apply([put(record(n, body={"n": n}))])) for n in range(60)]
     await asyncio.sleep(0)
     for task in tasks[::2]:
@@ -72,7 +72,7 @@ async def test_a_file_locked_for_too_long_is_unavailable_and_then_works(file: Pa
     await store.close()
 
 
-async def test_one_unstorable_record_does_not_fail_its_batch(store: SqlStore) -> None:
+async def test_one_unstorable_record_does_not_fail_its_batch(store: SqliteStore) -> None:
     bad = [
         record(1, body={"n": float("nan")}),
         record(2, texts={"title": "half \ud800"}),
@@ -86,7 +86,7 @@ async def test_one_unstorable_record_does_not_fail_its_batch(store: SqlStore) ->
     assert await store.get(ENTRIES, [r.key for r in bad]) == [None] * 5
 
 
-async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     committed: list[str] = []
     run = Session.run
 
@@ -105,7 +105,7 @@ async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: Sq
     assert all(isinstance(r, Record) for r in await store.get(ENTRIES, [key_of(100 + n) for n in range(20)]))
 
 
-async def test_a_write_that_breaks_the_shared_transaction_fails_alone(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_breaks_the_shared_transaction_fails_alone(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     add = WordIndex.add
 
     def full(self: WordIndex, session: Session, number: int, partition: int, stems: Sequence[Sequence[str]]) -> None:
@@ -154,7 +154,7 @@ def test_what_is_not_the_drivers_is_left_alone() -> None:
 
 
 async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) -> None:
-    store = SqlStore(f"sqlite:///{file}")
+    store = SqliteStore(f"sqlite:///{file}")
     for n in range(2):
         await store.open(COLLECTIONS)
         await done(store, put(record(n)))
@@ -162,14 +162,14 @@ async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) 
     assert threading.active_count() < 20
 
 
-async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_finds_nothing(store: SqlStore) -> None:
+async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_finds_nothing(store: SqliteStore) -> None:
     await done(store, put(record(texts={"title": "a word"})))
     with pytest.raises(InvalidInput, match="surrogate"):
         await store.query(Query(ENTRIES, within(HERE), Eq("type", "\ud800")))
     assert await searched(store, "\ud800") == []
 
 
-async def test_many_rows_are_read_in_one_page(store: SqlStore) -> None:
+async def test_many_rows_are_read_in_one_page(store: SqliteStore) -> None:
     await done(store, *[put(record(n, fields={"type": "x" * (n % 3)})) for n in range(5000)])
     page = await store.query(Query(ENTRIES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999))
     assert len(page.records) == 4999

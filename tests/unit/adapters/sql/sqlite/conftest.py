@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import COLLECTIONS
 
 
@@ -18,8 +18,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest_asyncio.fixture
-async def store(file: Path) -> AsyncIterator[SqlStore]:
-    opened = SqlStore(f"sqlite:///{file}")
+async def store(file: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(f"sqlite:///{file}")
     await opened.open(COLLECTIONS)
     yield opened
     await opened.close()

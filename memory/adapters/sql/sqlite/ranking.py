@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.members import Ints, Members
-from memory.adapters.sql.pending import Stems, unindexed
 from memory.adapters.sql.scoring import Scores, gained, norms
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Shelf
 from memory.adapters.sql.sqlite.fulltext import Postings
+from memory.adapters.sql.sqlite.members import Ints, Members
+from memory.adapters.sql.sqlite.pending import Stems, unindexed
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Shelf
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.rows import CORRUPT, KIND, PARTITION, VERSION, Row, fingerprint, layout_of
-from memory.adapters.sql.schema import Tables, tables_of, text_column
-from memory.adapters.sql.session import Session
+from memory.adapters.sql.columns import text_column
 from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite.fulltext import word_index_of
+from memory.adapters.sql.sqlite.rows import KIND, PARTITION, VERSION, fingerprint, layout_of
+from memory.adapters.sql.sqlite.schema import Tables, tables_of
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.values import CORRUPT, Row
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection, FieldType

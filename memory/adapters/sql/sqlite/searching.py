@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memory.adapters.sql.members import MemberCache
-from memory.adapters.sql.partitions import Numbers
-from memory.adapters.sql.ranking import by_meaning, by_words
-from memory.adapters.sql.reads import Spoiled
-from memory.adapters.sql.rows import HEADER, header_of
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Shelf, shelf_of
-from memory.adapters.sql.statements import among
+from memory.adapters.sql.sqlite.members import MemberCache
+from memory.adapters.sql.sqlite.partitions import Numbers
+from memory.adapters.sql.sqlite.ranking import by_meaning, by_words
+from memory.adapters.sql.sqlite.reads import Spoiled
+from memory.adapters.sql.sqlite.rows import HEADER, header_of
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Shelf, shelf_of
+from memory.adapters.sql.sqlite.statements import among
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import Hit, Near, Search
 from memory.ports.record import Corrupt, Record

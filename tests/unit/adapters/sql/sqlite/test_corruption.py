@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import HERE, buried, delete, done, found, key_of, live, one, put, record, searched
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Record, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
-from tests.unit.adapters.sql.helping import content_of, flip_in_page, opened, raw, write_content
+from tests.unit.adapters.sql.sqlite.helping import content_of, flip_in_page, opened, raw, write_content
 
 
 def full(n: int, **parts: Any) -> Record:
@@ -30,7 +30,7 @@ def full(n: int, **parts: Any) -> Record:
     )
 
 
-async def spoil(store: SqlStore, file: Path, n: int, change: str = "text_title = 'forged'") -> None:
+async def spoil(store: SqliteStore, file: Path, n: int, change: str = "text_title = 'forged'") -> None:
     with raw(file) as connection:
         assert connection.execute(f"UPDATE entries SET {change} WHERE id = ?", (key_of(n).id,)).rowcount == 1  # noqa: S608
 
@@ -43,7 +43,7 @@ async def spoil(store: SqlStore, file: Path, n: int, change: str = "text_title =
         "tags = NULL", "scope = 'user:bob'", "fingerprint = 1", "text_title = CAST(x'ff' AS TEXT)", "revision = 99", "words = 1", "epoch = 'e'",
     ],
 )  # fmt: skip
-async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: SqlStore, file: Path, change: str) -> None:
+async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: SqliteStore, file: Path, change: str) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await spoil(store, file, 1, change)
     for _ in range(2):
@@ -61,7 +61,7 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
     await again.close()
 
 
-async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(store: SqlStore, file: Path) -> None:
+async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(store: SqliteStore, file: Path) -> None:
     await done(store, *[put(full(n)) for n in range(6)])
     await spoil(store, file, 1)
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
@@ -71,7 +71,7 @@ async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(sto
             assert page.corrupt == (key_of(1),)
 
 
-async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: SqlStore, file: Path) -> None:
+async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: SqliteStore, file: Path) -> None:
     await done(store, put(full(1)))
     await spoil(store, file, 1)
     await found(store, 1)
@@ -84,7 +84,7 @@ async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: SqlSto
 
 
 @pytest.mark.parametrize("set_aside", [False, True])
-async def test_what_writes_do_to_a_corrupt_record(store: SqlStore, file: Path, set_aside: bool) -> None:
+async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path, set_aside: bool) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (AtVersion(1), Status.REJECTED), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
         await done(store, put(full(1), Always()))
         await spoil(store, file, 1)
@@ -106,7 +106,7 @@ async def test_what_writes_do_to_a_corrupt_record(store: SqlStore, file: Path, s
 
 
 @pytest.mark.parametrize("set_aside", [False, True])
-async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: SqlStore, file: Path, set_aside: bool) -> None:
+async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: SqliteStore, file: Path, set_aside: bool) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await spoil(store, file, 1)
     if set_aside:
@@ -118,7 +118,7 @@ async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
 
 
-async def test_a_damaged_index_does_not_hide_a_record(store: SqlStore, file: Path) -> None:
+async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: Path) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
     await store.close()
     with raw(file) as connection:
@@ -132,7 +132,7 @@ async def test_a_damaged_index_does_not_hide_a_record(store: SqlStore, file: Pat
     await again.close()
 
 
-async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(store: SqlStore, file: Path, tmp_path: Path) -> None:
+async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(store: SqliteStore, file: Path, tmp_path: Path) -> None:
     originals = {n: full(n) for n in range(40)}
     await done(store, *[put(r) for r in originals.values()])
     await store.close()
@@ -155,7 +155,7 @@ async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(store:
 
 async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[int, int]:
     """How many answers were right and how many refused; any other fails here."""
-    store = SqlStore(f"sqlite:///{file}")
+    store = SqliteStore(f"sqlite:///{file}")
     right = refused = 0
     try:
         try:
@@ -189,12 +189,12 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
     return right, refused
 
 
-async def _listed(store: SqlStore) -> list[Record]:
+async def _listed(store: SqliteStore) -> list[Record]:
     page = await store.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),)))
     return [r for r in page.records if isinstance(r, Record)]
 
 
-async def test_a_torn_file_is_an_error_of_ours(store: SqlStore, file: Path, tmp_path: Path) -> None:
+async def test_a_torn_file_is_an_error_of_ours(store: SqliteStore, file: Path, tmp_path: Path) -> None:
     await done(store, *[put(full(n)) for n in range(40)])
     await store.close()
     torn = tmp_path / "torn.db"

@@ -5,21 +5,22 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import HERE, done, key_of, put, record, searched
 from memory.ports.query import Near, Search, within
 from memory.ports.record import Record, pack_vector
-from tests.unit.adapters.sql.helping import finished, opened, raw, started
+from tests.support.processes import finished, started
+from tests.unit.adapters.sql.sqlite.helping import opened, raw
 
 WRITE = """
 import asyncio, sys
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import COLLECTIONS, OPERATIONS
 from memory.ports.contract.support import append, put, record
 async def main():
     first, count = int(sys.argv[2]), int(sys.argv[3])
-    store = SqlStore("sqlite:///" + sys.argv[1])
+    store = SqliteStore("sqlite:///" + sys.argv[1])
     await store.open(COLLECTIONS)
     for n in range(first, first + count):
         text = {"title": f"number{n} together"}
@@ -62,7 +63,7 @@ async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whol
         connection.execute("INSERT INTO entries_words(entries_words) VALUES ('integrity-check')")
 
 
-async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_next_search(store: SqlStore, file: Path) -> None:
+async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_next_search(store: SqliteStore, file: Path) -> None:
     from memory.ports.contract.support import delete
 
     async def near() -> list[tuple[str, float]]:

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Shelf
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Shelf
 from memory.ports.record import Role
 
 Ints: TypeAlias = npt.NDArray[np.int64]

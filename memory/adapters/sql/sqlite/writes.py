@@ -6,26 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
-from memory.adapters.sql.partitions import Ledger
-from memory.adapters.sql.pending import Stems, WordsOf
-from memory.adapters.sql.rows import (
-    CORRUPT,
-    GENERATION,
-    HALF_A_CHARACTER,
-    ID,
-    MARK,
-    PARTITION,
-    REVISION,
-    ROLE,
-    TENANT,
-    TIER,
-    TOMBSTONE,
-    WORDS,
-    Row,
-    Unstorable,
-)
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Found, Shelf, shelf_of
+from memory.adapters.sql.sqlite.partitions import Ledger
+from memory.adapters.sql.sqlite.pending import Stems, WordsOf
+from memory.adapters.sql.sqlite.rows import GENERATION, ID, PARTITION, REVISION, ROLE, TENANT, TIER, WORDS
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
+from memory.adapters.sql.values import CORRUPT, HALF_A_CHARACTER, MARK, TOMBSTONE, Row, Unstorable
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
 from memory.ports.writes import (
     Absent,

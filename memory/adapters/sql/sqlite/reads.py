@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from memory.adapters.sql.partitions import Numbers
-from memory.adapters.sql.rows import CORRUPT, ID, TENANT
-from memory.adapters.sql.schema import field_column
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import Found, Shelf, shelf_of
-from memory.adapters.sql.statements import matches, page, totals
-from memory.adapters.sql.writes import Hand
+from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.sqlite.partitions import Numbers
+from memory.adapters.sql.sqlite.rows import ID, TENANT
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
+from memory.adapters.sql.sqlite.statements import matches, page, totals
+from memory.adapters.sql.sqlite.writes import Hand
+from memory.adapters.sql.values import CORRUPT
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Where, encode_cursor
 from memory.ports.record import Corrupt, JsonValue, Key, Stored, Tombstone
 

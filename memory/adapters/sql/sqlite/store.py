@@ -10,19 +10,19 @@ from typing import ClassVar, TypeVar
 
 import sqlalchemy as sa
 
-from memory.adapters.sql import reads
-from memory.adapters.sql.claims import CLAIMS, parse
-from memory.adapters.sql.members import MemberCache
-from memory.adapters.sql.migrate import HEAD, make_ready
-from memory.adapters.sql.partitions import Numbers
-from memory.adapters.sql.reads import Spoiled
-from memory.adapters.sql.searching import search
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import shelf_of
+from memory.adapters.sql.sqlite import reads
+from memory.adapters.sql.sqlite.claims import CLAIMS, parse
 from memory.adapters.sql.sqlite.driver import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.fulltext import word_index_of
-from memory.adapters.sql.writes import NotTogether, carry_out
+from memory.adapters.sql.sqlite.members import MemberCache
+from memory.adapters.sql.sqlite.migrate import HEAD, make_ready
+from memory.adapters.sql.sqlite.partitions import Numbers
+from memory.adapters.sql.sqlite.reads import Spoiled
+from memory.adapters.sql.sqlite.searching import search
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import shelf_of
+from memory.adapters.sql.sqlite.writes import NotTogether, carry_out
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
@@ -35,7 +35,7 @@ from memory.ports.writes import Outcome, Write
 T = TypeVar("T")
 
 
-class SqlStore(BaseStore):
+class SqliteStore(BaseStore):
     """Records in a SQL database: one table a collection, today in SQLite.
 
     A file may be open in many processes at once. With `synchronous=NORMAL`, the default, the death of a process loses nothing that was

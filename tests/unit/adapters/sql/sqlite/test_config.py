@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.sql import adapter
-from memory.adapters.sql.claims import parse
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite import adapter
+from memory.adapters.sql.sqlite.claims import parse
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.support import done, live, put, record, searched
-from tests.unit.adapters.sql.helping import raw
+from tests.unit.adapters.sql.sqlite.helping import raw
 
 
 def test_three_slashes_are_relative_and_four_absolute() -> None:
@@ -56,12 +56,12 @@ async def test_a_missing_directory_a_directory_and_a_file_of_another_kind_are_re
         (other, "is not a SQLite database"),
     ):
         with pytest.raises(ConfigError, match=problem):
-            await SqlStore(f"sqlite:///{path}").open(COLLECTIONS)
+            await SqliteStore(f"sqlite:///{path}").open(COLLECTIONS)
     assert other.read_text().startswith("Dear reader")
 
 
 async def test_a_failed_open_can_be_repeated(tmp_path: Path) -> None:
-    store = SqlStore(f"sqlite:///{tmp_path / 'later' / 'a.db'}")
+    store = SqliteStore(f"sqlite:///{tmp_path / 'later' / 'a.db'}")
     with pytest.raises(ConfigError):
         await store.open(COLLECTIONS)
     (tmp_path / "later").mkdir()
@@ -71,7 +71,7 @@ async def test_a_failed_open_can_be_repeated(tmp_path: Path) -> None:
 
 
 async def test_a_store_in_memory_works_and_claims_neither_to_last_nor_to_be_shared() -> None:
-    store = SqlStore("sqlite:///:memory:")
+    store = SqliteStore("sqlite:///:memory:")
     await store.open(COLLECTIONS)
     assert (store.capabilities.durable, store.capabilities.shared, store.capabilities.atomic) == (False, False, True)
     await done(store, put(record(texts={"title": "hello"})))
@@ -80,7 +80,7 @@ async def test_a_store_in_memory_works_and_claims_neither_to_last_nor_to_be_shar
     await store.close()
 
 
-async def test_pragmas_are_as_promised(store: SqlStore, file: Path) -> None:
+async def test_pragmas_are_as_promised(store: SqliteStore, file: Path) -> None:
     def pragmas(session: Any) -> dict[str, Any]:
         return {p: session.row(f"PRAGMA {p}")[0] for p in ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "busy_timeout")}
 
@@ -93,7 +93,7 @@ async def test_pragmas_are_as_promised(store: SqlStore, file: Path) -> None:
     }
 
 
-async def test_deleted_text_is_gone_from_the_table(store: SqlStore, file: Path) -> None:
+async def test_deleted_text_is_gone_from_the_table(store: SqliteStore, file: Path) -> None:
     from memory.ports.contract.support import delete
 
     await done(store, put(record(texts={"content": "abracadabra"}, body={"said": "abracadabra"})), delete())

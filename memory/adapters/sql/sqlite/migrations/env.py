@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from memory.adapters.sql.migrate import VERSION_TABLE
+from memory.adapters.sql.sqlite.migrate import VERSION_TABLE
 
 context.configure(connection=context.config.attributes["connection"], version_table=VERSION_TABLE, transactional_ddl=False)
 context.run_migrations()

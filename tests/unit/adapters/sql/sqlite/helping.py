@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import COLLECTIONS
 from memory.ports.record import JsonValue
 
@@ -21,25 +19,10 @@ def raw(file: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-async def opened(file: Path, **options: JsonValue) -> SqlStore:
-    store = SqlStore(f"sqlite:///{file}", **options)
+async def opened(file: Path, **options: JsonValue) -> SqliteStore:
+    store = SqliteStore(f"sqlite:///{file}", **options)
     await store.open(COLLECTIONS)
     return store
-
-
-def started(program: str, *arguments: object) -> subprocess.Popen[str]:
-    """Another Python running this program."""
-    return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finished(processes: Sequence[subprocess.Popen[str]], within: float = 60) -> list[str]:
-    """What each printed; all must have ended well."""
-    outputs = []
-    for process in processes:
-        out, err = process.communicate(timeout=within)
-        assert process.returncode == 0, err
-        outputs.append(out)
-    return outputs
 
 
 def content_of(file: Path) -> bytes:

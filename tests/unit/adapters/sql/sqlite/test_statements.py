@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.sql.rows import checksum
-from memory.adapters.sql.session import Session
-from memory.adapters.sql.shelf import shelf_of
-from memory.adapters.sql.store import SqlStore
+from memory.adapters.sql.sqlite.rows import checksum
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import shelf_of
+from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Or, Order, Query, Search, Words, within
@@ -46,7 +46,7 @@ def test_every_bit_of_a_row_counts() -> None:
     assert len(sums) == 1 + len(others)
 
 
-async def _plan(store: SqlStore, query: Query, monkeypatch: pytest.MonkeyPatch) -> str:
+async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatch) -> str:
     seen: list[tuple[str, Sequence[Any]]] = []
     rows = Session.rows
 
@@ -72,14 +72,16 @@ async def _plan(store: SqlStore, query: Query, monkeypatch: pytest.MonkeyPatch) 
         (Query(ENTRY_VERSIONS, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_entry_versions_field_entry_id", True),
     ],
 )
-async def test_an_index_serves_what_the_engine_asks(store: SqlStore, monkeypatch: pytest.MonkeyPatch, query: Query, index: str, sorts: bool) -> None:
+async def test_an_index_serves_what_the_engine_asks(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, query: Query, index: str, sorts: bool
+) -> None:
     await done(store, put(record(1)), put(record(1), collection=ENTRY_VERSIONS))
     plan = await _plan(store, query, monkeypatch)
     assert index in plan
     assert ("TEMP B-TREE" in plan) == sorts
 
 
-async def test_the_same_question_with_other_values_is_prepared_once(store: SqlStore) -> None:
+async def test_the_same_question_with_other_values_is_prepared_once(store: SqliteStore) -> None:
     await done(store, put(record(1, texts={"title": "word"})))
     prepared = shelf_of(ENTRIES).prepared
     prepared.clear()
@@ -89,13 +91,13 @@ async def test_the_same_question_with_other_values_is_prepared_once(store: SqlSt
     assert len(prepared) == 2
 
 
-async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqlStore) -> None:
+async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqliteStore) -> None:
     await done(store, *[put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"})) for n in range(300)])
     hits = await store.search(Search(ENTRIES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
     assert [h.record.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
 
 
-async def test_words_are_found_before_and_after_they_are_indexed_and_never_after_they_are_gone(store: SqlStore) -> None:
+async def test_words_are_found_before_and_after_they_are_indexed_and_never_after_they_are_gone(store: SqliteStore) -> None:
     for n in range(70):
         await done(store, put(record(n, texts={"title": "first"})))
         if n % 7 == 3:

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -28,8 +29,6 @@ COLUMN_TYPES: dict[FieldType, sa.types.TypeEngine[Any]] = {
     FieldType.TAGS: sa.Text(),
     FieldType.BYTES: sa.LargeBinary(),
 }
-
-SYSTEM_PREFIX = "memory_"
 
 # What every collection's table begins with. The order is that of a row, and rows.py counts on it: add at the end only.
 SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
@@ -59,16 +58,6 @@ SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
     ("owed", sa.Text(), True),  # JSON, NULL where nothing is owed
     ("note", sa.Text(), True),  # JSON
 )
-RESERVED = frozenset({"number", "body", "vector", "checksum", *(name for name, _, _ in SYSTEM_COLUMNS)})
-
-
-def field_column(name: str) -> str:
-    """The column of a declared field: its name, unless the adapter has a column of that name."""
-    return f"field_{name}" if name in RESERVED else name
-
-
-def text_column(part: str) -> str:
-    return f"text_{part}"
 
 
 def words_table(collection: Collection) -> str:
