@@ -39,6 +39,7 @@ class Content:
     """A row as it is to be stored: its content and what is made from it. Its checksum is given last, by `Layout.sealed`."""
 
     row: list[Any]
+    size: int = 0
     words: int = 0
     counts: str | None = None
     labels: dict[str, str] | None = None
@@ -83,19 +84,23 @@ class Layout:
             _maybe_utc(record.accessed_at), record.previous, None, _maybe_utc(record.cached_at),
             None if record.epoch is None else checked(record.epoch), None, _owed(record.owed), None,
         )  # fmt: skip
+        size = 0
         fields = record.fields
         for name, i, kind in self._fields:
             value = fields.get(name)
             if value is not None:
-                row[i] = ENCODERS[kind](name, value)
+                row[i] = value = ENCODERS[kind](name, value)
+                size += len(value) if kind in _SIZED else sum(map(len, value)) if kind is FieldType.TAGS else 0
         given = [record.texts.get(name) for name, _ in self._texts]
         for (_, i), text in zip(self._texts, given, strict=True):
-            row[i] = None if text is None else checked(text)
-        row[self._body] = canonical("body", dict(record.body)) if record.body else "{}"
-        content = Content(row)
+            if text is not None:
+                row[i] = text = checked(text)
+                size += len(text)
+        row[self._body] = body = canonical("body", dict(record.body)) if record.body else "{}"
+        content = Content(row, size + len(body))
         if self._vector is not None and record.vector is not None:
-            row[self._vector] = bytes(record.vector)
-            content.embedding = row[self._vector]
+            row[self._vector] = content.embedding = vector = bytes(record.vector)
+            content.size += len(vector)
         if any(given):
             total, counts, content.labels = self.parts.index(given)
             content.words, content.counts = total, counts_text(counts)
@@ -125,7 +130,6 @@ class Layout:
     def sealed(self, content: Content) -> list[Any]:
         """The values of every stored column but `embedding`, in the order of `stored_columns`. Nothing is to change any more."""
         row = content.row
-        size = sum([len(v) for v in row[FIRST_FIELD:-1] if v.__class__ in (str, bytes)]) + sum([sum(map(len, row[i] or ())) for i in self._tags])
         values = row.copy()
         values[-1] = digest(self._digested(row[:-1]))
         for i in self._json:
@@ -134,7 +138,7 @@ class Layout:
         for i in self._tags:
             if row[i] is not None:
                 values[i] = _array(row[i])
-        values += (content.words, size)
+        values += (content.words, content.size)
         if self._texts:
             lexemes = None if content.labels is None or row[PARTITION] is None else vector_text(row[PARTITION], content.labels)
             values += (content.counts, lexemes)
@@ -189,10 +193,14 @@ class Layout:
     def _digested(self, values: Row) -> Row:
         """A row's values, with moments as text."""
         digested = list(values)
+        last: datetime | None = None
+        written = ""
         for i in self._times:
             at = digested[i]
             if at is not None:
-                digested[i] = at.isoformat() if at.tzinfo is not None else aware(at).isoformat()
+                if at != last:  # of a new record both moments are one
+                    last, written = at, aware(at).isoformat()
+                digested[i] = written
         return digested
 
     def _record(self, key: Key, row: Row, owed: tuple[Owed, ...], body: Any) -> Record:
@@ -269,6 +277,9 @@ ENCODERS: dict[FieldType, Callable[[str, Any], Any]] = {
     FieldType.BYTES: lambda _, v: bytes(v),
 }
 """A declared field's value as its column holds it."""
+
+
+_SIZED = frozenset({FieldType.TEXT, FieldType.BYTES})
 
 
 def scope_text(tenant: str, scope: str) -> str:

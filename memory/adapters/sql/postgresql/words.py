@@ -10,7 +10,7 @@ and its occurrences counted beside the tsvector (no limit of 255), and of the di
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -54,17 +54,17 @@ class Parts:
             text = texts[i]
             if not text:
                 continue
-            stems = words(text)
-            total += len(stems)
-            shift, label = i * self.bits, f"{i + 1}{self._labels[i]}"
-            for stem, count in _counted(stems).items():
-                word = token(stem)
-                packed = min(count, self.most) << shift
-                if word in counts:
-                    counts[word] += packed
-                    labels[word] += "," + label
-                else:
-                    counts[word], labels[word] = packed, label
+            tokens = [token(stem) for stem in words(text)]
+            total += len(tokens)
+            one, label = 1 << (i * self.bits), f"{i + 1}{self._labels[i]}"
+            if len(tokens) > self.most:
+                tokens = list(_capped(tokens, self.most))
+            for word in tokens:
+                counts[word] = counts.get(word, 0) + one
+            here = dict.fromkeys(tokens, label)
+            for word in here.keys() & labels.keys():
+                here[word] = f"{labels[word]},{label}"
+            labels |= here
         return total, counts, labels
 
     def unpacked(self, packed: Any) -> list[Any]:
@@ -72,12 +72,13 @@ class Parts:
         return [(packed >> (i * self.bits)) & self.most for i in range(len(self.weights))]
 
 
-def _counted(stems: Sequence[str]) -> dict[str, int]:
-    """How often each occurs. Texts are short: a Counter takes longer to make than they take to count."""
+def _capped(tokens: Sequence[str], most: int) -> Iterator[str]:
+    """The words, each at most so often."""
     counts: dict[str, int] = {}
-    for stem in stems:
-        counts[stem] = counts.get(stem, 0) + 1
-    return counts
+    for word in tokens:
+        counts[word] = counts.get(word, 0) + 1
+        if counts[word] <= most:
+            yield word
 
 
 def vector_text(partition: int, labels: Mapping[str, str]) -> str:
