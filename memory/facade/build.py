@@ -7,8 +7,11 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
+from memory.adapters.wrappers.breaker import CircuitBreaker
+from memory.adapters.wrappers.retry import Retry
+from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import ConfigError
-from memory.facade.config import MemoryConfig, ServingStore
+from memory.facade.config import Guards, MemoryConfig, ServingStore
 from memory.facade.values import scheme_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.split import Share, SplitStore
@@ -25,7 +28,7 @@ PLANNED = ("mysql", "mariadb", "mongodb", "file")
 def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet."""
     config.prepare()
-    made = {store.name: build_store(store) for store in config.stores_in_use()}
+    made = {store.name: guarded(build_store(store), store.guards, config.telemetry, config.tiers_on(store.name)) for store in config.stores_in_use()}
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
     return Engine(topology, embedder=embedder or embedder_named(config.embedder), clock=clock, settings=config.engine, rules=config.promotion)
@@ -54,6 +57,25 @@ def build_store(store: ServingStore) -> Store:
         return adapter.build(store.name, store.url, store.options)
     except ImportError as error:
         raise _missing(error, store.name, scheme, adapter.extra) from error
+
+
+def guarded(store: Store, guards: Guards, telemetry: bool = False, tiers: Sequence[str] = ()) -> Store:
+    """The store with what stands around it. From the inside: each attempt has its limit of time, the breaker counts calls, telemetry sees all."""
+    if guards.timeout:
+        store = Timeout(store, guards.timeout.total_seconds())
+    if guards.retry:
+        store = Retry(store, guards.retry.attempts, guards.retry.backoff.total_seconds())
+    if guards.breaker:
+        store = CircuitBreaker(store, guards.breaker.failures, guards.breaker.cool_down.total_seconds())
+    return _observed(store, tiers) if telemetry else store
+
+
+def _observed(store: Store, tiers: Sequence[str]) -> Store:
+    try:
+        from memory.adapters.wrappers.telemetry import Telemetry
+    except ImportError as error:
+        raise ConfigError(f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry = false") from error
+    return Telemetry(store, tiers)
 
 
 def embedder_named(name: str) -> Embedder | None:

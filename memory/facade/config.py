@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
@@ -58,16 +59,60 @@ def _url_or_name(value: str) -> str:
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class StoreConfig(BaseModel):
-    """A named store: its URL, whose scheme names the adapter, and the adapter's own options."""
+def _one_number(name: str) -> Callable[[object], object]:
+    """Reads a table that is given as one number, or as its text: `retry = 3`."""
+
+    def read(value: object) -> object:
+        return value if value is None or isinstance(value, Mapping | BaseModel) else {name: value}
+
+    return read
+
+
+class RetrySettings(BaseModel):
+    """How often a call that finds the store unavailable is made, and how long is waited before the second time at most; see `Retry`."""
 
     model_config = _FROZEN
+
+    attempts: int = Field(default=3, ge=1, le=20)
+    backoff: Duration = timedelta(milliseconds=100)
+
+
+class BreakerSettings(BaseModel):
+    """After how many failed calls in a row a store is left alone, and how long; see `CircuitBreaker`."""
+
+    model_config = _FROZEN
+
+    failures: int = Field(default=5, ge=1)
+    cool_down: Duration = timedelta(seconds=10)
+
+
+class Guards(BaseModel):
+    """What stands around a store; all of it is off unless set."""
+
+    model_config = _FROZEN
+
+    timeout: Duration | None = None
+    retry: Annotated[RetrySettings | None, BeforeValidator(_one_number("attempts"))] = None
+    breaker: Annotated[BreakerSettings | None, BeforeValidator(_one_number("failures"))] = None
+
+    def shown(self) -> dict[str, str | int]:
+        """What is set, by dotted name."""
+        values: dict[str, str | int] = {"timeout": show_duration(self.timeout)} if self.timeout else {}
+        if self.retry:
+            values |= {"retry.attempts": self.retry.attempts, "retry.backoff": show_duration(self.retry.backoff)}
+        if self.breaker:
+            values |= {"breaker.failures": self.breaker.failures, "breaker.cool_down": show_duration(self.breaker.cool_down)}
+        return values
+
+
+class StoreConfig(Guards):
+    """A named store: its URL, whose scheme names the adapter, the adapter's own options, and what stands around it."""
 
     url: Annotated[str, AfterValidator(_url)]
     options: dict[str, Any] = Field(default_factory=dict)
 
     def __repr_args__(self) -> Any:
-        return [("url", masked(self.url)), ("options", masked_options(self.options))]
+        return [("url", masked(self.url)), ("options", masked_options(self.options)), *self.shown().items()]
 
 
 class Tiers(BaseModel):
@@ -130,9 +175,16 @@ class ServingStore:
     name: str
     url: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    guards: Guards = field(default_factory=Guards)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the URL says all there is to say of it."""
+        return not self.options and not self.guards.shown()
 
     def __repr__(self) -> str:
-        return f"ServingStore(name={self.name!r}, url={masked(self.url)!r}, options={masked_options(self.options)!r})"
+        said = f"name={self.name!r}, url={masked(self.url)!r}, options={masked_options(self.options)!r}"
+        return f"ServingStore({said}, guards={self.guards.shown()!r})"
 
 
 class MemoryConfig(BaseModel):
@@ -145,6 +197,8 @@ class MemoryConfig(BaseModel):
     accept_loss: bool | tuple[str, ...] = False
     """True, or the names of the stores of which losing what they acknowledged is accepted: then they may be homes without being durable."""
     inclusion_rules: bool = True
+    telemetry: bool = False
+    """True: every store's calls are traced and timed through OpenTelemetry; see `Telemetry`."""
     tiers: Tiers = Tiers()
     routes: tuple[RouteConfig, ...] = ()
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
@@ -233,12 +287,16 @@ class MemoryConfig(BaseModel):
         """Every distinct store that a tier or a route names."""
         return list({store.name: store for store in self._found().values()}.values())
 
+    def tiers_on(self, name: str) -> list[str]:
+        """The tiers of which a store serves all or some."""
+        return [tier for tier, store in self.serving().items() if name in (store.name, *(to.name for _, to in self.routed(tier)))]
+
     def _found(self) -> dict[str, ServingStore]:
         """The store behind each name or URL that a tier or a route gives."""
-        named = {name: ServingStore(name, store.url, store.options) for name, store in self.stores.items()}
+        named = {name: ServingStore(name, store.url, store.options, store) for name, store in self.stores.items()}
         if MAIN not in named:
             named[MAIN] = ServingStore(MAIN, StoreUrl(default_url()))
-        by_url = {store.url: store for store in reversed(named.values()) if not store.options}
+        by_url = {store.url: store for store in reversed(named.values()) if store.is_plain}
         found: dict[str, ServingStore] = {}
         for said in (*(getattr(self.tiers, tier) for tier in TIERS), *(route.store for route in self.routes)):
             store = named.get(said) or by_url.get(said)
@@ -259,12 +317,14 @@ class MemoryConfig(BaseModel):
 
     def leaves(self) -> dict[str, Any]:
         """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
-        shown: dict[str, Any] = {name: getattr(self, name) for name in ("tenant", "embedder", "accept_loss", "inclusion_rules")}
+        shown: dict[str, Any] = {name: getattr(self, name) for name in ("tenant", "embedder", "accept_loss", "inclusion_rules", "telemetry")}
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
         stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.stores_in_use() if s.name == MAIN}}
         for name, store in stores.items():
             shown[f"stores.{name}.url"] = masked(store.url)
             shown |= {f"stores.{name}.options.{key}": value for key, value in masked_options(store.options).items()}
+            guards = store.guards if isinstance(store, ServingStore) else store
+            shown |= {f"stores.{name}.{key}": value for key, value in guards.shown().items()}
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
@@ -309,8 +369,10 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "tiers": Tiers,
         "routes": RouteConfig,
         "stores": StoreConfig,
+        "retry": RetrySettings,
+        "breaker": BreakerSettings,
         "promotion": PromotionRule,
         "durations": Durations,
     }
-    model = sections.get(str(location[0]), MemoryConfig) if location else MemoryConfig
-    return list(model.model_fields)
+    inner = next((str(part) for part in reversed(location) if part in sections), "")
+    return list(sections.get(inner, MemoryConfig).model_fields)

@@ -1,0 +1,91 @@
+"""A store around a store: every method is forwarded by way of one hook, so that a wrapper says what it adds and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.record import Key, Stored
+from memory.ports.store import Health, Store
+from memory.ports.writes import Outcome, Write
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a store's method: its name, the collections it is about, and the writes of an `apply`."""
+
+    method: str
+    collections: tuple[str, ...] = ()
+    writes: tuple[Write, ...] = ()
+    together: bool = False
+
+
+class Wrapper:
+    """A store that is another one, but for what `_call` does around each call. Name, capabilities and epoch are the other's."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
+        """Make the call; `work` does it, each time it is called."""
+        return await work()
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
+
+    @property
+    def epoch(self) -> str:
+        return self.inner.epoch
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        await self._call(Call("open", tuple(c.name for c in collections)), lambda: self.inner.open(collections))
+
+    async def close(self) -> None:
+        await self._call(Call("close"), self.inner.close)
+
+    async def check(self) -> Health:
+        return await self._call(Call("check"), self.inner.check)
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        return await self._call(Call("get", (collection.name,)), lambda: self.inner.get(collection, keys))
+
+    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        return await self._call(Call("apply", _collections(writes), tuple(writes), together), lambda: self.inner.apply(writes, together=together))
+
+    async def query(self, query: Query) -> Page:
+        return await self._call(Call("query", (query.collection.name,)), lambda: self.inner.query(query))
+
+    async def count(self, query: Query) -> Count:
+        return await self._call(Call("count", (query.collection.name,)), lambda: self.inner.count(query))
+
+    async def search(self, search: Search) -> list[Hit]:
+        return await self._call(Call("search", (search.collection.name,)), lambda: self.inner.search(search))
+
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
+        call = Call("delete_matching", (query.collection.name,))
+        return await self._call(call, lambda: self.inner.delete_matching(query, version, discard_at, keep))
+
+
+def _collections(writes: Sequence[Any]) -> tuple[str, ...]:
+    """The names of the collections that writes are about, each once."""
+    named = (getattr(write, "collection", None) for write in writes)
+    return tuple(dict.fromkeys(collection.name for collection in named if collection is not None))

@@ -1,0 +1,112 @@
+"""Spans and metrics of a store's calls for OpenTelemetry, with the names of its conventions for generative AI (memory spans, in development).
+
+Recorded are names, counts and durations; never a text, an id, a tenant, a scope or a query. Whoever runs the process sets up the SDK and where it sends;
+without one OpenTelemetry's own default does nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from opentelemetry import metrics, trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from memory.adapters.wrappers.base import Call, Wrapper
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Append, Delete, Outcome, Purge, Put, Release
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+T = TypeVar("T")
+
+PROVIDER = "memory-tiers"
+SCOPE = "memory.adapters.wrappers.telemetry"
+OPERATIONS = {
+    "get": "search_memory",
+    "query": "search_memory",
+    "search": "search_memory",
+    "count": "search_memory",
+    "delete_matching": "delete_memory",
+    "open": "open_memory_store",
+    "close": "close_memory_store",
+    "check": "check_memory_store",
+}
+"""The conventions' name for each call; opening, closing and checking have none there, so these three are ours."""
+BOUNDARIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds. Stores answer faster than the models that the conventions' own boundaries are made for."""
+
+
+class Telemetry(Wrapper):
+    """One span a call and its duration in the histogram `gen_ai.client.operation.duration`, in seconds; `tiers` are those the store serves.
+
+    Spans are named and described by `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.memory.store.id` (the store's name in the configuration),
+    `gen_ai.memory.record.count` and, on failure, `error.type`. Ours beside them: `memory.store.call`, `memory.store.collections`, `memory.store.tiers`,
+    and for writes how many were `memory.store.applied`.
+    """
+
+    def __init__(
+        self, inner: Store, tiers: Sequence[str] = (), *, tracers: TracerProvider | None = None, meters: MeterProvider | None = None
+    ) -> None:
+        super().__init__(inner)
+        self._tiers = tuple(tiers)
+        self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracers)
+        meter = metrics.get_meter(SCOPE, meter_provider=meters)
+        self._durations = meter.create_histogram(
+            "gen_ai.client.operation.duration", "s", "How long a store took to answer", explicit_bucket_boundaries_advisory=BOUNDARIES
+        )
+
+    async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
+        shared: dict[str, Any] = {
+            "gen_ai.operation.name": operation_of(call),
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.memory.store.id": self.name,
+            "memory.store.call": call.method,
+        }
+        about = {"memory.store.collections": call.collections, "memory.store.tiers": self._tiers}
+        begun = time.perf_counter()
+        with self._tracer.start_as_current_span(
+            str(shared["gen_ai.operation.name"]),
+            kind=SpanKind.CLIENT,
+            attributes=shared | about,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                answer = await work()
+            except BaseException as error:
+                shared["error.type"] = type(error).__name__
+                span.set_attribute("error.type", type(error).__name__)
+                span.set_status(StatusCode.ERROR)  # no message: an error's text may name a key
+                raise
+            else:
+                _describe(span, answer)
+                return answer
+            finally:
+                self._durations.record(time.perf_counter() - begun, shared)
+
+
+def operation_of(call: Call) -> str:
+    """The name of the memory operation that a call amounts to."""
+    if call.method != "apply":
+        return OPERATIONS[call.method]
+    if call.writes and all(isinstance(w, Delete | Purge | Release) for w in call.writes):
+        return "delete_memory"
+    if call.writes and all(isinstance(w, Append) or (isinstance(w, Put) and isinstance(w.when, Absent)) for w in call.writes):
+        return "create_memory"
+    return "upsert_memory" if any(isinstance(w, Put | Append) for w in call.writes) else "update_memory"
+
+
+def _describe(span: Span, answer: object) -> None:
+    """How much an answer holds."""
+    if isinstance(answer, int):
+        span.set_attribute("gen_ai.memory.record.count", answer)
+    elif isinstance(answer, list):
+        span.set_attribute("gen_ai.memory.record.count", sum(item is not None for item in answer))
+        if answer and isinstance(answer[0], Outcome):
+            span.set_attribute("memory.store.applied", sum(outcome.applied for outcome in answer))
+    elif isinstance(records := getattr(answer, "records", None), int | tuple):
+        span.set_attribute("gen_ai.memory.record.count", records if isinstance(records, int) else len(records))
