@@ -8,10 +8,11 @@ left in each. What is asked of a tenant or everywhere is asked of every part, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from memory.domain.errors import InvalidInput, Unsupported
 from memory.domain.scope import ScopeKind
@@ -22,6 +23,8 @@ from memory.ports.query import Count, Hit, Kind, Page, Partitions, Query, Search
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tombstone
 from memory.ports.store import Health, Store
 from memory.ports.writes import Append, Delete, Newer, Outcome, Put, RaiseGeneration, Write
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,7 @@ class SplitStore:
         await open_all(self.parts, collections)
 
     async def close(self) -> None:
-        for part in self.parts:
-            await part.close()
+        await close_all(self.parts)
 
     async def check(self) -> Health:
         """As healthy as the least healthy part."""
@@ -103,7 +105,7 @@ class SplitStore:
             for part in self._parts_of(key.tenant, collection):
                 asked.setdefault(part, []).append(key)
         found: dict[Key, dict[Store, Stored]] = {}
-        answers = await asyncio.gather(*(part.get(collection, there) for part, there in asked.items()))
+        answers = await all_of(part.get(collection, there) for part, there in asked.items())
         for (part, there), rows in zip(asked.items(), answers, strict=True):
             for key, stored in zip(there, rows, strict=True):
                 if stored is not None:
@@ -115,7 +117,7 @@ class SplitStore:
         if len(asked) == 1:
             ((part, where),) = asked
             return await part.query(replace(query, where=where))
-        pages = await asyncio.gather(*(part.query(replace(query, where=where)) for part, where in asked))
+        pages = await all_of(part.query(replace(query, where=where)) for part, where in asked)
         corrupt = tuple(key for page in pages for key in page.corrupt)
         found, cursor = merged([(page.records, page.cursor) for page in pages], query)
         if query.kinds != {Kind.RECORD}:  # a tombstone may stand in several parts, and a record newer than it in one
@@ -124,12 +126,12 @@ class SplitStore:
         return Page(tuple(found), cursor, corrupt)
 
     async def count(self, query: Query) -> Count:
-        counts = await asyncio.gather(*(part.count(replace(query, where=where)) for part, where in self._asked(query.collection, query.where)))
+        counts = await all_of(part.count(replace(query, where=where)) for part, where in self._asked(query.collection, query.where))
         return Count(sum(c.records for c in counts), sum(c.bytes for c in counts))
 
     async def search(self, search: Search) -> list[Hit]:
         """The best of all parts. Scores by words are of each part's own statistics."""
-        found = await asyncio.gather(*(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where)))
+        found = await all_of(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
         hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.record.key.id))
         return hits[: search.limit]
 
@@ -137,7 +139,7 @@ class SplitStore:
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
         asked = self._asked(query.collection, query.where)
-        return sum(await asyncio.gather(*(part.delete_matching(replace(query, where=where), version, discard_at, keep) for part, where in asked)))
+        return sum(await all_of(part.delete_matching(replace(query, where=where), version, discard_at, keep) for part, where in asked))
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
         if together:
@@ -149,7 +151,7 @@ class SplitStore:
         batches = {part: numbers for part in self.parts if (numbers := [i for i, there in enumerate(places) if part in there])}
         calls = [part.apply([writes[i] for i in numbers]) for part, numbers in batches.items()]
         answers: list[dict[Store, Outcome]] = [{} for _ in writes]
-        for (part, numbers), outcomes in zip(batches.items(), await asyncio.gather(*calls), strict=True):
+        for (part, numbers), outcomes in zip(batches.items(), await all_of(calls), strict=True):
             for i, outcome in zip(numbers, outcomes, strict=True):
                 answers[i][part] = outcome
         return [await self._one(write, [found[part] for part in there], there) for write, there, found in zip(writes, places, answers, strict=True)]
@@ -242,9 +244,30 @@ async def open_all(stores: Sequence[Store], collections: Sequence[Collection]) -
             await store.open(collections)
             opened.append(store)
     except BaseException:
-        for store in opened:
-            await store.close()
+        with contextlib.suppress(Exception):  # why it did not open is what the caller is to hear
+            await close_all(opened)
         raise
+
+
+async def close_all(stores: Sequence[Store]) -> None:
+    """Close every store, also where one fails to; then the first failure is raised."""
+    failures: list[Exception] = []
+    for store in stores:
+        try:
+            await store.close()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+async def all_of(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The answers of calls made side by side, in order. Where one fails the others are waited for: none goes on behind the caller's back."""
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return cast("list[T]", answers)
 
 
 def counting(stored: Iterable[Stored]) -> Stored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from memory.domain.errors import ConfigError
-from memory.orchestrator.split import SplitStore, open_all
+from memory.orchestrator.split import SplitStore, close_all, open_all
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection as CollectionDeclaration
@@ -48,8 +48,7 @@ class Topology:
             raise
 
     async def close(self) -> None:
-        for store in self.stores:
-            await store.close()
+        await close_all(self.stores)
 
     def home(self, tier: str) -> Store:
         """The store that holds the homes of this tier's records."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,7 +11,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
-from memory.domain.errors import ConfigError
+from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.engine import Engine
@@ -19,7 +21,7 @@ from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
 from memory.ports.record import Partition, Tombstone
-from memory.ports.writes import RaiseGeneration
+from memory.ports.writes import Outcome, RaiseGeneration, Write
 from tests.unit.orchestrator.world import DURABLE
 
 SESSION = Partition("acme", "session:s1")
@@ -174,3 +176,44 @@ async def test_deleting_a_scope_reaches_the_parts_that_have_some_of_it() -> None
     assert await whole.delete_matching(Query(RELATIONS, within(HERE)), version=5) == 1
     assert await holding(parts, 3, SESSION) == {"sessions"}
     assert (await whole.count(Query(ENTRIES, Tenant("acme")))).records == 1
+
+
+class Slow(InMemoryStore):
+    """Answers a little later than others."""
+
+    ended = 0
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        outcomes = await super()._apply(writes, together)
+        self.ended += 1
+        return outcomes
+
+
+class Failing(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        raise StoreUnavailable(self.name, "is gone")
+
+    async def close(self) -> None:
+        await super().close()
+        raise StoreUnavailable(self.name, "cannot say goodbye")
+
+
+async def test_a_failure_of_one_part_is_raised_when_the_others_are_through() -> None:
+    slow, failing = Slow("slow"), Failing("failing")
+    whole = SplitStore("both", [Share(failing, tenants=frozenset({"umbrella"}))], slow)
+    await whole.open(COLLECTIONS)
+    with pytest.raises(StoreUnavailable, match="failing"):
+        await whole.apply([put(record(1)), put(record(1, at=FOREIGN))])
+    assert slow.ended == 1
+
+
+async def test_every_part_is_closed_also_when_one_fails_to() -> None:
+    failing, other = Failing("failing"), InMemoryStore("other")
+    whole = SplitStore("both", [Share(failing, tenants=frozenset({"umbrella"}))], other)
+    await whole.open(COLLECTIONS)
+    with pytest.raises(StoreUnavailable, match="cannot say goodbye"):
+        await whole.close()
+    with pytest.raises(NotOpen):
+        await other.get(ENTRIES, [key_of(1)])
