@@ -1,0 +1,119 @@
+"""Retries over each driver's real connections, lost at every point of a write: it comes to what it would have, once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from memory.adapters.wrappers.retry import Retry
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import HERE, append, delete, done, found, live, put, record
+from memory.ports.query import Query, within
+from memory.ports.record import Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion
+from tests.support import postgres_servers, redis_servers
+from tests.support.backends import marks_of
+from tests.support.dropping import Dropping
+
+ROUNDS = 8
+"""More than the pieces of answers that any driver's write takes."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A server's port, and a store that reaches it on another one."""
+
+    backend: str
+    port: Callable[[], int]
+    store: Callable[[int], Store]
+
+
+def _redis(port: int) -> Store:
+    from memory.adapters.redis.store import RedisStore
+
+    return RedisStore(f"redis://127.0.0.1:{port}", prefix=f"dropped-{uuid.uuid4().hex}")
+
+
+def _postgresql(port: int) -> Store:
+    from memory.adapters.sql.postgresql.store import PostgresStore
+
+    server = postgres_servers.container()
+    return PostgresStore(server.url(f"dropped_{uuid.uuid4().hex}").replace(f":{server.settings['port']}/", f":{port}/"))
+
+
+DRIVERS = [
+    Driver("redis", lambda: redis_servers.durable().port, _redis),
+    Driver("postgresql", lambda: int(postgres_servers.container().settings["port"]), _postgresql),
+]
+
+
+@dataclass
+class Shaky:
+    """A store whose connections are lost on demand, bare and with retries around it."""
+
+    way: Dropping
+    bare: Store
+    store: Retry
+
+
+@pytest.fixture(params=[pytest.param(d, id=d.backend, marks=marks_of(d.backend)) for d in DRIVERS])
+async def shaky(request: pytest.FixtureRequest) -> AsyncIterator[Shaky]:
+    driver: Driver = request.param
+    async with Dropping(driver.port()) as way:
+        bare = driver.store(way.port)
+        await bare.open(COLLECTIONS)
+        await done(bare, put(record(900), Absent()), append(record(901), ENTRY_VERSIONS, "stored_version"))  # statements are prepared
+        yield Shaky(way, bare, Retry(bare, attempts=4, backoff=0.01))
+        way.hold_on()
+        await bare.close()
+
+
+async def test_connections_that_died_while_nobody_looked_are_no_matter(shaky: Shaky) -> None:
+    await done(shaky.store, put(record(1), Absent()))
+    for _ in range(3):
+        shaky.way.drop()
+        assert (await live(shaky.store)).version == 1
+
+
+async def test_a_write_whose_connection_is_lost_at_any_point_is_applied_once(shaky: Shaky) -> None:
+    for n in range(ROUNDS):
+        shaky.way.drop_answer(n)
+        (outcome,) = await shaky.store.apply([put(record(n), Absent())])
+        assert outcome.applied, n
+        shaky.way.drop_answer(n)
+        (outcome,) = await shaky.store.apply([put(record(n, version=2), AtVersion(1))])
+        assert outcome.applied, n
+        shaky.way.hold_on()
+        assert (await live(shaky.bare, n)).version == 2
+    assert shaky.way.dropped >= 2
+    assert (await shaky.bare.count(Query(ENTRIES, within(HERE)))).records == ROUNDS + 1
+
+
+async def test_a_number_is_given_once_and_a_deletion_is_known(shaky: Shaky) -> None:
+    numbers = []
+    for n in range(ROUNDS):
+        shaky.way.drop_answer(n)
+        (outcome,) = await shaky.store.apply([append(record(n), ENTRY_VERSIONS, "stored_version")])
+        assert outcome.applied, n
+        numbers.append(outcome.number)
+    for n in range(ROUNDS):
+        shaky.way.drop_answer(n)
+        (outcome,) = await shaky.store.apply([delete(n, 9, collection=ENTRY_VERSIONS)])
+        assert outcome.applied, n
+        shaky.way.hold_on()
+        assert isinstance(await found(shaky.bare, n, collection=ENTRY_VERSIONS), Tombstone)
+    assert len(set(numbers)) == ROUNDS
+    assert shaky.way.dropped >= 2
+
+
+async def test_a_batch_is_known_item_by_item(shaky: Shaky) -> None:
+    for n in range(ROUNDS):
+        shaky.way.drop_answer(n)
+        outcomes = await shaky.store.apply([put(record(10 * n + i), Absent()) for i in range(5)])
+        assert all(o.applied for o in outcomes), n
+    shaky.way.hold_on()
+    assert shaky.way.dropped >= 1
