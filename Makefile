@@ -5,7 +5,7 @@
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
-#   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or postgres-only (see compose/); make down stops them
+#   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
 #   make prove      the long proofs: 20,000 seeds, every mutant
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of

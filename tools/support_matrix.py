@@ -17,7 +17,7 @@ from pathlib import Path
 from memory.orchestrator.topology import CACHE_NEEDS, HOME_NEEDS
 from memory.ports.capabilities import FLAGS, Capabilities
 from memory.ports.contract.harness import Harness
-from tests.contract.every_harness import DRIVEN
+from tests.contract.every_harness import DRIVEN, FILES
 from tests.contract.harnesses import InMemory, Sqlite
 from tests.support.servers import IMAGES
 
@@ -37,8 +37,14 @@ class Shown:
 SHOWN: dict[str, Shown] = {
     "sqlite": Shown("`sqlite:///memory.db`", "SQLite of this Python"),
     "in_memory": Shown("`memory://`", "nothing else"),
+    "file": Shown("`file:///folder`", "the disk"),
+    "file_unsynced": Shown("`file:///folder?fsync=false`", "the disk"),
     "postgresql": Shown("`postgresql://…`", "postgres"),
     "postgresql_pgvector": Shown("`postgresql://…` with pgvector", "PostgreSQL 16 of the package `pgserver`"),
+    "mariadb": Shown("`mysql://…` on MariaDB", "MariaDB 10.11, as `mysql:8` here"),
+    "mysql": Shown("`mysql://…` on MySQL 8", "MySQL 8: the image here is MariaDB's"),
+    "mongo": Shown("`mongodb://…`, one server", "mongo"),
+    "mongo_replica_set": Shown("`mongodb://…`, a replica set", "mongo"),
     "redis": Shown("`redis://…`, appendfsync always", "redis"),
     "redis_volatile": Shown("`redis://…` as most run it", "redis"),
     "redis_cluster": Shown("`redis+cluster://…`", "redis"),
@@ -74,7 +80,7 @@ def required() -> set[str]:
 
 
 def table() -> str:
-    everyone: tuple[type[Harness], ...] = (Sqlite, InMemory, *DRIVEN)
+    everyone: tuple[type[Harness], ...] = (Sqlite, InMemory, *FILES, *DRIVEN)
     harnesses = {h.name: h for h in everyone}
     assert set(harnesses) == set(SHOWN), "every backend is shown, and nothing else"
     in_ci = required()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, decide
 from memory.ports.query import Count, Everywhere, Kind, Page, Partitions, Query, Tenant
-from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone
+from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 
@@ -30,8 +31,10 @@ CLAIMS = Capabilities(durable=True, conditional=True, atomic=True, filter=True, 
 KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
 
 
-Slots = dict[str, dict[Key, str]]
-"""What stands under each key of each collection, as JSON text: what is read from it is nobody else's."""
+Text = tuple[str | None, str, int]
+"""What stands under a key: its scope, itself as JSON text (what is read from it is nobody else's), and the text's checksum."""
+Slots = dict[str, dict[Key, Text]]
+"""By collection and key."""
 
 
 class FileStore(BaseStore):
@@ -48,7 +51,7 @@ class FileStore(BaseStore):
     async def _open(self, collections: Sequence[Collection]) -> None:
         held = json.loads(self._path.read_text()) if self._path.exists() else {"slots": {}, "numbers": {}}
         self._numbers = held["numbers"]
-        self._slots = {c.name: {Key(*json.loads(key)): text for key, text in held["slots"].get(c.name, {}).items()} for c in collections}
+        self._slots = {c.name: {Key(*json.loads(key)): tuple(text) for key, text in held["slots"].get(c.name, {}).items()} for c in collections}
 
     async def _close(self) -> None:
         self._slots, self._numbers = {}, {}
@@ -68,30 +71,41 @@ class FileStore(BaseStore):
         return outcomes
 
     async def _query(self, query: Query) -> Page:
-        records, cursor = page_of(self._matching(query), query)
-        return Page(tuple(records), cursor)
+        matching, corrupt = self._matching(query)
+        records, cursor = page_of(matching, query)
+        return Page(tuple(records), cursor, tuple(corrupt))
 
     async def _count(self, query: Query) -> Count:
-        matching = self._matching(query)
+        matching, _ = self._matching(query)
         return Count(len(matching), sum(record_bytes(s) for s in matching if isinstance(s, Record)))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         slots, numbers = self._copied()
-        matching = self._matching(query)
+        matching, corrupt = self._matching(query)
+        buried = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
         for one in matching:
             kept = {name: one.fields[name] for name in keep if one.fields.get(name) is not None} if isinstance(one, Record) else {}
-            tombstone = Tombstone(one.key, max(one.version + 1, version), note=kept, discard_at=discard_at)
-            slots[query.collection.name][one.key] = json.dumps(to_json(tombstone))
+            buried.append(Tombstone(one.key, max(one.version + 1, version), note=kept, discard_at=discard_at))
+        slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in buried}
         self._keep(slots, numbers)
-        return len(matching)
+        return len(buried)
 
     def _translate(self, error: Exception) -> Exception | None:
         return StoreError(self.name, f"{self._path}: {error.strerror}") if isinstance(error, OSError) else None
 
-    def _matching(self, query: Query) -> list[Standing]:
-        held = [s for key in self._slots[query.collection.name] if (s := _read(self._slots, query.collection, key)) is not None]
-        asked = [s for s in held if KINDS[type(s)] in query.kinds and _is_there(s, query)]
-        return [s for s in asked if (not isinstance(s, Record) or s.role in query.roles) and lets_through(query.filter, s)]
+    def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
+        """What the query asks for, and what it would have to look at and cannot read."""
+        matching: list[Standing] = []
+        corrupt: list[Key] = []
+        for key, (scope, _, _) in self._slots[query.collection.name].items():
+            if not _is_there(key, scope, query):
+                continue
+            stands = _read(self._slots, query.collection, key)
+            if isinstance(stands, Corrupt):
+                corrupt.append(key)
+            elif stands is not None and _is_asked(stands, query) and lets_through(query.filter, stands):
+                matching.append(stands)
+        return matching, corrupt
 
     def _copied(self) -> tuple[Slots, dict[str, int]]:
         return {name: dict(held) for name, held in self._slots.items()}, dict(self._numbers)
@@ -108,17 +122,30 @@ class FileStore(BaseStore):
         self._slots, self._numbers = slots, numbers
 
 
-def _read(slots: Slots, collection: Collection, key: Key) -> Standing | None:
-    text = slots[collection.name].get(key)
-    return None if text is None else from_json(collection, json.loads(text))
+def _text(standing: Standing) -> Text:
+    text = json.dumps(to_json(standing), allow_nan=False)
+    return (None if isinstance(standing, Tombstone) else standing.scope, text, zlib.crc32(text.encode()))
 
 
-def _is_there(standing: Standing, query: Query) -> bool:
+def _read(slots: Slots, collection: Collection, key: Key) -> Stored | None:
+    if key not in slots[collection.name]:
+        return None
+    _, text, checksum = slots[collection.name][key]
+    if zlib.crc32(text.encode()) != checksum:
+        return Corrupt(key, "checksum mismatch")
+    return from_json(collection, json.loads(text))
+
+
+def _is_there(key: Key, scope: str | None, query: Query) -> bool:
     if isinstance(query.where, Everywhere):
         return True
     if isinstance(query.where, Tenant):
-        return standing.key.tenant == query.where.tenant
-    return isinstance(standing, Record) and isinstance(query.where, Partitions) and standing.partition in query.where.partitions
+        return key.tenant == query.where.tenant
+    return scope is not None and isinstance(query.where, Partitions) and Partition(key.tenant, scope) in query.where.partitions
+
+
+def _is_asked(stands: Standing, query: Query) -> bool:
+    return KINDS[type(stands)] in query.kinds and (not isinstance(stands, Record) or stands.role in query.roles)
 
 
 def _carry_out(slots: Slots, numbers: dict[str, int], write: Write) -> Outcome:
@@ -130,13 +157,14 @@ def _carry_out(slots: Slots, numbers: dict[str, int], write: Write) -> Outcome:
     stands = _read(slots, write.collection, write.key)
     generation = numbers.get(_named(write.record.partition), 0) if isinstance(write, Put | Append) else 0
     counter = _named(write.record.partition, write.counter) if isinstance(write, Append) else ""
-    decision = decide(write, Slot(stands, None if stands is None else stands.version), generation, lambda: numbers.get(counter, 0) + 1)
+    version = None if stands is None or isinstance(stands, Corrupt) else stands.version
+    decision = decide(write, Slot(stands, version), generation, lambda: numbers.get(counter, 0) + 1)
     if decision.numbered:
         numbers[counter] = numbers.get(counter, 0) + 1
     if decision.changes and decision.leaves is None:
         del slots[write.collection.name][write.key]
     elif decision.changes and decision.leaves is not None:
-        slots[write.collection.name][write.key] = json.dumps(to_json(decision.leaves), allow_nan=False)
+        slots[write.collection.name][write.key] = _text(decision.leaves)
     return decision.outcome
 
 

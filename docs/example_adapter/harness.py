@@ -1,9 +1,13 @@
 """How the contract gets hold of the example's store: pytest --pyargs memory.ports.contract --memory-harness harness:OneFile"""
 
+import json
+
 from file_store import FileStore
 
 from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
+from memory.ports.record import Key
 from memory.ports.store import Store
 
 
@@ -16,3 +20,10 @@ class OneFile(Harness):
 
     async def restart(self, store: Store) -> Store:
         return FileStore(self.folder / "store.json")
+
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        file = self.folder / "store.json"
+        held = json.loads(file.read_text())
+        written = held["slots"][collection.name][json.dumps([key.tenant, key.id])]
+        written[1] = written[1].replace("said", "sold", 1)
+        file.write_text(json.dumps(held))

@@ -22,7 +22,6 @@ from memory.ports.embedder import Embedder
 from memory.ports.store import Store
 
 ADAPTERS = "memory.adapters"
-PLANNED = ("mysql", "mariadb", "mongodb", "file")
 
 
 def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
@@ -108,8 +107,7 @@ def adapter_for(scheme: str, store: str) -> Adapter:
                 raise _missing(error, store, scheme, "") from error
             return adapter
     known = ", ".join(sorted({point.name for point in _registered()})) or "none: is memory-tiers installed?"
-    planned = " (planned, not here yet)" if scheme.partition("+")[0] in PLANNED else ""
-    raise ConfigError(f"Unsupported memory store type: {scheme}{planned}, asked for by store '{store}'; there are adapters for: {known}")
+    raise ConfigError(f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for: {known}")
 
 
 def _missing(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:

@@ -6,7 +6,8 @@ From strongest to weakest:
 2. the environment: `MEMORY__TIERS__LONG`, `MEMORY__STORES__MAIN__URL`, `MEMORY__TENANT`: the setting's path, with two underscores between
    its parts; lists and objects as JSON;
 3. a file: the `.toml` given as the config, else what `MEMORY_CONFIG` names, else `memory.toml` in the working directory, else none;
-4. the defaults.
+4. the variables that document databases are usually configured by (see `document_database`);
+5. the defaults.
 
 Tables merge setting by setting; the list of promotion rules is taken whole from the strongest source that has one. A config given as
 URL, database file or mapping takes the place of the file. Relative SQLite paths in a file are relative to that file's folder.
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from memory.domain.errors import ConfigError
+from memory.facade import document_database
 from memory.facade.config import BadSetting, MemoryConfig
 from memory.facade.values import scheme_of
 from memory.policies.routing import TIERS
@@ -50,7 +52,7 @@ def load(
     else:
         layers = _layers(source, environ, folder or Path.cwd())
         layers.append((given, _said("argument")))
-    return _assembled(layers)
+    return _assembled(layers, environ)
 
 
 def _layers(source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: Mapping[str, str], folder: Path) -> list[Layer]:
@@ -151,15 +153,21 @@ def _file(path: Path) -> Layer:
 
 
 def _make_absolute(tree: Tree, folder: Path) -> None:
-    """Relative SQLite files of a config file lie beside it."""
+    """Relative SQLite files and folders of a config file lie beside it."""
     stores, routes = tree.get("stores"), tree.get("routes")
     holders = [tree.get("tiers"), *(stores.values() if isinstance(stores, dict) else ()), *(routes if isinstance(routes, list) else ())]
     for holder in holders:
         for name, value in holder.items() if isinstance(holder, dict) else ():
-            if isinstance(value, str) and scheme_of(value) == "sqlite":
-                place = value.partition("://")[2].removeprefix("/")
-                if place and not place.startswith(("/", "~", ":memory:")) and not Path(place.partition("?")[0]).is_absolute():
-                    holder[name] = f"sqlite:///{folder / place}"
+            if isinstance(value, str):
+                holder[name] = _absolute(value, folder)
+
+
+def _absolute(url: str, folder: Path) -> str:
+    scheme = scheme_of(url)
+    place = url.partition("://")[2].removeprefix("/") if scheme == "sqlite" else url.partition(":")[2]
+    if scheme not in ("sqlite", "file") or not place or place.startswith(("/", "~", ":memory:")) or Path(place.partition("?")[0]).is_absolute():
+        return url
+    return f"{scheme}:///{str(folder / place).removeprefix('/')}" if scheme == "file" else f"sqlite:///{folder / place}"
 
 
 _TABLE = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
@@ -186,7 +194,7 @@ def _dotted(name: str) -> str:
     return ".".join(part.strip().strip("\"'") for part in name.split("."))
 
 
-def _assembled(layers: list[Layer]) -> MemoryConfig:
+def _assembled(layers: list[Layer], environ: Mapping[str, str]) -> MemoryConfig:
     tree: Tree = {}
     origins: dict[str, str] = {}
     for layer, origin in layers:
@@ -194,6 +202,7 @@ def _assembled(layers: list[Layer]) -> MemoryConfig:
             for covered in [known for known in origins if _covers(path, known)]:
                 del origins[covered]
             origins[path] = origin(path)
+    origins |= document_database.complete(tree, environ)
     try:
         config = MemoryConfig(**tree)
     except BadSetting as exc:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://|(file):(?=[^:])", re.IGNORECASE)
 _SECRET_NAME = r"(?:pass|pwd|token|secret|key|credential)"  # noqa: S105 - part of a pattern
 _SECRET_PARAMETER = re.compile(rf"([?&][^=&#]*{_SECRET_NAME}[^=&#]*=)[^&#]*", re.IGNORECASE)
 _SECRET_OPTION = re.compile(_SECRET_NAME, re.IGNORECASE)
@@ -20,9 +20,9 @@ HIDDEN = "***"
 
 
 def scheme_of(text: str) -> str | None:
-    """The scheme of a URL in lower case; None for what is not a URL."""
+    """The scheme of a URL in lower case; None for what is not a URL. A folder may be written `file:folder`, without slashes (RFC 8089)."""
     found = _SCHEME.match(text)
-    return found[1].lower() if found else None
+    return (found[1] or found[2]).lower() if found else None
 
 
 def masked(url: str) -> str:

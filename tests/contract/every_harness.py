@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from memory.ports.contract.harness import Harness
+from tests.contract.file_harnesses import File, FileUnsynced
 from tests.contract.harnesses import EMBEDDED
+from tests.contract.mongo_harnesses import MongoAlone, MongoReplicaSet
+from tests.contract.mysql_harnesses import MariaDb, MySql
 from tests.contract.postgres_harnesses import Postgresql, PostgresqlWithVectors
 from tests.contract.qdrant_harnesses import QdrantEdge, QdrantLocal, QdrantServer
 from tests.contract.redis_harnesses import Redis, RedisCluster, RedisVolatile
+from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis
 from tests.support.backends import able
 
-DRIVEN: tuple[type[Harness], ...] = (Postgresql, PostgresqlWithVectors, Redis, RedisVolatile, RedisCluster, QdrantEdge, QdrantLocal, QdrantServer)
+SQL: tuple[type[Harness], ...] = (Postgresql, PostgresqlWithVectors, MariaDb, MySql)
+OTHERS: tuple[type[Harness], ...] = (MongoAlone, MongoReplicaSet, Redis, RedisVolatile, RedisCluster, QdrantEdge, QdrantLocal, QdrantServer)
+
+DRIVEN = (*SQL, *OTHERS)
 """Those that need a driver, and most of them a server."""
 
-HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *able(*DRIVEN))
+FILES: tuple[type[Harness], ...] = (File, FileUnsynced)
+
+WRAPPED: tuple[type[Harness], ...] = (WrappedInMemory, *((WrappedRedis,) if able(Redis) else ()))
+"""Stores with everything around them that a configuration can put there."""
+
+HARNESSES: tuple[type[Harness], ...] = (*EMBEDDED, *able(*FILES, *DRIVEN), *WRAPPED)

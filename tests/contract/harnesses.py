@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
@@ -12,8 +14,9 @@ from memory.domain.errors import Unsupported
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.split import Share, SplitStore
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS
+from memory.ports.collections import COLLECTIONS, Collection
 from memory.ports.contract.harness import Harness
+from memory.ports.record import Key
 from memory.ports.store import Store
 
 
@@ -21,6 +24,7 @@ class InMemory(Harness):
     """The store in memory as everyone gets it."""
 
     name = "in_memory"
+    exact_scores = True
     claims = Capabilities(
         conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True
     )
@@ -39,6 +43,10 @@ class InMemory(Harness):
         assert isinstance(store, InMemoryStore)
         store.restart(keep=self.claims.durable)
         return self.store_type("memory", capabilities=self.claims, state=store.state)
+
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        assert isinstance(store, InMemoryStore)
+        store.state.spoil(collection.name, key)
 
 
 class InMemoryServer(InMemory):
@@ -98,6 +106,10 @@ class Split(Harness):
             part.restart(keep=True)
         return await self.client(store)
 
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        (holder,) = [part for part in self._parts(store) if part.state.standing(collection.name, key) is not None]
+        holder.state.spoil(collection.name, key)
+
     @staticmethod
     def _parts(store: Store) -> list[InMemoryStore]:
         assert isinstance(store, SplitStore)
@@ -110,6 +122,7 @@ class Sqlite(Harness):
     _empty: ClassVar[bytes] = b""
 
     name = "sqlite"
+    exact_scores = True
     claims = Capabilities(
         durable=True,
         shared=True,
@@ -145,6 +158,11 @@ class Sqlite(Harness):
 
     async def restart(self, store: Store) -> Store:
         return self._store()
+
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:
+            changed = f"UPDATE {collection.name} SET body = ? WHERE tenant = ? AND id = ?"  # noqa: S608
+            assert file.execute(changed, ('{"not":"said"}', key.tenant, key.id)).rowcount == 1
 
 
 EMBEDDED: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)

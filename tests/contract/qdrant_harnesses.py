@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
+from memory.ports.record import Key
 from memory.ports.store import Store
+from tests.contract.served import Served
 from tests.support import edge_folders
 from tests.support.servers import Server
 
@@ -54,6 +57,12 @@ class QdrantEdge(Harness):
         assert await copying.wait() == 0
         return self._store("left")
 
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        """Through the engine: what its files look like is its own affair."""
+        from memory.adapters.qdrant.keys import record_point
+
+        edge_folders.change(self._folder / "data", record_point(collection.name, key), {"body": '{"not":"said"}'})
+
     async def dispose(self, store: Store) -> None:
         await store.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -84,7 +93,7 @@ class QdrantLocal(Harness):
         return await self.make()
 
 
-class QdrantServer(Harness):
+class QdrantServer(Served):
     """A Qdrant server; the tests of a process share it, each with a collection of its own."""
 
     name = "qdrant_server"
@@ -109,10 +118,19 @@ class QdrantServer(Harness):
         self.server = running_server()
         self.collection = f"test-{next(self._tests)}"
 
-    async def make(self) -> Store:
+    def running(self) -> Server:
+        return self.server
+
+    def _store(self, **options: int) -> Store:
         from memory.adapters.qdrant.store import QdrantStore
 
-        return QdrantStore(f"qdrant://127.0.0.1:{self.server.port}", name=self.name, collection=self.collection)
+        return QdrantStore(f"qdrant://127.0.0.1:{self.server.port}", name=self.name, collection=self.collection, **options)
+
+    async def make(self) -> Store:
+        return self._store()
+
+    async def hurried(self, store: Store) -> Store:
+        return self._store(timeout=1)  # whole seconds, the server's own limit on a request
 
     async def client(self, store: Store) -> Store:
         return await self.make()
@@ -122,6 +140,17 @@ class QdrantServer(Harness):
         await store.close()
         self.server.revive()
         return await self.make()
+
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        from qdrant_client import AsyncQdrantClient
+
+        from memory.adapters.qdrant.keys import record_point
+
+        client = AsyncQdrantClient(port=self.server.port, check_compatibility=False)
+        try:
+            await client.set_payload(self.collection, {"body": '{"not":"said"}'}, [record_point(collection.name, key)], wait=True)
+        finally:
+            await client.close()
 
     async def dispose(self, store: Store) -> None:
         from qdrant_client import AsyncQdrantClient

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.contract.harness import Harness
+from memory.ports.collections import Collection
+from memory.ports.record import Key
 from memory.ports.store import Store
+from tests.contract.served import Served
 from tests.support import redis_servers
 from tests.support.servers import Server
 
 
-class Redis(Harness):
+class Redis(Served):
     """A Redis that writes every acknowledged write to disk. The tests of a process share the server, each with a prefix of its own."""
 
     name = "redis"
@@ -30,10 +32,19 @@ class Redis(Harness):
     def _server(self) -> Server:
         return redis_servers.durable()
 
-    async def make(self) -> Store:
+    def running(self) -> Server:
+        return self.server
+
+    def _store(self, **options: float) -> Store:
         from memory.adapters.redis.store import RedisStore
 
-        return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix)
+        return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix, **options)
+
+    async def make(self) -> Store:
+        return self._store()
+
+    async def hurried(self, store: Store) -> Store:
+        return self._store(timeout=0.5, connect_timeout=0.5)
 
     async def client(self, store: Store) -> Store:
         return await self.make()
@@ -43,6 +54,9 @@ class Redis(Harness):
         await store.close()
         self.server.revive()
         return await self.make()
+
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        redis_servers.spoil(self.server.port, self.prefix, collection.name, key)
 
     async def dispose(self, store: Store) -> None:
         await store.close()

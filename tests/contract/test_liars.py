@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.liars import LIARS
+from memory.ports.contract.harness import Harness
+from tests.contract.failing_liars import HONEST, LIARS
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
@@ -39,15 +40,19 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+def _place(harness: type[Harness]) -> str:
+    return f"{harness.__module__.rpartition('.')[2]}:{harness.__name__}"
+
+
 @pytest.fixture(scope="module")
 def caught(tmp_path_factory: pytest.TempPathFactory) -> Caught:
     """The failed tests of each store: the tests made for the lies, in one run over all liars, and over the honest store too."""
     only = ("-p", "tests.contract.only_the_lies")
     folder = tmp_path_factory.mktemp("contract")
-    result = contract(folder, "liars:Honest", *(f"liars:{harness.__name__}" for harness, _ in LIARS.values()), options=only)
+    result = contract(folder, *map(_place, HONEST), *(_place(harness) for harness, _ in LIARS.values()), options=only)
     assert result.returncode == 1, result.stdout[-3000:] + result.stderr
     failed: Caught = defaultdict(set)
-    names = {"Honest", *LIARS}
+    names = {*(harness.name for harness in HONEST), *LIARS}
     for match in REPORTED.finditer(result.stdout):
         name = next(n for n in sorted(names, key=len, reverse=True) if re.match(rf"{n}\b", match["param"]))
         failed[name] |= {match["test"], f"{match['test']}[{match['param'].split(']')[0]}]"}
@@ -64,8 +69,9 @@ def test_the_contract_catches_the_liar_by_the_test_for_its_lie(caught: Caught, n
     assert expected in caught[name]
 
 
-def test_the_contract_fails_no_one_for_anothers_lies(caught: Caught) -> None:
-    assert not caught["Honest"]
+@pytest.mark.parametrize("honest", HONEST, ids=lambda harness: harness.name)
+def test_the_contract_fails_no_one_for_anothers_lies(caught: Caught, honest: type[Harness]) -> None:
+    assert not caught[honest.name]
 
 
 def test_a_skip_inside_the_contract_is_a_failure_and_never_a_pass(tmp_path: Path) -> None:

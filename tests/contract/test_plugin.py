@@ -84,6 +84,23 @@ def test_a_harness_that_names_an_unknown_capability_is_refused(outside: pytest.P
     assert "teleport" in said
 
 
+@pytest.mark.parametrize(("line", "why"), [("remote = 1", "`remote` is a bool"), ("patience = 5", "`patience` a timedelta")])
+def test_a_harness_that_says_it_wrong_whether_it_is_remote_is_refused(outside: pytest.Pytester, line: str, why: str) -> None:
+    outside.makepyfile(wrong=EXAMPLE.replace('name = "mine"\n', f'name = "mine"\n        {line}\n'))
+    code, said = _run(outside, "--pyargs", "memory.ports.contract.test_limits", harness="wrong:Mine")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert why in said
+
+
+def test_tests_of_servers_run_for_remote_harnesses_alone_and_fail_without_their_hooks(outside: pytest.Pytester) -> None:
+    code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="mine:Mine")
+    assert code == pytest.ExitCode.NO_TESTS_COLLECTED
+    outside.makepyfile(far=EXAMPLE.replace('name = "mine"\n', 'name = "mine"\n        remote = True\n'))
+    code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="far:Mine")
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert "must implement hurried()" in said
+
+
 # -- nothing passes by not running ------------------------------------------------------------------------------------
 
 EXCUSES = {

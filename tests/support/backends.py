@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memory.ports.contract.harness import Harness
-from tests.support import servers
+from tests.support import mysql_servers, servers
 
 
 def _always() -> str | None:
@@ -23,6 +23,15 @@ def _always() -> str | None:
 
 def _not_installed(module: str, package: str) -> str | None:
     return None if find_spec(module) else f"the package '{package}' is not installed"
+
+
+def _no_mysql(product: str) -> str | None:
+    """Both go by one protocol and one image name; which of them an image is, its server says."""
+    reason = _not_installed("asyncmy", "asyncmy") or servers.missing("mysql")
+    if reason is not None:
+        return reason
+    found = mysql_servers.product()
+    return None if found == product else f"the image is {found} (name one of {product} in MEMORY_MYSQL_IMAGE)"
 
 
 @dataclass(frozen=True)
@@ -43,11 +52,17 @@ BACKENDS: dict[str, Backend] = {
     for b in (
         Backend("in_memory", url=lambda _folder: "memory://"),
         Backend("sqlite", url=lambda folder: f"sqlite:///{folder / 'memory.db'}"),
+        Backend("file", url=lambda folder: f"file://{folder / 'data'}"),
+        Backend("file_unsynced", url=None),
         Backend("redis", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
         Backend("redis_volatile", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
         Backend("redis_cluster", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
+        Backend("mongo", url=None, missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"), needs_server=True),
+        Backend("mongo_replica_set", url=None, missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"), needs_server=True),
         Backend("postgresql", url=None, missing=lambda: _not_installed("asyncpg", "asyncpg") or servers.missing("postgres"), needs_server=True),
         Backend("postgresql_pgvector", url=None, missing=lambda: _not_installed("asyncpg", "asyncpg") or _not_installed("pgserver", "pgserver")),
+        Backend("mariadb", url=None, missing=lambda: _no_mysql("MariaDB"), needs_server=True),
+        Backend("mysql", url=None, missing=lambda: _no_mysql("MySQL"), needs_server=True),
         Backend("qdrant_edge", url=None, missing=lambda: _not_installed("qdrant_edge", "qdrant-edge-py")),
         Backend("qdrant_local", url=None, missing=lambda: _not_installed("qdrant_client", "qdrant-client")),
         Backend("qdrant_server", url=None, missing=lambda: servers.missing("qdrant"), needs_server=True),

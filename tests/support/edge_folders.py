@@ -16,3 +16,15 @@ def new(otherwise: Path) -> Path:
     """A fresh folder, in `otherwise` where there is no such disk. Whoever asked for it removes it."""
     fast = os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM
     return Path(tempfile.mkdtemp(prefix="memory-edge-", dir=IN_MEMORY if fast else otherwise))
+
+
+def change(folder: Path, point: str, values: dict[str, str]) -> None:
+    """Change values of a point's payload behind the adapter's back. No store may have the folder open."""
+    import qdrant_edge
+
+    shard = qdrant_edge.EdgeShard.load(str(folder / "shard"))
+    try:
+        shard.update(qdrant_edge.UpdateOperation.set_payload([point], values))
+        shard.flush()
+    finally:
+        shard.close()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import edge_folders, postgres_servers, redis_servers
+from tests.support import edge_folders, mongo_servers, mysql_servers, postgres_servers, redis_servers
 
 _EMPTY = """DO $$ DECLARE name text; BEGIN
 FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'topology' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
@@ -38,9 +38,14 @@ def _volatile_redis() -> str:
 def _postgres() -> str:
     """The schema that tests of this process share, emptied: making one takes longer than most tests."""
     server = postgres_servers.container()
-    with ThreadPoolExecutor(1) as apart:  # a loop may be running here
-        apart.submit(lambda: asyncio.run(_emptied(server.settings))).result()
+    _apart(lambda: _emptied(server.settings))
     return server.url(schema="topology")
+
+
+def _apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run it to its end in a thread: a loop may be running here."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(work())).result()
 
 
 async def _emptied(settings: dict[str, Any]) -> None:
@@ -51,6 +56,19 @@ async def _emptied(settings: dict[str, Any]) -> None:
         await connection.execute(_EMPTY)
     finally:
         await connection.close()
+
+
+def _mongo() -> str:
+    """The database that tests of this process share, emptied."""
+    server = mongo_servers.replica_set()
+    mongo_servers.emptied(server, "topology")
+    return server.url("topology")
+
+
+def _mariadb() -> str:
+    server = mysql_servers.container()
+    _apart(lambda: server.fresh("topology"))
+    return server.url("topology")
 
 
 def _edge(folder: Path) -> str:
@@ -74,6 +92,17 @@ def _everything_in_postgres(folder: Path) -> dict[str, Any]:
     return _tiers(*[_postgres()] * 3)
 
 
+def _everything_in_mariadb(folder: Path) -> dict[str, Any]:
+    return _tiers(*[_mariadb()] * 3)
+
+
+def two_mid_stores(folder: Path) -> dict[str, Any]:
+    """Redis for sessions; of everything else the tenant acme's in PostgreSQL, the others' in MongoDB; each where it is found by words."""
+    route = {"tiers": ["mid", "long"], "store": "eu", "tenants": ["acme"]}
+    stores = {"sessions": {"url": _redis()}, "eu": {"url": _postgres()}, "us": {"url": _mongo()}}
+    return {"stores": stores, "tiers": {"short": "sessions", "mid": "us", "long": "us"}, "routes": [route]}
+
+
 PLACINGS = (
     Placing("redis-postgres-edge", ("redis", "postgresql", "qdrant_edge"), lambda folder: _tiers(_redis(), _postgres(), _edge(folder))),
     Placing(
@@ -83,3 +112,12 @@ PLACINGS = (
     ),
     Placing("postgres-only", ("postgresql",), _everything_in_postgres),
 )
+"""Every acceptance test runs on these, and so does the story."""
+
+STORIES = (
+    *PLACINGS,
+    Placing("redis-mongo-edge", ("redis", "mongo_replica_set", "qdrant_edge"), lambda folder: _tiers(_redis(), _mongo(), _edge(folder))),
+    Placing("mariadb-only", ("mariadb",), _everything_in_mariadb),
+    Placing("files-only", ("file",), lambda folder: _tiers(*[f"file://{folder / 'files'}"] * 3)),
+)
+"""The demo's story runs on these."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from memory.ports.record import Key
 from tests.support.servers import Server
 
 DURABLE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
@@ -59,3 +60,16 @@ def emptied(port: int) -> None:
 
     with redis.Redis(port=port, socket_timeout=10) as client:
         client.flushdb()
+
+
+def spoil(port: int, prefix: str, collection: str, key: Key) -> None:
+    """Flip a bit of the last byte of a record's value, which is of its content."""
+    import redis
+
+    from memory.adapters.redis.names import place_of, record_key
+
+    name = record_key(prefix, place_of(collection, key))
+    with redis.Redis(port=port, socket_timeout=10) as client:
+        value = bytearray(client.get(name) or b"")
+        value[-1] ^= 1
+        client.set(name, bytes(value), keepttl=True)

@@ -11,12 +11,12 @@ import pytest
 from memory import Memory
 from memory.cli.demo.run import SESSION, TOP, USER, Demo, turns
 from tests.support.backends import marks_of
-from tests.support.placings import PLACINGS, Placing, forget
+from tests.support.placings import STORIES, Placing, forget
 
 Told = dict[str, Any]
 
 
-@pytest.fixture(params=[pytest.param(p, id=p.name, marks=marks_of(*p.backends, "sqlite")) for p in PLACINGS])
+@pytest.fixture(params=[pytest.param(p, id=p.name, marks=marks_of(*p.backends, "sqlite")) for p in STORIES])
 def placing(request: pytest.FixtureRequest) -> Placing:
     chosen: Placing = request.param
     return chosen

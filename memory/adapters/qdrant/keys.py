@@ -11,8 +11,11 @@ from memory.ports.record import Key, Partition
 
 
 def point_id(*parts: str) -> str:
-    """The UUID under which a point of this name is kept: a digest, so that any text is an id and two tenants' ids never meet."""
-    digest = bytearray(blake2b("".join([f"{len(part)}:{part}" for part in parts]).encode(), digest_size=16).digest())
+    """The UUID under which a point of this name is kept: a digest, so that any text is an id and two tenants' ids never meet.
+
+    Also half of a surrogate pair: no point of such a name is ever written, and each write of one is refused by itself.
+    """
+    digest = bytearray(blake2b("".join([f"{len(part)}:{part}" for part in parts]).encode("utf-8", "surrogatepass"), digest_size=16).digest())
     digest[6] = digest[6] & 0x0F | 0x80  # version 8, RFC variant: a legal UUID wherever one is checked
     digest[8] = digest[8] & 0x3F | 0x80
     return str(UUID(bytes=bytes(digest)))

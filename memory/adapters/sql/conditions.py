@@ -19,6 +19,8 @@ from memory.ports.query import SYSTEM_FIELDS, Kind, Order
 from memory.ports.record import Role
 
 Condition = sa.ColumnElement[bool]
+SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
+"""A column, its field's name, whether it descends, and its value in the row that a page ended with."""
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _TYPES: dict[str, sa.types.TypeEngine[Any]] = {"s": sa.Text(), "i": sa.BigInteger(), "f": sa.Double(), "b": sa.LargeBinary()}
@@ -64,11 +66,11 @@ class Conditions:
 
     def standing(self, roles: frozenset[Role], kinds: frozenset[Kind]) -> Condition:
         """Roles and kinds are ours, not a caller's: written out, so that partial indexes can serve them."""
-        of_kind: list[Condition] = [self._table.c.record_kind == _constant(kind) for kind in sorted(kinds) if kind is not Kind.RECORD]
+        of_kind: list[Condition] = [self._table.c.record_kind == constant(kind) for kind in sorted(kinds) if kind is not Kind.RECORD]
         if Kind.RECORD in kinds:
-            wanted = [_constant(role.value) for role in sorted(roles)]
+            wanted = [constant(role.value) for role in sorted(roles)]
             of_role = self._table.c.role == wanted[0] if len(wanted) == 1 else self._table.c.role.in_(wanted)
-            of_kind.append(sa.and_(self._table.c.record_kind == _constant(RECORD), of_role if wanted else sa.false()))
+            of_kind.append(sa.and_(self._table.c.record_kind == constant(RECORD), of_role if wanted else sa.false()))
         return sa.or_(sa.false(), *of_kind)
 
     # -- filters ------------------------------------------------------------------------------------------------------
@@ -125,6 +127,10 @@ class Conditions:
         if all(field in NEVER_MISSING and value is not None for _, field, _, value in keys) and len({d for _, _, d, _ in keys}) == 1:
             here, there = sa.tuple_(*[c for c, _, _, _ in keys]), sa.tuple_(*[v for _, _, _, v in keys])
             return here < there if keys[0][2] else here > there
+        return self.lexically(keys)
+
+    def lexically(self, keys: Sequence[SortKey]) -> Condition:
+        """Whether a row stands behind the position, sort key by sort key."""
         behind: list[Condition] = []
         equal: list[Condition] = []
         for column, _, descending, value in keys:
@@ -141,5 +147,6 @@ def _behind(column: sa.ColumnElement[Any], descending: bool, value: sa.BindParam
     return column > value
 
 
-def _constant(text: str) -> sa.ColumnElement[str]:
+def constant(text: str) -> sa.ColumnElement[str]:
+    """A word of ours, written out in the statement."""
     return sa.literal_column(f"'{text}'", sa.Text())

@@ -168,6 +168,11 @@ class Shaper:
             raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
         return NOTHING
 
+    @staticmethod
+    def texts(values: Values) -> Values:
+        """Values that were given as they are, as columns hold them."""
+        return values
+
     # -- cursors ------------------------------------------------------------------------------------------------------
 
     def after(self, order: Sequence[Order], position: Position, values: Values) -> Shape:

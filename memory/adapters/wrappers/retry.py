@@ -1,8 +1,8 @@
 """Calls that found a store unavailable are made again, and a write that was carried out though its answer was lost is known for what it is.
 
-Every write of the port is repeatable: applied twice, it leaves what applied once it leaves. Its outcome is not: the second time its own work stands in the
-way, and a condition that held does not hold any more. So after a call of unknown end, a conflict with exactly what the write was to leave is an
-application. What others changed in between is a conflict, as it would have been had they come first.
+Every write of the port is repeatable: applied twice, it leaves what applied once it leaves. Its outcome is not: the second time its own work stands
+in the way, and a condition that held does not hold any more. So after a call of unknown end, a conflict with exactly what the write was to leave is
+an application. What others changed in between is a conflict, as it would have been had they come first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOT_AGAIN = ("close", "check", "delete_matching")
 class Retry(Wrapper):
     """Makes a call up to `attempts` times while it raises an error that says it is retryable; the last one's error is the caller's.
 
-    Between attempts it waits a random time, up to `backoff` seconds at first and twice as long each time ("full jitter", Brooker, AWS Architecture Blog).
+    Between attempts it waits a random time, up to `backoff` seconds at first and twice as long each time ("full jitter", AWS Architecture Blog).
     Not made again: `check`, `close`, `delete_matching`, and a batch that raises a generation by one, which would raise it twice.
     """
 

@@ -1,7 +1,7 @@
 """Spans and metrics of a store's calls for OpenTelemetry, with the names of its conventions for generative AI (memory spans, in development).
 
-Recorded are names, counts and durations; never a text, an id, a tenant, a scope or a query. Whoever runs the process sets up the SDK and where it sends;
-without one OpenTelemetry's own default does nothing.
+Recorded are names, counts and durations; never a text, an id, a tenant, a scope or a query. Whoever runs the process sets up the SDK and where it
+sends; without one OpenTelemetry's own default does nothing.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ BOUNDARIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 class Telemetry(Wrapper):
     """One span a call and its duration in the histogram `gen_ai.client.operation.duration`, in seconds; `tiers` are those the store serves.
 
-    Spans are named and described by `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.memory.store.id` (the store's name in the configuration),
-    `gen_ai.memory.record.count` and, on failure, `error.type`. Ours beside them: `memory.store.call`, `memory.store.collections`, `memory.store.tiers`,
-    and for writes how many were `memory.store.applied`.
+    Spans are named and described by `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.memory.store.id` (the store's name in the
+    configuration), `gen_ai.memory.record.count` and, on failure, `error.type`. Ours beside them: `memory.store.call`, `memory.store.collections`,
+    `memory.store.tiers`, and for writes how many were `memory.store.applied`.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Telemetry(Wrapper):
             "gen_ai.memory.store.id": self.name,
             "memory.store.call": call.method,
         }
+        name = str(shared["gen_ai.operation.name"])
         about = {"memory.store.collections": call.collections, "memory.store.tiers": self._tiers}
         begun = time.perf_counter()
         with self._tracer.start_as_current_span(

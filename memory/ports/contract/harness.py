@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from memory.domain.errors import Unsupported
 from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.record import Key
 from memory.ports.store import Store
 
 STEMMING: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
@@ -29,7 +31,8 @@ STEMMING: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
 class Harness:
     """Makes stores of one adapter. A new harness is made for each test, with an empty folder of its own.
 
-    Set `name` and `claims`, implement `make`, and override what else the claims ask for.
+    Set `name` and `claims`, implement `make` and `restart`, and override what else the claims ask for: `client` where `shared` is claimed, `spoil`
+    where `durable` is; and for a store reached over a network set `remote` and implement the five hooks under it.
     """
 
     name: ClassVar[str]
@@ -38,8 +41,16 @@ class Harness:
     """What the opened store is expected to say of itself: a literal, so that losing a capability fails."""
     recall: ClassVar[float] = 1.0
     """The share of the exact ten nearest that a search by meaning must find: 1 for an exact scan, at least 0.9 for an approximate index."""
+    exact_scores: ClassVar[bool] = False
+    """Whether scores by words are those of the store in memory (BM25F as in `memory.ports.text`), rounding aside. No store must have that."""
     ttl_patience: ClassVar[timedelta] = timedelta(seconds=5)
     """Where `ttl` is claimed: how long the store may take to forget what is past its time."""
+    remote: ClassVar[bool] = False
+    """Whether the store talks to a server over a network, which may freeze or be gone while the store lives."""
+    patience: ClassVar[timedelta] = timedelta(seconds=5)
+    """Where `remote`: by when every call of a `hurried` store must have ended on a server that is frozen or gone."""
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """Passwords and keys that the store is given: no error may show one."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
     """The adapter's own table, where its engine cuts words differently and documents it."""
 
@@ -62,6 +73,36 @@ class Harness:
     async def restart(self, store: Store) -> Store:
         """Let the store's process and server die without a goodbye, start them again, and return an unopened store on what is left."""
         raise NotImplementedError(f"{type(self).__name__} must implement restart()")
+
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        """Damage the live record kept under the key behind the store's back, as a flipped bit on the disk would: its content, no longer as its
+        checksum says. What tells where it belongs (key, scope) stays. Needed where `durable` is claimed. The store is closed meanwhile.
+        """
+        raise NotImplementedError(f"{type(self).__name__} claims `durable`, so it must implement spoil()")
+
+    # -- where `remote` -----------------------------------------------------------------------------------------------
+
+    async def hurried(self, store: Store) -> Store:
+        """Another unopened store on the same data, with timeouts as short as the adapter allows (best well under a second)."""
+        raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement hurried()")
+
+    async def freeze(self, store: Store) -> None:
+        """The server keeps its connections and answers nothing, to anyone (SIGSTOP of its processes, `docker pause`), until `thaw`."""
+        raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement freeze()")
+
+    async def thaw(self, store: Store) -> None:
+        """The frozen server goes on where it stopped."""
+        raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement thaw()")
+
+    async def take_away(self, store: Store) -> None:
+        """The server dies without a goodbye and nobody listens at its address, until `bring_back`."""
+        raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement take_away()")
+
+    async def bring_back(self, store: Store) -> None:
+        """The server is there again at its address, with the data it kept. Return when it answers."""
+        raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement bring_back()")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     async def dispose(self, store: Store) -> None:
         """Clean up after a test: close everything and remove the data."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from memory.ports import capabilities
 from memory.ports.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    from memory.ports.contract.harness import Harness
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -42,9 +45,18 @@ def without(*names: str) -> Callable[[Test], Test]:
     return _marked("unclaimed", names)
 
 
-def fits(mark: pytest.Mark, claims: Capabilities) -> bool:
-    """Whether a test so marked runs for a harness with these claims."""
-    return all(_claimed(claims, name) for name in mark.kwargs["claimed"]) and not any(_claimed(claims, name) for name in mark.kwargs["unclaimed"])
+def remote(test: Test) -> Test:
+    """The test runs for harnesses whose store talks to a server over a network."""
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(remote=True)
+    return mark(test)
+
+
+def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
+    """Whether a test so marked runs for this harness."""
+    wanted, unwanted = mark.kwargs.get("claimed", ()), mark.kwargs.get("unclaimed", ())
+    if mark.kwargs.get("remote") and not harness.remote:
+        return False
+    return all(_claimed(harness.claims, name) for name in wanted) and not any(_claimed(harness.claims, name) for name in unwanted)
 
 
 def unjudged() -> list[str]:
@@ -69,8 +81,7 @@ def _marked(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
     known = (*capabilities.FLAGS, *capabilities.LIMITS)
     if unknown := [name for name in names if name not in known]:
         raise UnknownCapability(f"no capability is called {', '.join(map(repr, unknown))}; there are: {', '.join(known)}")
-    sides: dict[str, tuple[str, ...]] = {"claimed": (), "unclaimed": (), side: names}
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(**sides)
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(**{side: names})
     return mark
 
 

@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Generator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,7 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "memory_contract(claimed, unclaimed): runs for harnesses that claim, or do not claim, these capabilities")
+    config.addinivalue_line(
+        "markers", "memory_contract(claimed, unclaimed, remote): runs for harnesses that claim, or do not claim, these capabilities, or are remote"
+    )
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
     config.stash.setdefault(HARNESSES, [])
     add_harnesses(config, *(_loaded(named) for named in config.getoption("memory_harness", default=[])))
@@ -61,7 +64,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not harnesses:
         raise pytest.Collector.CollectError(_NO_HARNESS)
     marks = list(metafunc.definition.iter_markers(MARK))
-    concerned = [h for h in harnesses if all(fits(mark, h.claims) for mark in marks)]
+    concerned = [h for h in harnesses if all(fits(mark, h) for mark in marks)]
     nobody = pytest.param(None, id="nobody", marks=pytest.mark.memory_unasked)
     metafunc.parametrize(FIXTURE, [pytest.param(h, id=h.name) for h in concerned] or [nobody])
 
@@ -122,5 +125,7 @@ def _check_harness(harness: object) -> None:
         raise pytest.UsageError(f"{harness!r} is not a subclass of memory.ports.contract.harness.Harness")
     if not isinstance(getattr(harness, "name", None), str) or not isinstance(getattr(harness, "claims", None), Capabilities):
         raise pytest.UsageError(f"harness {harness.__name__} must set `name` and `claims`")
+    if not isinstance(harness.remote, bool) or not isinstance(harness.patience, timedelta):
+        raise pytest.UsageError(f"harness {harness.__name__}: `remote` is a bool, `patience` a timedelta")
     if not 0.9 <= harness.recall <= 1.0:
         raise pytest.UsageError(f"harness {harness.__name__}: recall must lie between 0.9 and 1, not {harness.recall}")

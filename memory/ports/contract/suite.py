@@ -17,7 +17,10 @@ def pytest_configure(config):
 # ruff: noqa: F403
 from memory.ports.contract.test_appends import *
 from memory.ports.contract.test_batches import *
+from memory.ports.contract.test_cancelled import *
+from memory.ports.contract.test_clients import *
 from memory.ports.contract.test_conditions import *
+from memory.ports.contract.test_damage import *
 from memory.ports.contract.test_departures import *
 from memory.ports.contract.test_erasing import *
 from memory.ports.contract.test_filters import *
@@ -27,6 +30,9 @@ from memory.ports.contract.test_isolation import *
 from memory.ports.contract.test_life import *
 from memory.ports.contract.test_limits import *
 from memory.ports.contract.test_meaning import *
+from memory.ports.contract.test_names import *
 from memory.ports.contract.test_paging import *
 from memory.ports.contract.test_round_trips import *
+from memory.ports.contract.test_servers import *
+from memory.ports.contract.test_specification import *
 from memory.ports.contract.test_words import *

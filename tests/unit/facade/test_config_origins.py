@@ -156,3 +156,15 @@ def test_load_on_the_class_reads_the_process_environment(tmp_path: Path, monkeyp
     monkeypatch.setenv("MEMORY__TENANT", "env")
     assert MemoryConfig.load().tenant == "env"
     assert MemoryConfig.load(tenant="given").tenant == "given"
+
+
+def test_folders_of_a_config_file_lie_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "memory.toml"
+    file.write_text('[stores.notes]\nurl = "file:notes?fsync=false"\n[stores.far]\nurl = "file:///srv/notes"\n[tiers]\nmid = "notes"\nlong = "far"\n')
+    config = load(file, environ={})
+    assert config.stores["notes"].url == f"file://{tmp_path}/notes?fsync=false"
+    assert config.stores["far"].url == "file:///srv/notes"
+
+
+def test_a_folder_can_be_given_without_slashes(tmp_path: Path) -> None:
+    assert load("file:notes", environ={}, folder=tmp_path).serving()["mid"].url == "file:notes"

@@ -14,8 +14,9 @@ local function parsed(value)
   local finish = sealed(value)
   if not finish then return {kind = 'c', broken = true, version = NO_VERSION, role = '-', owing = '-', partition = NOWHERE, value = value} end
   local books = HEAD + tonumber(sub(value, 138, 145))
+  local sound = sub(redis.sha1hex(sub(value, finish + 1)), 1, 16) == sub(value, 122, 137) -- else only what the header says is known
   return {
-    kind = sub(value, 18, 18), role = sub(value, 19, 19), owing = sub(value, 20, 20), version = sub(value, 21, 39),
+    kind = sound and sub(value, 18, 18) or 'c', broken = not sound, role = sub(value, 19, 19), owing = sub(value, 20, 20), version = sub(value, 21, 39),
     generation = sub(value, 40, 58), created = sub(value, 59, 74), partition = sub(value, 75, 106), ends = sub(value, 107, 121),
     digest = sub(value, 122, 137), books = sub(value, HEAD + 1, books), identity = sub(value, books + 1, finish), value = value,
     finish = finish,
@@ -278,13 +279,13 @@ local function give_back()
 end
 
 -- A value that cannot be read: kept aside for people to look at, with a note in its place. Its reader says by `digest` what it read, and, for where
--- the header does not tell any more, under which partition and creation the indexes list it (nowhere, if it does not know: they still do).
+-- the header does not tell any more (it is not as sealed), under which partition and creation the indexes list it (nowhere, if it does not know: they still do).
 local function set_aside()
   local found, digest, partition, created, ends, kept, identity, note_digest, note = place(), take(), take(), take(), take(), take(), take(), take(), take()
   local now = found.now
   if now == nil or (now.kind == 'c' and not now.broken) or redis.sha1hex(now.value) ~= digest then return answer('C', '') end
   local note_of = grave('c', now.version, '-', ends, kept, identity, note_digest, note)
-  if not now.broken then partition, created = now.partition, now.created end
+  if now.created then partition, created = now.partition, now.created end
   note_of.partition, note_of.created = partition, created
   call('HSET', index_key(found.bucket, 'q', found.collection), found.tenant .. ':' .. token(found.id), now.value)
   let_stand(found, note_of)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, ClassVar
@@ -15,20 +14,17 @@ from memory.adapters.sql.conditions import Condition, Conditions
 from memory.adapters.sql.postgresql.rows import ENCODERS, OWED, Row, aware, layout_of
 from memory.adapters.sql.postgresql.schema import TIME, indexed_part
 from memory.adapters.sql.postgresql.values import checked, unescape
-from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, NUMBERS, Shape, Shaper, Values, suits
+from memory.adapters.sql.server.exactly import ExactShaper
+from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, NUMBERS, Shape, Values, suits
 from memory.adapters.sql.values import Unstorable
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import Collection, FieldType
-from memory.ports.query import SYSTEM_FIELDS, Eq, Ge, Gt, Has, In, Le, Lt, Order
+from memory.ports.collections import Collection
+from memory.ports.query import SYSTEM_FIELDS, Has, Order
 from memory.ports.record import FieldValue
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
-_SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
-_NEVER = ("false",)
 
-
-class PgShaper(Shaper):
-    """Shapes whose values are what asyncpg takes. Numbers of another kind than their column are compared exactly: as a number of its kind."""
+class PgShaper(ExactShaper):
+    """Shapes whose values are what asyncpg takes."""
 
     def __init__(self, collection: Collection) -> None:
         super().__init__(collection, layout_of(collection).at)
@@ -40,44 +36,6 @@ class PgShaper(Shaper):
         except Unstorable:
             return FALSE
         return ("has", part.field)
-
-    def _in(self, part: In, values: Values) -> Shape:
-        kind = self.type_of(part.field)
-        wanted: list[Any] = []
-        for value in part.values:
-            bound = None if value is None else self._equal_to(part.field, kind, value)
-            if bound is not None:
-                wanted.append(bound)
-        values += wanted
-        return ("in", part.field, "".join([_code(w) for w in wanted])) if wanted else FALSE
-
-    def _equal_to(self, field: str, kind: FieldType, value: FieldValue) -> Any:
-        if kind in NUMBERS:
-            sign, number = _exactly(kind, "=", value) if isinstance(value, int | float) else ("never", None)
-            return number if sign == "=" else None
-        bound = self._bound(field, value)
-        return None if bound is NOTHING else bound
-
-    def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
-        field, value, sign = part.field, part.value, _SIGNS[type(part)]
-        kind = self.type_of(field)
-        if value is None:
-            return FALSE
-        if kind in NUMBERS and isinstance(value, int | float):
-            sign, value = _exactly(kind, sign, value)
-            if sign == "never":
-                return FALSE
-            if sign == "always":
-                return ("not", ("null", field)) if field != "owing" else ("true",)
-            if field == "owing" and sign == "=" and value in (0, 1):
-                return ("owing", bool(value))
-            bound: Any = value
-        else:
-            bound = self._bound(field, value, ordering=sign != "=")
-            if bound is NOTHING:
-                return FALSE
-        values.append(bound)
-        return (sign, field, _code(bound))
 
     def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
         kind = self.type_of(field)
@@ -102,9 +60,8 @@ class PgShaper(Shaper):
     def place_value(self, field: str, value: FieldValue) -> Any:
         kind = self.type_of(field)
         if kind in NUMBERS:
-            if isinstance(value, int | float):
-                return float(value) if kind is FieldType.REAL else int(value)
-        elif suits(kind, value):
+            return super().place_value(field, value)
+        if suits(kind, value):
             return self._bound(field, value, ordering=True)
         raise InvalidInput("cursor", "this cursor was made for a query with another order")
 
@@ -125,36 +82,6 @@ class PgShaper(Shaper):
     @staticmethod
     def _shown(value: Any) -> FieldValue:
         return unescape(value) if isinstance(value, str) else aware(value) if isinstance(value, datetime) else value
-
-
-def _exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:
-    """A comparison with a number as one with a number of the column's kind: `never` and `always` where the value does not matter."""
-    if value != value:
-        return "never", None
-    if kind is FieldType.REAL:
-        return _with_real(sign, value)
-    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
-        if sign == "=":
-            return "never", None
-        sign, value = ("<=", math.floor(value)) if sign in ("<", "<=") else (">=", math.ceil(value))
-    if _LEAST <= value <= _MOST:
-        return sign, int(value)
-    below = value < 0
-    return ("never" if sign == "=" or (sign in ("<", "<=")) == below else "always"), None
-
-
-def _with_real(sign: str, value: float) -> tuple[str, Any]:
-    try:
-        real = float(value)
-    except OverflowError:
-        real = math.inf if value > 0 else -math.inf
-    if real == value:
-        return sign, real
-    if sign == "=":
-        return "never", None
-    if sign in ("<", "<="):  # the real number nearest to the value lies above or below it
-        return ("<" if real > value else "<="), real
-    return (">=" if real > value else ">"), real
 
 
 def _code(value: Any) -> str:

@@ -9,13 +9,10 @@ import asyncpg
 from asyncpg import exceptions as pg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from memory.adapters.sql.server.pool import PoolTimeout
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
 COLLISIONS = (pg.SerializationError, pg.DeadlockDetectedError)
-
-
-class PoolTimeout(Exception):
-    """No connection became free in time."""
 
 
 def original(error: BaseException) -> BaseException:

@@ -12,7 +12,7 @@ import struct
 
 import numpy as np
 
-from memory.adapters.sql.postgresql.pool import Connection
+from memory.adapters.sql.postgresql.connection import Connection
 
 MOST_DIMENSIONS = 16_000
 _AT_ONCE = 200

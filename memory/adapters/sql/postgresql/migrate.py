@@ -15,10 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from memory.adapters.sql.declared import declaration, undeclared
 from memory.adapters.sql.postgresql.claims import PostgresConfig
+from memory.adapters.sql.postgresql.connection import Connection, connect
 from memory.adapters.sql.postgresql.extension import AVAILABLE, CREATE, INSTALLED, add_column
-from memory.adapters.sql.postgresql.pool import Connection, connect
-from memory.adapters.sql.postgresql.schema import declaration, table_of
+from memory.adapters.sql.postgresql.schema import table_of
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
@@ -72,20 +73,9 @@ async def _look(connection: Connection, schema: str) -> Found:
 
 
 def _is_ready(found: Found, store: str, collections: Sequence[Collection]) -> bool:
-    if found.revision != HEAD or _missing(found.declared, store, collections):
+    if found.revision != HEAD or undeclared(found.declared, store, collections, "schema"):
         return False
     return not found.can_be_installed and not _unembedded(found, collections)
-
-
-def _missing(declared: dict[str, str], store: str, collections: Sequence[Collection]) -> list[Collection]:
-    """The collections that have no table yet. One whose table was made for another declaration is refused."""
-    for collection in collections:
-        if declared.get(collection.name, declaration(collection)) != declaration(collection):
-            raise ConfigError(
-                f"store '{store}': the table '{collection.name}' was made for another declaration of that collection; "
-                "migrate it, or choose another schema and import an export into it"
-            )
-    return [c for c in collections if c.name not in declared]
 
 
 def _unembedded(found: Found, collections: Sequence[Collection]) -> list[Collection]:
@@ -120,7 +110,7 @@ def _change_locked(connection: sa.Connection, schema: str, store: str, collectio
     registry = sa.table("memory_collections", sa.column("name"), sa.column("declaration"), schema=schema)
     rows = connection.execute(sa.select(registry.c.name, registry.c.declaration))
     declared = {str(row.name): str(row.declaration) for row in rows}
-    for collection in _missing(declared, store, collections):
+    for collection in undeclared(declared, store, collections, "schema"):
         table_of(collection, schema).create(connection)
         connection.execute(registry.insert().values(name=collection.name, declaration=declaration(collection)))
     return _install_extension(connection, schema, collections)

@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 from sqlalchemy import BigInteger
 from sqlalchemy.dialects.postgresql import JSONB
 
-from memory.adapters.sql.columns import field_column, text_column
+from memory.adapters.sql.columns import content_columns, field_column, text_column
 from memory.adapters.sql.postgresql.schema import COLUMN_TYPES, SYSTEM_COLUMNS, table_of
 from memory.adapters.sql.postgresql.values import canonical, checked, for_jsonb, from_jsonb, unescape
-from memory.adapters.sql.postgresql.words import Parts, counts_text, vector_text
+from memory.adapters.sql.postgresql.words import counts_text, vector_text
 from memory.adapters.sql.values import CORRUPT, MARK, RECORD, TOMBSTONE, Unstorable, digest, encode_integer, encode_real
+from memory.adapters.sql.words import Parts
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Owed, Record, Role, Stored, Tombstone
 
@@ -52,10 +53,7 @@ class Layout:
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.parts = Parts([p.weight for p in collection.texts])
-        system = [name for name, _, _ in SYSTEM_COLUMNS]
-        fields = [field_column(f.name) for f in collection.fields]
-        texts = [text_column(p.name) for p in collection.texts]
-        self.columns: tuple[str, ...] = (*system, *fields, *texts, "body", *(["vector"] if collection.vector else []), "checksum")
+        self.columns = content_columns([name for name, _, _ in SYSTEM_COLUMNS], collection)
         at = self.at = {name: i for i, name in enumerate(self.columns)}
         self._fields = [(f.name, at[field_column(f.name)], f.type) for f in collection.fields]
         self._texts = [(p.name, at[text_column(p.name)]) for p in collection.texts]

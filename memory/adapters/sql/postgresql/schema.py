@@ -6,7 +6,6 @@ most 2,704 bytes. The schema (namespace) is the user's choice and in every state
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Any
 
@@ -142,18 +141,6 @@ def indexed_part(text: Any) -> sa.ColumnElement[str]:
 
 def _constant(text: str) -> sa.ColumnElement[str]:
     return sa.literal_column(f"'{text}'", sa.Text())
-
-
-def declaration(collection: Collection) -> str:
-    """What of a collection decides the form of its table. The order of text parts counts: the packed counts of words go by it."""
-    return json.dumps(
-        {
-            "fields": [[f.name, f.type.value, f.indexed] for f in collection.fields],
-            "texts": [p.name for p in collection.texts],
-            "vector": collection.vector,
-        },
-        separators=(",", ":"),
-    )
 
 
 @lru_cache(maxsize=256)

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.postgresql.places import Places
-from memory.adapters.sql.postgresql.pool import Connection
+from memory.adapters.sql.postgresql.connection import Connection
+from memory.adapters.sql.postgresql.places import PgPlaces
 from memory.adapters.sql.postgresql.questions import among, nearest, postings
-from memory.adapters.sql.postgresql.reading import Spoiled
 from memory.adapters.sql.postgresql.rows import ID, TENANT, Row, header_of
-from memory.adapters.sql.postgresql.shelf import Shelf
+from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.values import unescape
-from memory.adapters.sql.postgresql.words import Parts, lexeme, token
+from memory.adapters.sql.postgresql.words import lexeme
 from memory.adapters.sql.scoring import gained, norms
+from memory.adapters.sql.server.shelf import Spoiled
+from memory.adapters.sql.words import Parts, token
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import Hit, Near, Partitions, Search, Words
 from memory.ports.record import Corrupt, Key, Record
@@ -27,7 +28,7 @@ MOST_LEXEMES = 4_096
 """Beyond so many pairs of partition and word the index is not asked: every record there is looked at."""
 
 
-async def search(connection: Connection, shelf: Shelf, places: Places, wanted: Search) -> tuple[list[Hit], list[Spoiled]]:
+async def search(connection: Connection, shelf: PgShelf, places: PgPlaces, wanted: Search) -> tuple[list[Hit], list[Spoiled]]:
     """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
     numbers = await places.numbers(connection, wanted.where)
     if not numbers:
@@ -42,7 +43,7 @@ async def search(connection: Connection, shelf: Shelf, places: Places, wanted: S
 
 
 async def _by_words(
-    connection: Connection, shelf: Shelf, search: Search, by: Words, numbers: Sequence[int], asked: Sequence[int]
+    connection: Connection, shelf: PgShelf, search: Search, by: Words, numbers: Sequence[int], asked: Sequence[int]
 ) -> tuple[list[Hit], list[Spoiled]]:
     stems = query_words(by.text)
     if not stems or not shelf.collection.texts:
@@ -101,7 +102,7 @@ def _scored(found: _Postings, parts: Parts, stems: int) -> list[tuple[Key, float
     return [(Key(unescape(found.tenants[i]), unescape(found.ids[i])), float(scores[i])) for i in best]
 
 
-async def _rows_of(connection: Connection, shelf: Shelf, search: Search, keys: Sequence[Key]) -> list[Row]:
+async def _rows_of(connection: Connection, shelf: PgShelf, search: Search, keys: Sequence[Key]) -> list[Row]:
     rows: list[Row] = []
     by_tenant: dict[str, list[str]] = {}
     for key in keys:
@@ -115,7 +116,7 @@ async def _rows_of(connection: Connection, shelf: Shelf, search: Search, keys: S
 # -- by meaning -------------------------------------------------------------------------------------------------------
 
 
-async def _by_meaning(connection: Connection, shelf: Shelf, search: Search, by: Near, partitions: Sequence[int]) -> tuple[list[Hit], list[Spoiled]]:
+async def _by_meaning(connection: Connection, shelf: PgShelf, search: Search, by: Near, partitions: Sequence[int]) -> tuple[list[Hit], list[Spoiled]]:
     question = nearest(shelf, search, partitions, by.vector)
     rows = await connection.fetch(question.sql, *question.arguments)
     spoiled: list[Spoiled] = []
@@ -126,7 +127,7 @@ async def _by_meaning(connection: Connection, shelf: Shelf, search: Search, by: 
     return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id)), spoiled
 
 
-def _hits(shelf: Shelf, search: Search, scored: Sequence[tuple[Row, float]], spoiled: list[Spoiled]) -> list[Hit]:
+def _hits(shelf: PgShelf, search: Search, scored: Sequence[tuple[Row, float]], spoiled: list[Spoiled]) -> list[Hit]:
     """The hits of rows and their scores; rows that cannot be read are added to the spoiled."""
     if not search.whole:
         return [Hit(header_of(row), score) for row, score in scored]
@@ -134,7 +135,7 @@ def _hits(shelf: Shelf, search: Search, scored: Sequence[tuple[Row, float]], spo
     for row, score in scored:
         stored = shelf.layout.read(row)
         if isinstance(stored, Corrupt):
-            spoiled.append(Spoiled(shelf, row[: len(shelf.layout.columns)], stored.key, stored.problem))
+            spoiled.append(Spoiled(row[: len(shelf.layout.columns)], stored.key, stored.problem))
         elif isinstance(stored, Record):
             hits.append(Hit(stored, score))
     return hits

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from memory.adapters.sql.postgresql.pool import Connection
+from memory.adapters.sql.postgresql.connection import Connection
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
 from memory.ports.record import JsonValue

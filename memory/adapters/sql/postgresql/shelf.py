@@ -7,17 +7,31 @@ and every later put sees it. `ON CONFLICT` and `UPDATE` decide their conditions 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 
-from memory.adapters.sql.postgresql.asking import PgShaper
-from memory.adapters.sql.postgresql.rows import GENERATION, HEADER, PARTITION, SCOPE, TENANT, layout_of
+from memory.adapters.sql.postgresql.asking import PgConditions, PgShaper
+from memory.adapters.sql.postgresql.connection import Connection
+from memory.adapters.sql.postgresql.rows import GENERATION, HEADER, ID, PARTITION, SCOPE, TENANT, VERSION, Content, Layout, Row, layout_of
 from memory.adapters.sql.postgresql.schema import table_of
+from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.prepared import MOST
+from memory.adapters.sql.server.shelf import Shelf, Spoiled
+from memory.adapters.sql.shapes import Values
 from memory.adapters.sql.values import CORRUPT
-from memory.ports.collections import Collection, FieldType
+from memory.ports.clock import system_clock
+from memory.ports.collections import Collection
+from memory.ports.query import Everywhere, Tenant, Where
+from memory.ports.record import Key, Tombstone
+
+_MOST_ROWS = 500
+"""Rows buried by one statement."""
 
 # The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
 ABSENT = "DO NOTHING"
@@ -25,22 +39,18 @@ NEWER = "t.version < excluded.version"
 ALWAYS = "true"
 
 
-class Shelf:
+class PgShelf(Shelf[Connection]):
     """The statements of one collection in one schema. `vector_type` is pgvector's type, empty where there is none."""
 
+    dialect: ClassVar[sa.Dialect] = asyncpg_dialect()  # type: ignore[no-untyped-call]
+    layout: Layout
+
     def __init__(self, collection: Collection, schema: str, vector_type: str = "") -> None:
-        self.collection = collection
-        self.name = collection.name
+        layout = layout_of(collection)
+        super().__init__(collection, table_of(collection, schema), layout, PgShaper(collection), layout.columns, HEADER)
         self.schema = schema
-        self.layout = layout_of(collection)
-        self.table: sa.Table = table_of(collection, schema)
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type
-        self.shaper = PgShaper(collection)
-        self.prepared: dict[Any, Any] = {}
-        self.row_columns = tuple([self.table.c[name] for name in self.layout.columns])
-        self.header_columns = tuple([self.table.c[name] for name in HEADER])
-        self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
         stored = list(self.layout.stored_columns)
         if self.embeds:
             stored.append(("embedding", vector_type, ""))
@@ -49,9 +59,9 @@ class Shelf:
         self.qualified = f'"{schema}"."{self.name}"'
         columns = ", ".join([f't."{name}"' for name in self.layout.columns])
         this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
-        self.find = f"SELECT {columns} {this}"
-        self.find_many = f"SELECT {columns} {these} AND t.id = ANY($2::text[])"
-        self.find_locked = f"{self.find_many} ORDER BY t.tenant, t.id FOR UPDATE"
+        self.find_sql = f"SELECT {columns} {this}"
+        self.find_many_sql = f"SELECT {columns} {these} AND t.id = ANY($2::text[])"
+        self.find_locked_sql = f"{self.find_many_sql} ORDER BY t.tenant, t.id FOR UPDATE"
         # One row
         self.put_absent = self._put_one(ABSENT)
         self.put_newer = self._put_one(NEWER)
@@ -77,17 +87,84 @@ class Shelf:
         )
         self.set_counter = f"UPDATE {counters} SET value = $3 WHERE partition_no = $1 AND name = $2"  # noqa: S608
         of = f"q.collection = '{self.name}'"
-        self.set_aside = self._set_aside(row, quarantine)
-        self.forget_aside = (
+        self.set_aside_sql = self._setting_aside(row, quarantine)
+        self.forget_aside_sql = (
             f"DELETE FROM {quarantine} AS q USING unnest($1::text[], $2::text[]) AS k(tenant, id) "  # noqa: S608
             f"WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"
         )
         self.any_aside = f"EXISTS (SELECT FROM {quarantine} AS q WHERE {of})"
-        self.problem = f"SELECT q.problem FROM {quarantine} AS q WHERE {of} AND q.tenant = $1 AND q.id = $2"  # noqa: S608
-        self.aside = (
+        self.problem_sql = f"SELECT q.problem FROM {quarantine} AS q WHERE {of} AND q.tenant = $1 AND q.id = $2"  # noqa: S608
+        self.aside_sql = (
             f"SELECT q.tenant, q.id FROM {quarantine} AS q JOIN {self.qualified} AS t ON t.tenant = q.tenant AND t.id = q.id "  # noqa: S608
             f"WHERE {of} AND t.record_kind = '{CORRUPT}' AND {{0}} ORDER BY q.tenant, q.id"
         )
+
+    def conditions(self) -> PgConditions:
+        return PgConditions(self.table, self.keyed)
+
+    def shown(self, text: Any) -> str:
+        return unescape(text)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    async def read(self, connection: Connection, sql: str, values: Values) -> Sequence[Row]:
+        rows: Sequence[Row] = await connection.fetch(sql, *values)
+        return rows
+
+    async def find(self, connection: Connection, key: Key) -> Row | None:
+        row: Row | None = await connection.fetchrow(self.find_sql, checked(key.tenant), checked(key.id))
+        return row
+
+    async def find_all(self, connection: Connection, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Row]:
+        """The rows under the keys; locked in the order of their keys where asked."""
+        by_tenant: dict[str, list[str]] = {}
+        for key in keys:
+            by_tenant.setdefault(key.tenant, []).append(checked(key.id))
+        sql = self.find_locked_sql if lock else self.find_many_sql
+        found: dict[Key, Row] = {}
+        for tenant, ids in sorted(by_tenant.items()):
+            found |= {self.key(row): row for row in await connection.fetch(sql, checked(tenant), sorted(ids))}
+        return found
+
+    async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Row, bool]]]:
+        cursor = await connection.cursor(sql, *values)
+        while rows := await cursor.fetch(_MOST_ROWS):
+            yield [(row[:-1], row[-1]) for row in rows]
+
+    # -- tombstones, and rows set aside -------------------------------------------------------------------------------
+
+    def parameters(self, content: Content) -> list[Any]:
+        """One row's values as statements take them."""
+        values = self.layout.sealed(content)
+        if self.embeds:
+            values.append(content.embedding)
+        return values
+
+    async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:
+        for start in range(0, len(graves), _MOST_ROWS):
+            rows = [self.parameters(self.layout.tombstone(tombstone)) for _, tombstone in graves[start : start + _MOST_ROWS]]
+            sql, columns = self.insert_many(ALWAYS, rows)
+            await connection.fetch(sql, *columns)
+            await connection.execute(self.forget_aside_sql, [r[TENANT] for r in rows], [r[ID] for r in rows])
+
+    async def set_aside(self, connection: Connection, spoiled: Spoiled) -> None:
+        row = spoiled.row
+        kept = json.dumps(dict(zip(self.layout.columns, map(_plain, row), strict=False)))
+        values = self.parameters(self.layout.corrupt(spoiled.key, row[VERSION]))
+        await connection.fetchval(self.set_aside_sql, *values, row[-1], row[PARTITION], spoiled.problem, system_clock(), kept)
+
+    async def aside(self, connection: Connection, where: Where, partitions: Sequence[int]) -> list[Key]:
+        if isinstance(where, Everywhere):
+            rows = await connection.fetch(self.aside_sql.format("true"))
+        elif isinstance(where, Tenant):
+            rows = await connection.fetch(self.aside_sql.format("q.tenant = $1"), checked(where.tenant))
+        else:
+            rows = await connection.fetch(self.aside_sql.format("q.partition_no = ANY($1::bigint[])"), list(partitions))
+        return [Key(unescape(tenant), unescape(record_id)) for tenant, record_id in rows]
+
+    async def problem(self, connection: Connection, key: Key) -> str | None:
+        problem: str | None = await connection.fetchval(self.problem_sql, checked(key.tenant), checked(key.id))
+        return problem
 
     # -- parts of statements ------------------------------------------------------------------------------------------
 
@@ -125,7 +202,7 @@ class Shelf:
         which = f"q.collection = '{self.name}' AND q.tenant = done.tenant AND q.id = done.id"
         return f"WITH done AS ({change} RETURNING t.tenant, t.id), gone AS ({forget} WHERE {which}) SELECT true FROM done"  # noqa: S608
 
-    def _set_aside(self, row: str, quarantine: str) -> str:
+    def _setting_aside(self, row: str, quarantine: str) -> str:
         """Leave a bare row where exactly the unreadable one stands, and keep what was read of that."""
         first = len(self._stored) + 1
         change = f"{self._update(row)} AND t.checksum = ${first} AND t.record_kind <> '{CORRUPT}' RETURNING t.tenant, t.id"
@@ -174,3 +251,9 @@ class Shelf:
 
 def _cast(value: str, to: str) -> str:
     return f"{value}::{to}" if to else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -1,46 +1,36 @@
-"""The store on PostgreSQL: each public call takes one connection for as long as it lasts."""
+"""The store on PostgreSQL."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import asyncpg
 
-from memory.adapters.sql.postgresql import reading
-from memory.adapters.sql.postgresql.batches import Batch, Collided, NotTogether
+from memory.adapters.sql.postgresql.batches import PgBatch
 from memory.adapters.sql.postgresql.claims import CLAIMS, parse
+from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
 from memory.adapters.sql.postgresql.errors import is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
 from memory.adapters.sql.postgresql.migrate import HEAD, VERSION_TABLE, Found, make_ready
-from memory.adapters.sql.postgresql.places import Places
-from memory.adapters.sql.postgresql.pool import Connection, Pool, connect, goodbye
-from memory.adapters.sql.postgresql.reading import Burial, Spoiled
+from memory.adapters.sql.postgresql.places import PgPlaces
 from memory.adapters.sql.postgresql.searching import search
 from memory.adapters.sql.postgresql.settings import Settings
-from memory.adapters.sql.postgresql.shelf import Shelf
-from memory.adapters.sql.postgresql.writing import Busy, write_one
-from memory.adapters.sql.values import Unstorable
-from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
-from memory.ports.base import BaseStore
+from memory.adapters.sql.postgresql.shelf import PgShelf
+from memory.adapters.sql.postgresql.writing import write_one
+from memory.adapters.sql.server.batch import NotTogether
+from memory.adapters.sql.server.store import ServerStore
+from memory.domain.errors import MemoryTiersError
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import JsonValue, Key, Stored
+from memory.ports.query import Hit, Search
+from memory.ports.record import JsonValue
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Write
 
-T = TypeVar("T")
 
-ATTEMPTS = 12
-"""How often a transaction is tried that others get in the way of."""
-
-
-class PostgresStore(BaseStore):
+class PostgresStore(ServerStore[Connection, PgShelf]):
     """Records in a PostgreSQL database of version 13 or later: one table a collection, in a schema of its own. See `PostgresConfig` for options.
 
     Many processes may use it at once. What is acknowledged is as safe as the server's settings make it: with `fsync` or
@@ -50,18 +40,11 @@ class PostgresStore(BaseStore):
     claims: ClassVar[Capabilities] = CLAIMS
 
     def __init__(self, url: str, name: str = "postgresql", **options: JsonValue) -> None:
-        super().__init__(name)
         self._config = parse(name, url, options)
-        self._places = Places(self._config.schema)
-        self._pool: Pool | None = None
-        self._shelves: dict[str, Shelf] = {}
+        self._pg_places = PgPlaces(self._config.schema)
+        super().__init__(name, self._pg_places)
         self._found: Found | None = None
         self._settings: Settings | None = None
-        self._epoch = ""
-
-    @property
-    def epoch(self) -> str:
-        return self._epoch
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -78,11 +61,11 @@ class PostgresStore(BaseStore):
         finally:
             await goodbye(connection)
         vector_type = f'"{self._found.namespace}".vector' if self._found.namespace else ""
-        self._shelves = {c.name: Shelf(c, self._config.schema, vector_type) for c in collections}
+        self._shelves = {c.name: PgShelf(c, self._config.schema, vector_type) for c in collections}
         self._capabilities = self._settings.limit(self.claims)
         if not vector_type:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
-        self._pool = Pool(self._config, self._greet)
+        self._lend(self._config, lambda: connect(self._config), self._greet, goodbye, still_good)
         self._epoch = "" if self._capabilities.durable else self._settings.started
 
     async def _greet(self, connection: Connection) -> None:
@@ -92,12 +75,6 @@ class PostgresStore(BaseStore):
             await speak(connection, self._found.namespace)
         if not self._capabilities.durable and self._settings is not None:
             self._epoch = (await Settings.read(connection, self.name)).started
-
-    async def _close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
-        self._places.forget()
 
     async def _check(self) -> Health:
         assert self._found is not None  # noqa: S101 - it is open
@@ -125,102 +102,40 @@ class PostgresStore(BaseStore):
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
-    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        shelf = self._shelf(collection)
-        answers, spoiled = await self._with(lambda connection: reading.get(connection, shelf, keys))
-        if spoiled:
-            await self._set_aside(spoiled)
-        return answers
-
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if len(writes) == 1 and not isinstance(writes[0], Append):
             write = writes[0]
-            return [await self._with(lambda connection: write_one(connection, self._shelf, self._places, write))]
+            return [await self._with(lambda connection: write_one(connection, self._shelf, self._pg_places, write))]
         try:
             return await self._with(lambda connection: self._batch(connection, writes, together))
         except NotTogether as undone:
             return undone.outcomes
 
     async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        batch = Batch(connection, self._shelf, self._places, writes)
+        batch = PgBatch(connection, self._shelf, self._places, writes)
         await batch.prepare()
-        return await _in_transaction(connection, lambda: batch.carry_out(together))
-
-    async def _query(self, query: Query) -> Page:
-        shelf = self._shelf(query.collection)
-        return await self._until_sound(lambda connection: reading.query(connection, shelf, self._places, query))
-
-    async def _count(self, query: Query) -> Count:
-        shelf = self._shelf(query.collection)
-        return await self._with(lambda connection: reading.count(connection, shelf, self._places, query))
+        return await self._in_transaction(connection, lambda: batch.carry_out(together))
 
     async def _search(self, wanted: Search) -> list[Hit]:
         shelf = self._shelf(wanted.collection)
-        return await self._until_sound(lambda connection: search(connection, shelf, self._places, wanted))
+        return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._pg_places, wanted))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        shelf, burial = self._shelf(query.collection), Burial(query, version, discard_at, keep)
+    # -- the driver's -------------------------------------------------------------------------------------------------
 
-        async def bury(connection: Connection) -> int:
-            return await _in_transaction(connection, lambda: reading.delete_matching(connection, shelf, self._places, burial))
-
-        return await self._with(bury)
-
-    def _translate(self, error: Exception) -> Exception | None:
-        if isinstance(error, Unstorable):
-            return InvalidInput("text", str(error))
-        if isinstance(error, Busy | Collided):
-            return StoreUnavailable(self.name, "others kept changing what the call is about; nothing of it was kept; try again")
+    def _translate_driver(self, error: Exception) -> Exception | None:
         return translate(self.name, self._config.place, error)
 
-    # -- connections --------------------------------------------------------------------------------------------------
+    def _is_collision(self, error: Exception) -> bool:
+        return is_collision(error)
 
-    def _shelf(self, collection: Collection) -> Shelf:
-        return self._shelves[collection.name]
+    def _server_said(self, error: BaseException) -> bool:
+        return isinstance(error, asyncpg.PostgresError)
 
-    async def _with(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do the work on a connection; again, a little later, where another transaction got in its way."""
-        for attempt in range(ATTEMPTS):
-            if self._pool is None:
-                raise NotOpen(f"store '{self.name}'")
-            try:
-                async with self._pool.connection() as connection:
-                    return await work(connection)
-            except (asyncpg.PostgresError, Collided) as exc:
-                if not (isinstance(exc, Collided) or is_collision(exc)) or attempt == ATTEMPTS - 1:
-                    raise
-            await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))  # noqa: S311 - so that the two do not meet again
-        raise AssertionError("the last attempt returns or raises")
+    async def _begin(self, connection: Connection) -> None:
+        await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
-    # -- unreadable rows ----------------------------------------------------------------------------------------------
+    async def _commit(self, connection: Connection) -> None:
+        await connection.execute("COMMIT")
 
-    async def _until_sound(self, read: Callable[[Connection], Awaitable[tuple[T, list[Spoiled]]]]) -> T:
-        """Read; what turns out unreadable is set aside and the reading done again, so that limits and statistics are of what can be read."""
-        for _ in range(8):
-            answer, spoiled = await self._with(read)
-            if not spoiled or not await self._set_aside(spoiled):
-                break
-        return answer
-
-    async def _set_aside(self, spoiled: Sequence[Spoiled]) -> bool:
-        """Whether it could be done. It cannot on a full disk or a standby; the rows still are not served."""
-        try:
-            await self._with(lambda connection: reading.set_aside(connection, spoiled))
-        except Exception as exc:
-            if self._translate(exc) is None:
-                raise
-            return False
-        return True
-
-
-async def _in_transaction(connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work in one transaction. What ends it otherwise than by an answer of the server's leaves the connection to be dropped."""
-    await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-    try:
-        result = await work()
-    except (asyncpg.PostgresError, Collided, NotTogether, MemoryTiersError):
-        if not connection.is_closed():
-            await connection.execute("ROLLBACK")
-        raise
-    await connection.execute("COMMIT")
-    return result
+    async def _roll_back(self, connection: Connection) -> None:
+        await connection.execute("ROLLBACK")

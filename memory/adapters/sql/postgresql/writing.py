@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memory.adapters.sql.postgresql.desk import Held
-from memory.adapters.sql.postgresql.places import Places
-from memory.adapters.sql.postgresql.pool import Connection
-from memory.adapters.sql.postgresql.rows import KIND, PARTITION, VERSION, Content, Row
-from memory.adapters.sql.postgresql.shelf import Shelf
+from memory.adapters.sql.postgresql.connection import Connection
+from memory.adapters.sql.postgresql.places import PgPlaces
+from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.values import checked
-from memory.adapters.sql.values import CORRUPT, Unstorable
+from memory.adapters.sql.server.batch import no_number
+from memory.adapters.sql.server.store import Busy
+from memory.adapters.sql.values import Unstorable
 from memory.ports.collections import Collection
-from memory.ports.deciding import Decision, Slot, decide
-from memory.ports.record import Corrupt, Key, Tombstone
+from memory.ports.deciding import Decision, decide
+from memory.ports.record import Tombstone
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When
 
 ROUNDS = 100
 """How often a write is begun again because others changed what it is about in between."""
 
 Single = Put | Delete | Release | Annotate | Purge | RaiseGeneration
-Shelves = Callable[[Collection], Shelf]
+Shelves = Callable[[Collection], PgShelf]
 
 
-class Busy(Exception):
-    """Others kept changing what a write is about."""
-
-
-async def write_one(connection: Connection, shelves: Shelves, places: Places, write: Single) -> Outcome:
+async def write_one(connection: Connection, shelves: Shelves, places: PgPlaces, write: Single) -> Outcome:
     """Carry out one write in a transaction of its own."""
     try:
         if isinstance(write, RaiseGeneration):
@@ -48,49 +44,29 @@ async def write_one(connection: Connection, shelves: Shelves, places: Places, wr
     raise Busy
 
 
-async def look(connection: Connection, shelf: Shelf, key: Key) -> Held:
-    """What stands under the key."""
-    row = await connection.fetchrow(shelf.find, checked(key.tenant), checked(key.id))
-    return Held(shelf.collection) if row is None else held_in(shelf, key, row)
-
-
-def held_in(shelf: Shelf, key: Key, row: Row) -> Held:
-    """What stands in a row found under the key."""
-    stored = Corrupt(key, "set aside earlier") if row[KIND] == CORRUPT else shelf.layout.read(row)
-    return Held(shelf.collection, Slot(stored, row[VERSION]), row[PARTITION], row[-1])
-
-
-def parameters(shelf: Shelf, content: Content) -> list[Any]:
-    """One row's values as statements take them."""
-    values = shelf.layout.sealed(content)
-    if shelf.embeds:
-        values.append(content.embedding)
-    return values
-
-
-async def _put(connection: Connection, shelf: Shelf, places: Places, write: Put) -> Outcome | None:
+async def _put(connection: Connection, shelf: PgShelf, places: PgPlaces, write: Put) -> Outcome | None:
     """None where it is to be begun again."""
     record, when = write.record, write.when
     place = places.known(record.partition) or (await places.ensure(connection, [record.partition]))[record.partition]
     given = record.generation is not None
     generation = place.generation if record.generation is None else record.generation
-    values = parameters(shelf, shelf.layout.record(record, place.number, generation))
+    values = shelf.parameters(shelf.layout.record(record, place.number, generation))
     if await _blindly(connection, shelf, when, [*values, given], put=True):
         return Outcome(Status.APPLIED, version=record.version, generation=generation)
     now = await places.look(connection, record.partition)
-    held = await look(connection, shelf, write.key)
+    held = shelf.held(await shelf.find(connection, write.key))
     if now is None or now.number != place.number:
         return None
-    return _unless_it_would_do(decide(write, held.slot, now.generation, _no_number))
+    return _unless_it_would_do(decide(write, held.slot, now.generation, no_number))
 
 
-async def _delete(connection: Connection, shelf: Shelf, write: Delete) -> Outcome | None:
+async def _delete(connection: Connection, shelf: PgShelf, write: Delete) -> Outcome | None:
     tombstone = Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)
-    values = parameters(shelf, shelf.layout.tombstone(tombstone))
+    values = shelf.parameters(shelf.layout.tombstone(tombstone))
     if await _blindly(connection, shelf, write.when, values, put=False):
         return Outcome(Status.APPLIED, version=write.version)
-    held = await look(connection, shelf, write.key)
-    return _unless_it_would_do(decide(write, held.slot, 0, _no_number))
+    held = shelf.held(await shelf.find(connection, write.key))
+    return _unless_it_would_do(decide(write, held.slot, 0, no_number))
 
 
 def _unless_it_would_do(decision: Decision) -> Outcome | None:
@@ -98,11 +74,7 @@ def _unless_it_would_do(decision: Decision) -> Outcome | None:
     return None if decision.changes else decision.outcome
 
 
-def _no_number() -> int:
-    raise AssertionError("only an append takes a number")
-
-
-async def _blindly(connection: Connection, shelf: Shelf, when: When, values: list[Any], *, put: bool) -> bool:
+async def _blindly(connection: Connection, shelf: PgShelf, when: When, values: list[Any], *, put: bool) -> bool:
     """Store the row where the condition holds, without looking first; whether it did."""
     if isinstance(when, AtVersion):
         role, tier = when.role and when.role.value, None if when.tier is None else checked(when.tier)
@@ -113,15 +85,16 @@ async def _blindly(connection: Connection, shelf: Shelf, when: When, values: lis
     return bool(await connection.fetchval(sql, *values))
 
 
-async def _swap(connection: Connection, shelf: Shelf, write: Release | Annotate | Purge) -> Outcome | None:
+async def _swap(connection: Connection, shelf: PgShelf, write: Release | Annotate | Purge) -> Outcome | None:
     """Decide on what stands there, and replace exactly that."""
-    held = await look(connection, shelf, write.key)
-    decision = decide(write, held.slot, 0, _no_number)
+    held = shelf.held(await shelf.find(connection, write.key))
+    decision = decide(write, held.slot, 0, no_number)
     held.become(decision, None)
     if not held.changed:
         return decision.outcome
+    assert held.row is not None  # noqa: S101 - what changes stands somewhere
     if held.content is None:
-        swapped = await connection.fetchval(shelf.delete, checked(write.key.tenant), checked(write.key.id), held.checksum)
+        swapped = await connection.fetchval(shelf.delete, checked(write.key.tenant), checked(write.key.id), held.row[-1])
     else:
-        swapped = await connection.fetchval(shelf.swap, *parameters(shelf, held.content), held.checksum)
+        swapped = await connection.fetchval(shelf.swap, *shelf.parameters(held.content), held.row[-1])
     return decision.outcome if swapped else None

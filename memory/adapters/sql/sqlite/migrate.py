@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.sqlite.schema import declaration, system_tables, tables_of
+from memory.adapters.sql.declared import declaration, undeclared
+from memory.adapters.sql.sqlite.schema import system_tables, tables_of
 from memory.adapters.sql.sqlite.session import Session
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
@@ -67,15 +68,7 @@ def _revision(session: Session) -> str | None:
 
 
 def _missing(session: Session, store: str, collections: Sequence[Collection]) -> list[Collection]:
-    """The collections that have no table yet. One whose table was made for another declaration is refused."""
-    declared = dict(session.rows(_DECLARED))
-    for collection in collections:
-        if declared.get(collection.name, declaration(collection)) != declaration(collection):
-            raise ConfigError(
-                f"store '{store}': the table '{collection.name}' was made for another declaration of that collection; "
-                "migrate it, or start a new file and import an export into it"
-            )
-    return [c for c in collections if c.name not in declared]
+    return undeclared(dict(session.rows(_DECLARED)), store, collections, "file")
 
 
 def _migrate(session: Session, store: str, found: str | None) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.scoring import Scores, gained, norms
+from memory.adapters.sql.scoring import Candidates, Scores, gained, norms
 from memory.adapters.sql.sqlite.fulltext import Postings
 from memory.adapters.sql.sqlite.members import Ints, Members
 from memory.adapters.sql.sqlite.pending import Stems, unindexed
@@ -16,25 +15,6 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Shelf
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Rows and their scores, in no order. Scores within `slack` of each other may change places once computed exactly."""
-
-    numbers: Ints
-    scores: Scores
-    slack: float = 0.0
-
-    def best(self, count: int) -> tuple[list[int], list[float]]:
-        """At least so many of them, best first, as far as there are; never parted between scores too close to tell apart."""
-        numbers, scores = self.numbers, self.scores
-        if count < len(scores):
-            lowest = np.partition(scores, len(scores) - count)[len(scores) - count] - self.slack
-            kept = scores >= lowest
-            numbers, scores = numbers[kept], scores[kept]
-        order = np.argsort(-scores, kind="stable")
-        return numbers[order].tolist(), scores[order].tolist()
 
 
 def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]) -> Candidates:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 from memory.adapters.sql.columns import field_column, text_column
+from memory.adapters.sql.plain import Decoder
 from memory.adapters.sql.sqlite.schema import SYSTEM_COLUMNS, tables_of
 from memory.adapters.sql.values import (
     CORRUPT,
-    DECODERS,
     ENCODERS,
     HALF_A_CHARACTER,
     MARK,
@@ -20,15 +19,11 @@ from memory.adapters.sql.values import (
     TOMBSTONE,
     Row,
     Unstorable,
-    cached_moment,
-    decode_owed,
     digest,
     encode_integer,
     encode_json,
     encode_owed,
-    from_json,
     maybe_micros,
-    maybe_moment,
 )
 from memory.domain.time import micros
 from memory.ports.collections import Collection, FieldType
@@ -68,7 +63,7 @@ class Layout:
         self.columns: tuple[str, ...] = tuple(c.name for c in self.table.columns if c.name != "number")
         at = self.at = {name: i for i, name in enumerate(self.columns)}
         self._fields = [(f.name, at[field_column(f.name)], f.type) for f in collection.fields]
-        self._decoders = [(f.name, at[field_column(f.name)], DECODERS.get(f.type)) for f in collection.fields]
+        self._decoder = Decoder(collection, at)
         self._texts = [(p.name, at[text_column(p.name)]) for p in collection.texts]
         self._body = at["body"]
         self._vector = at.get("vector")
@@ -171,52 +166,9 @@ class Layout:
         if not self.is_sound(row):
             return Corrupt(_key(row), problem)
         try:
-            return self._decode(row)
+            return self._decoder.standing(row)
         except (TypeError, ValueError, KeyError, OverflowError) as exc:
             return Corrupt(_key(row), f"cannot be read: {type(exc).__name__}")
-
-    def _decode(self, row: Row) -> Stored:
-        key = Key(row[TENANT], row[ID])
-        if row[KIND] == MARK:
-            return Mark(key, row[SCOPE], row[VERSION], row[MOVED_TO], decode_owed(row[OWED]), maybe_moment(row[DISCARD_AT]))
-        if row[KIND] == TOMBSTONE:
-            note = json.loads(row[NOTE]) if row[NOTE] else {}
-            return Tombstone(key, row[VERSION], decode_owed(row[OWED]), note, maybe_moment(row[DISCARD_AT]))
-        return Record(
-            key,
-            row[SCOPE],
-            row[VERSION],
-            cached_moment(row[CREATED_AT]),
-            cached_moment(row[UPDATED_AT]),
-            maybe_moment(row[EXPIRES_AT]),
-            {name: value if decode is None else decode(value) for name, i, decode in self._decoders if (value := row[i]) is not None},
-            from_json(row[self._body]),
-            {name: row[i] for name, i in self._texts if row[i] is not None},
-            None if self._vector is None else row[self._vector],
-            row[GENERATION],
-            _ROLES[row[ROLE]],
-            row[TIER],
-            decode_owed(row[OWED]),
-            row[PREVIOUS],
-            row[ACCESSES],
-            maybe_moment(row[ACCESSED_AT]),
-            maybe_moment(row[CACHED_AT]),
-            row[EPOCH],
-        )
-
-
-HEADER = ("tenant", "id", "scope", "version", "role", "tier", "created_at", "updated_at", "generation")
-"""The columns `header_of` reads."""
-
-
-def header_of(row: Row) -> Record | None:
-    """A record without content, from the columns of `HEADER`; None where one of them cannot be read."""
-    tenant, record_id, scope, version, role, tier, created_at, updated_at, generation = row[: len(HEADER)]
-    try:
-        created, updated = cached_moment(created_at), cached_moment(updated_at)
-        return Record(Key(tenant, record_id), scope, version, created, updated, generation=generation, role=_ROLES[role], tier=tier)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return None
 
 
 def _key(row: Row) -> Key:

@@ -6,7 +6,6 @@ that callers know. Moments are microseconds since 1970, exact in a 64-bit intege
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -147,18 +146,6 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
             column = field_column(field.name)
             index(f"field_{field.name}", "tenant", column, "partition_no", only=table.c[column].is_not(None))
     return table
-
-
-def declaration(collection: Collection) -> str:
-    """What of a collection decides the form of its table."""
-    return json.dumps(
-        {
-            "fields": [[f.name, f.type.value, f.indexed] for f in collection.fields],
-            "texts": [p.name for p in collection.texts],
-            "vector": collection.vector,
-        },
-        separators=(",", ":"),
-    )
 
 
 @dataclass(frozen=True, slots=True)

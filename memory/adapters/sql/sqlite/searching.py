@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memory.adapters.sql.plain import HEADER, header_of
 from memory.adapters.sql.sqlite.members import MemberCache
 from memory.adapters.sql.sqlite.partitions import Numbers
 from memory.adapters.sql.sqlite.ranking import by_meaning, by_words
 from memory.adapters.sql.sqlite.reads import Spoiled
-from memory.adapters.sql.sqlite.rows import HEADER, header_of
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Shelf, shelf_of
 from memory.adapters.sql.sqlite.statements import among

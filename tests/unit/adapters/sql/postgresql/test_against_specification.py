@@ -1,8 +1,6 @@
-"""The same random work on this store and on the one in memory, which is the specification: the same answers, scores included."""
+"""What the contract's comparison with the store in memory does not reach: ways of searching and comparing that are PostgreSQL's own."""
 
 from __future__ import annotations
-
-import random
 
 import pytest
 
@@ -10,41 +8,23 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.sql.postgresql import searching
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.contract.support import HERE, T0, done, key_of, put, record
+from memory.ports.contract.random_work import RandomWork
+from memory.ports.contract.support import HERE, done, put, record
 from memory.ports.query import Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
-from memory.ports.writes import Delete, Newer
-from tests.support.random_work import answers, random_record
 from tests.unit.adapters.sql.postgresql.conftest import BOTH
-
-
-@pytest.mark.parametrize("server", BOTH, indirect=True)
-@pytest.mark.parametrize("seed", range(2))
-async def test_random_work_gives_the_sameanswers(store: PostgresStore, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
-    claims = store.capabilities
-    specification = InMemoryStore()
-    await specification.open(COLLECTIONS)
-    for _ in range(3):
-        writes = [
-            Delete(ENTRIES, key_of(chance.randrange(80)), chance.randrange(2, 6), Newer(), discard_at=T0)
-            if chance.random() < 0.15
-            else put(random_record(chance, chance.randrange(80)), Newer())
-            for _ in range(60)
-        ]
-        assert await store.apply(writes) == await specification.apply(writes)
-        for mine, other in zip(await answers(store, claims.semantic), await answers(specification, claims.semantic), strict=True):
-            assert mine == other
 
 
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)
 async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_the_same(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chance = random.Random(3)  # noqa: S311
-    await done(store, *[put(random_record(chance, n)) for n in range(60)])
-    before = await answers(store, semantic=False)
+    work = RandomWork(3, store.capabilities)
+    await store.apply([put(work.record()) for _ in range(100)])
+    searches = [work.by_words(7) for _ in range(40)]
+    before = [await store.search(search) for search in searches]
+    assert any(before)
     monkeypatch.setattr(searching, "MOST_LEXEMES", 0)
-    assert await answers(store, semantic=False) == before
+    assert [await store.search(search) for search in searches] == before
 
 
 async def _numbers_of(store: InMemoryStore | PostgresStore, part: object) -> list[str]:

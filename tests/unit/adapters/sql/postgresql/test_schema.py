@@ -14,10 +14,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from memory.adapters.sql.declared import declaration
 from memory.adapters.sql.postgresql.claims import parse
+from memory.adapters.sql.postgresql.connection import connect
 from memory.adapters.sql.postgresql.migrate import HEAD, VERSION_TABLE
-from memory.adapters.sql.postgresql.pool import connect
-from memory.adapters.sql.postgresql.schema import collection_table, declaration, system_tables
+from memory.adapters.sql.postgresql.schema import collection_table, system_tables
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart

@@ -8,9 +8,11 @@ import asyncpg
 import pytest
 
 from memory.adapters.sql.postgresql.batches import MOST_ROWS
-from memory.adapters.sql.postgresql.questions import page, postings
+from memory.adapters.sql.postgresql.questions import postings
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.adapters.sql.postgresql.words import lexeme, token
+from memory.adapters.sql.postgresql.words import lexeme
+from memory.adapters.sql.server.questions import page
+from memory.adapters.sql.words import token
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Or, Order, Query, Search, Words, within

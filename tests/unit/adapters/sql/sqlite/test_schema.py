@@ -14,9 +14,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import sqlite
 
+from memory.adapters.sql.declared import declaration
 from memory.adapters.sql.sqlite.fulltext import word_index_of
 from memory.adapters.sql.sqlite.migrate import HEAD, VERSION_TABLE
-from memory.adapters.sql.sqlite.schema import collection_table, declaration, system_tables
+from memory.adapters.sql.sqlite.schema import collection_table, system_tables
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart

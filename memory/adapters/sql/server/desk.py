@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from memory.adapters.sql.postgresql.places import Place
-from memory.adapters.sql.postgresql.rows import Content, layout_of
+from memory.adapters.sql.server.places import Place
 from memory.adapters.sql.values import Unstorable
-from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, KeyedWrite, Slot, decide
-from memory.ports.record import Key, Mark, Partition, Record
+from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 
 Address: TypeAlias = tuple[str, Key]
@@ -20,22 +18,40 @@ Counter: TypeAlias = tuple[Partition, str]
 NOTHING = Slot(None, None)
 
 
+class Layout(Protocol):
+    """How a dialect lays records out in rows. Those that make a row raise `Unstorable` for what no row can hold."""
+
+    def record(self, record: Record, partition: int | None, generation: int) -> Any: ...
+
+    def mark(self, mark: Mark) -> Any: ...
+
+    def tombstone(self, tombstone: Tombstone) -> Any: ...
+
+    def corrupt(self, key: Key, version: int) -> Any: ...
+
+    def read(self, row: Sequence[Any], problem: str = ...) -> Stored: ...
+
+
 @dataclass(slots=True)
 class Held:
-    """What stands under a key; `checksum` of None where there is no row. Once `changed`, `content` is to stand there, or nothing."""
+    """What stands under a key; `row` of None where there is none. Once `changed`, `content` is to stand there, or nothing.
 
-    collection: Collection
+    `found_anew` says that its words and vector may have changed with it.
+    """
+
+    layout: Layout
     slot: Slot = NOTHING
     partition: int | None = None
-    checksum: int | None = None
+    row: Sequence[Any] | None = None
     changed: bool = False
-    content: Content | None = None
+    found_anew: bool = False
+    content: Any = None
 
     def become(self, decision: Decision, place: Place | None) -> None:
         """Take in what a write leaves. Raises `Unstorable`, and nothing has changed, where no row can hold it."""
         if not decision.changes:
             return
-        left, layout = decision.leaves, layout_of(self.collection)
+        left, layout = decision.leaves, self.layout
         content, partition = None, None
         if isinstance(left, Record):
             partition = self.partition if place is None else place.number
@@ -44,6 +60,7 @@ class Held:
             content = layout.mark(left) if isinstance(left, Mark) else layout.tombstone(left)
         self.slot = NOTHING if left is None else Slot(left, left.version)
         self.partition, self.content, self.changed = partition, content, True
+        self.found_anew = self.found_anew or decision.found_by
 
 
 @dataclass(slots=True)

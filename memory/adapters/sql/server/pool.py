@@ -10,45 +10,52 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
-
-import asyncpg
-
-from memory.adapters.sql.postgresql.claims import PostgresConfig
-from memory.adapters.sql.postgresql.errors import PoolTimeout
-
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-Greeting: TypeAlias = Callable[[Connection], Awaitable[None]]
-
-_GOODBYE = 2.0
-"""Seconds a connection may take to close in good order."""
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 
-async def connect(config: PostgresConfig) -> Connection:
-    """A new connection, in time."""
-    async with asyncio.timeout(config.connect_timeout):
-        return await asyncpg.connect(
-            host=config.host,
-            port=config.port,
-            user=config.user,
-            password=config.password,
-            database=config.database,
-            ssl=None if config.host.startswith("/") else config.ssl,
-            timeout=config.connect_timeout,
-            command_timeout=config.command_timeout,
-            statement_cache_size=config.statement_cache_size,
-            max_cached_statement_lifetime=0,
-            server_settings={"application_name": "memory-tiers"},
-        )
+class PoolTimeout(Exception):
+    """No connection became free in time."""
 
 
-class Pool:
-    """Up to `pool_size` connections. `greet` is run on each new one."""
+class Link(Protocol):
+    """What the pool needs of a connection."""
 
-    def __init__(self, config: PostgresConfig, greet: Greeting) -> None:
-        self._config = config
-        self._greet = greet
-        self._idle: list[Connection] = []
+    def is_closed(self) -> bool: ...
+
+    def is_in_transaction(self) -> bool: ...
+
+    def terminate(self) -> None:
+        """Let go of it at once."""
+        ...
+
+
+C = TypeVar("C", bound=Link)
+
+
+@dataclass(frozen=True, slots=True)
+class Lending(Generic[C]):
+    """How many connections there are, how they are made and let go, and how long each may take, in seconds.
+
+    `greet` is run on each new one; `still_good` says whether an error leaves the connection as good as before.
+    """
+
+    size: int
+    patience: float
+    connect_patience: float
+    call_patience: float
+    connect: Callable[[], Awaitable[C]]
+    greet: Callable[[C], Awaitable[None]]
+    goodbye: Callable[[C], Awaitable[None]]
+    still_good: Callable[[BaseException], bool]
+
+
+class Pool(Generic[C]):
+    """Up to `size` connections."""
+
+    def __init__(self, lending: Lending[C]) -> None:
+        self._lending = lending
+        self._idle: list[C] = []
         self._made = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closing = False
@@ -60,13 +67,13 @@ class Pool:
         return self._made - len(self._idle)
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """One connection for one call, each of whose statements must be through within `command_timeout`."""
+    async def connection(self) -> AsyncIterator[C]:
+        """One connection for one call."""
         connection = await self._take()
         try:
             yield connection
         except BaseException as error:
-            self._give_back(connection, sound=_server_said(error) and not connection.is_in_transaction())
+            self._give_back(connection, sound=self._lending.still_good(error) and not connection.is_in_transaction())
             raise
         else:
             self._give_back(connection, sound=True)
@@ -75,18 +82,18 @@ class Pool:
         """Wait for the calls under way, then let go of every connection."""
         self._closing = True
         try:
-            async with asyncio.timeout(self._config.command_timeout):
+            async with asyncio.timeout(self._lending.call_patience):
                 await self._empty.wait()
         finally:
             idle, self._idle = self._idle, []
             self._made -= len(idle)
-            await asyncio.gather(*[goodbye(c) for c in idle])
+            await asyncio.gather(*[self._lending.goodbye(c) for c in idle])
 
     # -- lending ------------------------------------------------------------------------------------------------------
 
-    async def _take(self) -> Connection:
+    async def _take(self) -> C:
         """An idle connection, the one used last first, or a new one; waits for one where there may be no more."""
-        if not self._idle and self._made >= self._config.pool_size:
+        if not self._idle and self._made >= self._lending.size:
             await self._wait()
         while self._idle:
             connection = self._idle.pop()
@@ -105,17 +112,17 @@ class Pool:
     async def _wait(self) -> None:
         """Until there is an idle connection, or room for a new one."""
         try:
-            async with asyncio.timeout(self._config.pool_timeout):
-                while not self._idle and self._made >= self._config.pool_size:
+            async with asyncio.timeout(self._lending.patience):
+                while not self._idle and self._made >= self._lending.size:
                     await self._turn()
         except TimeoutError:
             raise PoolTimeout from None
 
-    async def _new(self) -> Connection:
-        connection = await connect(self._config)
+    async def _new(self) -> C:
+        connection = await self._lending.connect()
         try:
-            async with asyncio.timeout(self._config.connect_timeout):
-                await self._greet(connection)
+            async with asyncio.timeout(self._lending.connect_patience):
+                await self._lending.greet(connection)
         except BaseException:
             connection.terminate()
             raise
@@ -135,7 +142,7 @@ class Pool:
             if turn in self._waiting:
                 self._waiting.remove(turn)
 
-    def _give_back(self, connection: Connection, *, sound: bool) -> None:
+    def _give_back(self, connection: C, *, sound: bool) -> None:
         if sound and not self._closing and not connection.is_closed():
             self._idle.append(connection)
             self._wake()
@@ -157,18 +164,3 @@ class Pool:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-
-def _server_said(error: BaseException) -> bool:
-    """Whether the connection is known to be as good as before: the server answered with an error, or the driver never sent anything."""
-    if isinstance(error, asyncpg.PostgresError):
-        return not isinstance(error, asyncpg.PostgresConnectionError)
-    return isinstance(error, Exception) and not isinstance(error, TimeoutError | OSError | asyncpg.InterfaceError | asyncpg.InternalClientError)
-
-
-async def goodbye(connection: Any) -> None:
-    """Close a connection in good order, or at once where that takes too long."""
-    try:
-        await connection.close(timeout=_GOODBYE)
-    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        connection.terminate()

@@ -1,0 +1,10 @@
+"""The file adapter: one readable JSON file a record, under the scheme `file`. No driver and no server."""
+
+from __future__ import annotations
+
+from memory.adapters.file.claims import CLAIMS
+from memory.ports.adapter import Adapter, built_by
+
+__all__ = ["adapter"]
+
+adapter = Adapter(schemes=("file",), claims=CLAIMS, build=built_by("memory.adapters.file.store", "FileStore"))

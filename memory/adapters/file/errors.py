@@ -1,0 +1,35 @@
+"""The operating system's errors as ours. What is not known here is not retryable."""
+
+from __future__ import annotations
+
+import errno
+
+from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FAILING = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR)
+
+
+class Symlink(Exception):
+    """A symbolic link where the store has a folder or a file of its own. It is not followed: it may lead anywhere."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def translate(store: str, error: BaseException) -> Exception | None:
+    """Our error for the system's; None for what is not the system's."""
+    if isinstance(error, Symlink):
+        return StoreError(store, f"'{error.path}' is a symbolic link, and the store follows none below its folder; put the folder itself there")
+    if not isinstance(error, OSError):
+        return None
+    said = f"{error.strerror or type(error).__name__}" + (f": '{error.filename}'" if error.filename else "")
+    if error.errno in _FULL:
+        return StoreFull(store, f"the disk has no room left, or the file would be too large ({said}); nothing of the call was kept")
+    if error.errno in _REFUSED:
+        return StoreUnavailable(store, f"the folder refuses reading or writing ({said})")
+    if error.errno in _FAILING:
+        return StoreUnavailable(store, f"the disk failed ({said})")
+    return StoreError(store, f"the system refused ({said})")

@@ -1,0 +1,205 @@
+"""The folder as a whole: the layout, who may write, and what has changed since this process last looked.
+
+store.json              the version of this layout
+store.lock              see `lock`
+changes.log             see `changes`
+staging.d/              see `commits`
+set.aside/              bad files, under the path they stood at
+<tenant>/<scope>/partition.json              see `partitions`
+<tenant>/<scope>/<collection>/<id>.json      see `records`; `<id>.json.bak` the version before
+<tenant>/other.ids/<collection>/<id>.json    see `names`
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from memory.adapters.file.changes import Changes
+from memory.adapters.file.claims import FileConfig
+from memory.adapters.file.commits import STAGING, Commits, Staged
+from memory.adapters.file.disk import Disk, NoFile
+from memory.adapters.file.lock import Lock
+from memory.adapters.file.names import OTHER, Place, Shelf, encoded, place_in
+from memory.adapters.file.partitions import Partitions
+from memory.adapters.file.records import Look, Records
+from memory.adapters.file.sealing import Damaged, seal, unseal
+from memory.adapters.file.shelves import Entry, Loaded, Shelves
+from memory.domain.errors import StoreError
+from memory.ports.collections import Collection
+from memory.ports.record import Key, Record, Standing
+
+SCHEMA = 1
+_SCHEMA_FILE = "store.json"
+_TRIES = 4
+
+
+class Library:
+    """Used by one thread at a time."""
+
+    def __init__(self, store: str, config: FileConfig) -> None:
+        self._store = store
+        self.disk = Disk(config.path, config.fsync)
+        self.lock = Lock(store, config.path)
+        self.commits = Commits(store, self.disk)
+        self.changes = Changes(self.disk)
+        self.partitions = Partitions(store, self.disk)
+        self.records = Records(self.disk, self.commits, self.partitions)
+        self.shelves = Shelves(self.disk, self.records, self.partitions, config.cache_bytes)
+        self._locked = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def open(self, deadline: float) -> None:
+        self.disk.open()
+        try:
+            with self.lock.held(deadline):
+                self._check_schema()
+                self.disk.make_folder(STAGING)
+                self.changes.open()
+                self._finish_what_was_interrupted()
+                self.commits.clean()
+        except BaseException:
+            self.close()
+            raise
+
+    def join(self) -> None:
+        """Open beside another of this process that made all ready."""
+        self.disk.open()
+        self.changes.open()
+
+    def close(self) -> None:
+        self.changes.close()
+        self.disk.close()
+        self.partitions.forget()
+        self.shelves.forget()
+
+    def schema(self) -> int | None:
+        """The version of the layout on disk, None where there is none yet."""
+        try:
+            text = self.disk.read((), _SCHEMA_FILE)
+            return None if text is None else int(unseal(text)["schema"])
+        except (Damaged, NoFile, KeyError, TypeError, ValueError) as exc:
+            raise StoreError(self._store, f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); is this the folder of a file store?") from exc
+
+    def _check_schema(self) -> None:
+        found = self.schema()
+        if found is None:
+            staged = Staged()
+            staged.write((), _SCHEMA_FILE, seal({"store": "memory, one file a record", "schema": SCHEMA}))
+            self.disk.make_folder(STAGING)
+            self.commits.prepare(staged)
+            self.commits.carry_out(staged, lambda: None)
+        elif found > SCHEMA:
+            raise StoreError(
+                self._store, f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one knows {SCHEMA}); upgrade"
+            )
+
+    # -- who may write, and what has changed --------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self, deadline: float) -> Iterator[None]:
+        """No other process writes; whatever one that died had begun is done, and every change so far is known. May be nested."""
+        if self._locked:
+            yield
+            return
+        with self.lock.held(deadline):
+            self._locked = True
+            try:
+                self._finish_what_was_interrupted()
+                self._listen()
+                yield
+            finally:
+                self._locked = False
+
+    def steady(self, deadline: float) -> None:
+        """Learn what has changed, and wait until of that no change of several files is under way.
+
+        In this order: a change is noted once its journal is there, so what was heard of either has one or is done.
+        """
+        self._listen()
+        if self.commits.interrupted():
+            with self.locked(deadline):
+                return
+
+    def _finish_what_was_interrupted(self) -> None:
+        steps = self.commits.unfinished()
+        if steps:
+            self.changes.note("/".join((*s.folder, s.name)) for s in steps)
+            self.shelves.changed("/".join((*s.folder, s.name)) for s in steps)
+            self.commits.finish(steps)
+
+    def _listen(self) -> None:
+        news = self.changes.news()
+        if news is None:
+            self.partitions.forget()
+            self.shelves.forget()
+        else:
+            self.shelves.changed(news)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[Look]:
+        """What stands under the keys at one moment. Takes the lock only to restore, and where others write all the while."""
+        for _ in range(_TRIES):
+            self.steady(deadline)
+            looks = [self._find(collection, key) for key in keys]
+            if any(look.before is not None for look in looks):
+                break
+            alone = len(keys) == 1 and looks[0].holds  # one file is whole at any moment
+            if alone or not self.changes.any():
+                return looks
+        with self.locked(deadline):
+            return [self.find_locked(collection, key) for key in keys]
+
+    def find_locked(self, collection: Collection, key: Key) -> Look:
+        """What stands under the key; what must be restored is. With the lock."""
+        look = self._find(collection, key)
+        return look if look.before is None else self.sound(look.place, collection, key)
+
+    def sound(self, place: Place, collection: Collection, key: Key | None = None) -> Look:
+        """What is there, restored where it must and can be. With the lock."""
+        look = self.records.look(place, collection, key)
+        if look.before is None:
+            return look
+        self.changes.note([str(place)])
+        self.shelves.changed([str(place)])
+        return self.records.restored(look, collection, key)
+
+    def _find(self, collection: Collection, key: Key) -> Look:
+        stem = encoded(key.id)
+        foreign = None
+        for shelf in self.partitions.shelves(collection.name, key):
+            look = self.records.look(Place(shelf, stem), collection, key)
+            if look.holds:
+                return look
+            foreign = look if look.foreign else foreign
+        return foreign or Look(place_in(collection.name, key, OTHER))
+
+    def shelf(self, shelf: Shelf, collection: Collection, deadline: float) -> Loaded:
+        """Everything on a shelf, as of now. Call `steady` first."""
+        loaded = self.shelves.loaded(shelf)
+        if loaded is None:
+            with self.locked(deadline):
+                pass  # what was heard of before this shelf was listened for is done
+            self.shelves.load(shelf, collection)
+        if self.shelves.stale:
+            with self.locked(deadline):
+                self.shelves.read_again(self.sound)
+        return self.shelves.loaded(shelf) or self.shelf(shelf, collection, deadline)
+
+    def fresh(self, entry: Entry, collection: Collection) -> Standing | None:
+        """What a query found, as it stands on disk; None where that is no longer it, which is then known."""
+        look = self.records.look(entry.place, collection, entry.key)
+        found = look.standing
+        if found is not None and (replace(found, body={}) if isinstance(found, Record) else found) == entry.standing:
+            return found
+        self.shelves.changed([str(entry.place)])
+        return None
+
+
+def deadline_in(seconds: float) -> float:
+    """That many seconds from now on the monotonic clock."""
+    return time.monotonic() + seconds

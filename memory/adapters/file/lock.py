@@ -1,0 +1,90 @@
+"""One writer at a time, among all processes: a lock on `store.lock` that the kernel takes back from whoever dies.
+
+The file says who took it last, so that whoever waits in vain can name them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memory.domain.errors import StoreUnavailable
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - on Windows the adapter is refused when it is built
+    fcntl = None  # type: ignore[assignment]
+
+NAME = "store.lock"
+_SHORTEST, _LONGEST = 0.0002, 0.004
+
+
+class Lock:
+    """Not for several threads of one store: its calls come one after the other."""
+
+    def __init__(self, store: str, root: Path) -> None:
+        self._store, self._path = store, root / NAME
+
+    @contextmanager
+    def held(self, deadline: float) -> Iterator[None]:
+        """Have the lock, by `deadline` of the monotonic clock. Raises `StoreUnavailable` that names the file and who holds it."""
+        fd = self._opened()
+        try:
+            self._take(fd, deadline)
+            while not self._is_still(fd):  # someone removed the file: who comes later has another
+                os.close(fd)
+                fd = self._opened()
+                self._take(fd, deadline)
+            try:
+                self._sign(fd)
+                yield
+            finally:
+                fcntl.flock(fd, fcntl.LOCK_UN)  # closing is not enough where a forked child has the file open too
+        finally:
+            os.close(fd)
+
+    def _opened(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def _is_still(self, fd: int) -> bool:
+        """Whether this is the file under the lock's name."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self._path, follow_symlinks=False))
+        except FileNotFoundError:
+            return False
+
+    def _take(self, fd: int, deadline: float) -> None:
+        delay = _SHORTEST
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as exc:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise StoreUnavailable(
+                        self._store, f"the lock '{self._path}' was not free in time: {self._holder()} holds it; nothing was written"
+                    ) from exc
+                time.sleep(min(delay, left))
+                delay = min(delay * 2, _LONGEST)
+            else:
+                return
+
+    def _sign(self, fd: int) -> None:
+        note = {"process": os.getpid(), "machine": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+        text = json.dumps(note).encode() + b"\n"
+        with suppress(OSError):  # a full disk does not keep anyone from the lock
+            os.fchmod(fd, 0o600)  # whatever the umask
+            os.pwrite(fd, text.ljust(200), 0)
+
+    def _holder(self) -> str:
+        try:
+            note = json.loads(self._path.read_text())
+            return f"process {note['process']} on {note['machine']} (since {note['since']})"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"

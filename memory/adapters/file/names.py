@@ -1,0 +1,142 @@
+"""What things are called on disk. No two names meet, also where upper and lower case or accents are one, and none leads out of its folder.
+
+Every byte but `a-z 0-9 _ -` is percent-encoded, upper case too: so no name of a user's holds a dot, and names with one are the store's own.
+Names of devices (`con`, `nul`) have their first letter encoded. A name too long for a folder is cut, and its digest follows after a `~`: then
+the whole name stands inside (`partition.json`, the record).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from memory.ports.record import Key, Partition, Standing, Tombstone
+
+OTHER = "other.ids"
+"""The folder, beside a tenant's scopes, of records whose id does not name their scope, and of tombstones of what was never here."""
+PARTITION = "partition.json"
+SUFFIX, BACKUP = ".json", ".json.bak"
+
+_LONGEST = 160  # leaves room for the suffixes within the 255 bytes of a name
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])")
+_ENCODED = re.compile(r"(?:[a-z0-9_-]|%[0-9a-f]{2})+")
+_CUT = re.compile(r"(?:[a-z0-9_-]|%[0-9a-f]{2})+~[0-9a-f]{32}")
+_OURS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_EMPTY = "%"
+
+
+def plain_bytes(text: str) -> bytes:
+    """Any text as bytes, also half a surrogate pair."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=16_384)
+def encoded(text: str) -> str:
+    """The text as a name in a folder."""
+    raw = plain_bytes(text)
+    pieces = [chr(b) if b in _PLAIN else f"%{b:02x}" for b in raw]
+    if not pieces:
+        return _EMPTY
+    name = "".join(pieces)
+    if _DEVICE.fullmatch(name):
+        return f"%{raw[0]:02x}{name[1:]}"
+    if len(name) <= _LONGEST:
+        return name
+    kept, room = [], _LONGEST - 33
+    for piece in pieces:
+        room -= len(piece)
+        if room < 0:
+            break
+        kept.append(piece)
+    return f"{''.join(kept)}~{blake2b(raw, digest_size=16).hexdigest()}"
+
+
+def is_cut(name: str) -> bool:
+    """Whether the name was too long, so that only its beginning can be read."""
+    return "~" in name
+
+
+def decoded(name: str) -> str | None:
+    """What was encoded to this name; None for a name that no text is encoded to, and for one that was cut."""
+    if name == _EMPTY:
+        return ""
+    if not _ENCODED.fullmatch(name):
+        return None
+    try:
+        text = re.sub(rb"%([0-9a-f]{2})", lambda m: bytes([int(m[1], 16)]), name.encode()).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return text if encoded(text) == name else None
+
+
+def is_name(name: str) -> bool:
+    """Whether some text is encoded to this name."""
+    return _CUT.fullmatch(name) is not None or decoded(name) is not None
+
+
+def is_id_of_ours(record_id: str) -> bool:
+    return _OURS.fullmatch(record_id) is not None
+
+
+def digest_in(record_id: str) -> int | None:
+    """The digest of its partition that an id of this library carries; None for other ids."""
+    return int(record_id.replace("-", ""), 16) >> 30 & (2**32 - 1) if is_id_of_ours(record_id) else None
+
+
+@lru_cache(maxsize=16_384)
+def digest_of(partition: Partition) -> int:
+    """The digest that this partition's ids carry."""
+    return int.from_bytes(blake2b(plain_bytes(f"{partition.tenant}\x00{partition.scope}"), digest_size=4).digest(), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The folder of one collection's records in one partition."""
+
+    tenant: str
+    scope: str
+    collection: str
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        return (self.tenant, self.scope, self.collection)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the file of a key is: its shelf, and its name there without the suffix."""
+
+    shelf: Shelf
+    stem: str
+
+    @property
+    def file(self) -> str:
+        return self.stem + SUFFIX
+
+    @property
+    def backup(self) -> str:
+        return self.stem + BACKUP
+
+    def __str__(self) -> str:
+        return "/".join((*self.shelf.parts, self.file))
+
+
+def scope_folder(key: Key, scope: str) -> str:
+    """The folder of a record of this scope: the scope's, where the id names it and so leads there."""
+    partition = Partition(key.tenant, scope)
+    return encoded(scope) if digest_in(key.id) == digest_of(partition) else OTHER
+
+
+def place_of(collection: str, standing: Standing) -> Place | None:
+    """Where this belongs; None for a tombstone, which names no scope: it stays where what it stands for was."""
+    if isinstance(standing, Tombstone):
+        return None
+    key = standing.key
+    return place_in(collection, key, scope_folder(key, standing.scope))
+
+
+def place_in(collection: str, key: Key, folder: str) -> Place:
+    return Place(Shelf(encoded(key.tenant), folder, collection), encoded(key.id))

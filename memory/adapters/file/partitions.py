@@ -1,0 +1,137 @@
+"""Which partitions there are, and what is counted for each: its generation and its counters, in `partition.json`.
+
+Of this file both copies are always the current one: a generation or a number that went one step back would bring erased records in, or
+give a number twice. Where neither can be read, writes to the partition are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from memory.adapters.file.commits import Staged
+from memory.adapters.file.disk import Disk, NoFile
+from memory.adapters.file.names import OTHER, PARTITION, Shelf, decoded, digest_in, digest_of, encoded, is_cut, is_name
+from memory.adapters.file.sealing import Damaged, seal, unseal
+from memory.domain.errors import StoreError
+from memory.ports.record import Key, Partition
+
+_BACKUP = PARTITION + ".bak"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is counted for a partition."""
+
+    partition: Partition
+    generation: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+    written: bool = False
+    """Whether it stands on disk."""
+
+    @property
+    def folder(self) -> tuple[str, str]:
+        return (encoded(self.partition.tenant), encoded(self.partition.scope))
+
+    @property
+    def must_be_written(self) -> bool:
+        """Whether the folder's name alone does not tell the partition."""
+        return not self.written and any(map(is_cut, self.folder))
+
+    def stage(self, staged: Staged) -> None:
+        named = {"tenant": self.partition.tenant, "scope": self.partition.scope}
+        content = seal({**named, "generation": self.generation, "counters": self.counters})
+        staged.write(self.folder, _BACKUP, content)
+        staged.write(self.folder, PARTITION, content)
+
+
+class Partitions:
+    def __init__(self, store: str, disk: Disk) -> None:
+        self._store, self._disk = store, disk
+        self._known: dict[str, dict[str, int | None]] = {}
+        """By tenant's folder: the scopes' folders, with the digest that their ids carry."""
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    # -- what is counted ----------------------------------------------------------------------------------------------
+
+    def ledger(self, partition: Partition) -> Ledger:
+        """As it stands on disk."""
+        ledger = Ledger(partition)
+        problems = []
+        for name in (PARTITION, _BACKUP):
+            try:
+                text = self._disk.read(ledger.folder, name)
+                if text is None:
+                    continue
+                payload = unseal(text)
+                counters = {str(k): int(v) for k, v in payload["counters"].items()}
+                return Ledger(partition, int(payload["generation"]), counters, written=True)
+            except (Damaged, NoFile, KeyError, TypeError, ValueError, AttributeError) as exc:
+                problems.append(f"'{'/'.join((*ledger.folder, name))}': {exc}")
+        if problems:
+            raise StoreError(self._store, f"what is counted for a partition cannot be read, so nothing is written there: {'; '.join(problems)}")
+        return ledger
+
+    # -- where to look ------------------------------------------------------------------------------------------------
+
+    def tenants(self) -> list[str]:
+        """The folders of all tenants."""
+        return sorted(name for name in self._disk.folders(()) if is_name(name))
+
+    def scopes(self, tenant: str) -> list[str]:
+        """The folders of a tenant's scopes, and the one beside them."""
+        return [*self._of(tenant), OTHER]
+
+    def shelves(self, collection: str, key: Key) -> Iterable[Shelf]:
+        """Where a record with this key can be, likeliest first."""
+        tenant, digest = encoded(key.tenant), digest_in(key.id)
+        if digest is not None:
+            for scope, carried in list(self._of(tenant).items()):
+                if carried is None:
+                    carried = self._known[tenant][scope] = self._digest(key.tenant, tenant, scope)
+                if carried == digest:
+                    yield Shelf(tenant, scope, collection)
+        yield Shelf(tenant, OTHER, collection)
+
+    def noted(self, tenant: str, scope: str) -> None:
+        """Something was or will be written there."""
+        known = self._known.get(tenant)
+        if known is not None and scope != OTHER:
+            known.setdefault(scope, None)
+
+    def tenant_named(self, folder: str) -> str:
+        """The tenant of this folder; of a cut name what its partitions say, or else the name."""
+        plain = decoded(folder)
+        if plain is not None:
+            return plain
+        for scope in self.scopes(folder):
+            if (payload := self._named(folder, scope)) is not None:
+                return str(payload["tenant"])
+        return folder
+
+    def _of(self, tenant: str) -> dict[str, int | None]:
+        known = self._known.get(tenant)
+        if known is None:
+            known = self._known[tenant] = {scope: None for scope in sorted(self._disk.folders((tenant,))) if is_name(scope)}
+        return known
+
+    def _digest(self, name: str, tenant: str, scope: str) -> int:
+        plain = decoded(scope)
+        if plain is None:
+            payload = self._named(tenant, scope)
+            plain = str(payload["scope"]) if payload is not None else ""
+        return digest_of(Partition(name, plain))
+
+    def _named(self, tenant: str, scope: str) -> dict[str, object] | None:
+        """What a partition's file says it is the partition of."""
+        for name in (PARTITION, _BACKUP):
+            try:
+                text = self._disk.read((tenant, scope), name)
+                payload = unseal(text) if text is not None else {}
+            except (Damaged, NoFile):
+                continue
+            if {"tenant", "scope"} <= payload.keys():
+                return payload
+        return None

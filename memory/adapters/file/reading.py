@@ -1,0 +1,143 @@
+"""Queries, counts and searches: chosen from what is in memory, handed out as it stands on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from memory.adapters.file.library import Library
+from memory.adapters.file.names import OTHER, Shelf, encoded
+from memory.adapters.file.shelves import Entry
+from memory.domain.errors import StoreUnavailable
+from memory.ports.asking import lets_through, page_of
+from memory.ports.collections import Collection
+from memory.ports.nearness import best, by_nearness
+from memory.ports.query import Count, Hit, Kind, Near, Page, Partitions, Query, Search, Tenant, Where
+from memory.ports.record import Mark, Record, Standing, Tombstone, header
+from memory.ports.text import bm25, query_words, rarity
+
+_KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
+_TRIES = 8
+
+
+class Reading:
+    """One call that reads."""
+
+    def __init__(self, store: str, library: Library, deadline: float) -> None:
+        self._store, self._library, self._deadline = store, library, deadline
+
+    def query(self, query: Query) -> Page:
+        """What was found is read from disk; where it has changed or cannot be read, the question is asked again."""
+        for _ in range(_TRIES):
+            self._library.steady(self._deadline)
+            matching = self._matching(query)
+            found, cursor = page_of(matching.standings, query)
+            whole = self._whole(query.collection, matching, found)
+            if whole is not None:
+                break
+        else:
+            raise StoreUnavailable(self._store, "records changed faster than they could be read; ask again")
+        return Page(tuple(whole), cursor, tuple(e.key for e in matching.corrupt))
+
+    def count(self, query: Query) -> Count:
+        self._library.steady(self._deadline)
+        entries = self._matching(query).entries
+        return Count(len(entries), sum(e.bytes for e in entries))
+
+    def search(self, search: Search) -> list[Hit]:
+        for _ in range(_TRIES):
+            self._library.steady(self._deadline)
+            hits, matching = self._hits(search)
+            whole = self._whole(search.collection, matching, [hit.record for hit in hits])
+            if whole is not None:
+                break
+        else:
+            raise StoreUnavailable(self._store, "records changed faster than they could be read; ask again")
+        found = [(record, hit.score) for record, hit in zip(whole, hits, strict=True) if isinstance(record, Record)]
+        return [Hit(record if search.whole else header(record), score) for record, score in found]
+
+    def to_delete(self, query: Query) -> list[Entry]:
+        """What matches, and what cannot be read of the asked partitions. With the lock."""
+        matching = self._matching(replace(query, limit=None, cursor=None, order=()))
+        return [*matching.entries, *matching.corrupt]
+
+    # -- choosing -----------------------------------------------------------------------------------------------------
+
+    def _matching(self, query: Query) -> Matching:
+        matching = Matching([], [])
+        for entry in self._entries(query):
+            standing = entry.standing
+            if standing is None:
+                if Kind.RECORD in query.kinds:
+                    matching.corrupt.append(entry)
+            elif _KINDS[type(standing)] not in query.kinds or (isinstance(standing, Record) and standing.role not in query.roles):
+                continue
+            elif lets_through(query.filter, standing):
+                matching.entries.append(entry)
+        return matching
+
+    def _entries(self, asked: Query | Search) -> Iterator[Entry]:
+        """Everything on the asked shelves that is of the asked scopes."""
+        for shelf, scopes in self._shelves(asked.collection.name, asked.where).items():
+            for entry in list(self._library.shelf(shelf, asked.collection, self._deadline).entries.values()):
+                if scopes is None or entry.scope in scopes:
+                    yield entry
+
+    def _shelves(self, collection: str, where: Where) -> dict[Shelf, frozenset[str] | None]:
+        """The shelves to look on, and for those that hold several scopes' records, which scopes."""
+        if isinstance(where, Partitions):
+            tenant, scopes = encoded(where.tenant), frozenset(p.scope for p in where.partitions)
+            return {**{Shelf(tenant, encoded(scope), collection): frozenset((scope,)) for scope in scopes}, Shelf(tenant, OTHER, collection): scopes}
+        tenants = [encoded(where.tenant)] if isinstance(where, Tenant) else self._library.partitions.tenants()
+        return {Shelf(tenant, scope, collection): None for tenant in tenants for scope in self._library.partitions.scopes(tenant)}
+
+    # -- ranking ------------------------------------------------------------------------------------------------------
+
+    def _hits(self, search: Search) -> tuple[list[Hit], Matching]:
+        entries = [e for e in self._entries(search) if isinstance(e.standing, Record) and e.standing.role in search.roles]
+        matching = Matching(entries, [])
+        if isinstance(search.by, Near):
+            records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(search.filter, e.standing)]
+            hits = by_nearness(search.by.vector, records)
+        else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
+            weights = {part.name: part.weight for part in search.collection.texts}
+            hits = [hit for hit in _by_words(search.by.text, weights, entries) if lets_through(search.filter, hit.record)]
+        return best(hits, search.limit), matching
+
+    # -- handing out --------------------------------------------------------------------------------------------------
+
+    def _whole(self, collection: Collection, matching: Matching, found: Sequence[Standing]) -> list[Standing] | None:
+        """The found as they stand on disk; None where one is not there as it was found: that is then known, and to be asked again."""
+        entries = {id(e.standing): e for e in matching.entries}
+        fresh = [self._library.fresh(entries[id(standing)], collection) for standing in found]
+        whole = [standing for standing in fresh if standing is not None]
+        return whole if len(whole) == len(fresh) else None
+
+
+@dataclass(slots=True)
+class Matching:
+    """What was chosen, and what cannot be read of what was looked at."""
+
+    entries: list[Entry]
+    corrupt: list[Entry]
+
+    @property
+    def standings(self) -> list[Standing]:
+        return [e.standing for e in self.entries if e.standing is not None]
+
+
+def _by_words(text: str, weights: dict[str, float], entries: Sequence[Entry]) -> list[Hit]:
+    """Every record holding a content word of the text, scored by BM25F with the statistics of exactly these records, unsorted."""
+    wanted = query_words(text)
+    if not wanted:
+        return []
+    counted = [(entry.standing, *entry.words(weights)) for entry in entries]
+    total = sum(length for _, _, length in counted)
+    average = total / len(counted) if counted else 0.0
+    rarities = {w: rarity(len(counted), sum(1 for _, counts, _ in counted if w in counts)) for w in wanted}
+    hits = []
+    for record, counts, length in counted:
+        found = {w: counts[w] for w in wanted if w in counts}
+        if found and isinstance(record, Record):
+            hits.append(Hit(record, bm25(found, length, average, rarities)))
+    return hits

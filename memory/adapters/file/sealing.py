@@ -1,0 +1,113 @@
+"""A record as the text of its file, and back: a checksum in the first line, over every byte that follows.
+
+    {"checksum": "7f9c…",
+    "collection": "entries",
+    "kind": "record",
+    "id": "0190…",
+    …}
+
+A record edited by hand fails its checksum, as a damaged one does. Whoever means it writes "accept" in the checksum's place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from memory.ports.codec import from_json, to_json
+from memory.ports.collections import Collection
+from memory.ports.record import JsonValue, Standing
+
+_FIRST_LINE = re.compile(rb'\{"checksum": "([0-9a-f]{32}|accept)",\r?\n')
+_OURS = frozenset(("checksum", "collection", "kind", "tenant", "id", "version"))
+
+
+class Damaged(Exception):
+    """What the file says cannot be trusted. The rest is what can still be made out of it, for erasing and replacing it."""
+
+    def __init__(self, problem: str, payload: Mapping[str, Any] | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        payload = payload or {}
+        version = payload.get("version")
+        self.version = version if isinstance(version, int) else None
+        self.scope, self.id, self.kind = (text if isinstance(text, str) else None for text in map(payload.get, ("scope", "id", "kind")))
+
+
+class Foreign(Exception):
+    """The file is no record's, or one's of another place: none of ours."""
+
+
+def seal(payload: Mapping[str, JsonValue]) -> bytes:
+    """The text of a file: one line a key."""
+    try:
+        rest = _lines(payload, ascii_only=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        rest = _lines(payload, ascii_only=True).encode()
+    return b'{"checksum": "%s",\n%s' % (_checksum(rest).encode(), rest)
+
+
+def _lines(payload: Mapping[str, JsonValue], ascii_only: bool) -> str:
+    return ",\n".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=ascii_only)}" for k, v in payload.items()) + "}\n"
+
+
+def unseal(text: bytes) -> dict[str, Any]:
+    """What was sealed. Raises `Damaged`."""
+    if not text.strip(b" \t\r\n\0"):
+        raise Damaged("the file is blank")
+    first = _FIRST_LINE.match(text)
+    payload = _parsed(text)
+    if first is None:
+        raise Damaged("it does not begin with its checksum" if payload is not None else "it is not JSON", payload)
+    if first[1] != b"accept" and first[1] != _checksum(text[first.end() :]).encode():
+        hint = '; if the edit was meant, write "accept" in the place of the checksum' if payload is not None else ""
+        raise Damaged(f"its checksum does not fit{hint}", payload)
+    if payload is None:
+        raise Damaged("it is not JSON")
+    return payload
+
+
+def seal_record(collection: str, standing: Standing) -> bytes:
+    return seal({"collection": collection, **to_json(standing)})
+
+
+def unseal_record(text: bytes, collection: Collection) -> Standing:
+    """What stands in a record's file. Raises `Damaged`, or `Foreign` for whole JSON that is no record of this collection."""
+    try:
+        payload = unseal(text)
+    except Damaged as damage:
+        parsed = _parsed(text)
+        if parsed is None and _is_json(text):
+            raise Foreign("it is no record") from damage
+        if parsed is not None and not _OURS & parsed.keys():
+            raise Foreign("it is no record") from damage
+        raise
+    if payload.get("collection") != collection.name:
+        raise Foreign(f"it is a record of '{payload.get('collection')}'")
+    try:
+        return from_json(collection, payload)
+    except (KeyError, TypeError, ValueError, OverflowError) as exc:
+        raise Damaged(f"it is no whole record ({type(exc).__name__}: {exc})", payload) from exc
+
+
+def _checksum(rest: bytes) -> str:
+    return blake2b(rest, digest_size=16).hexdigest()
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

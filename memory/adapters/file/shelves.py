@@ -1,0 +1,186 @@
+"""What queries and searches look through, kept in memory: the records of a shelf without their bodies.
+
+A shelf is read whole when it is first asked; after that only the files that `changes.log` names are read again. What is handed out is never
+this but the file itself, read and checked once more.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from memory.adapters.file.disk import Disk, NoFile, read_at
+from memory.adapters.file.names import BACKUP, SUFFIX, Place, Shelf, decoded, is_id_of_ours, is_name
+from memory.adapters.file.partitions import Partitions
+from memory.adapters.file.records import Look, Records, check_place
+from memory.adapters.file.sealing import Damaged, Foreign, unseal_record
+from memory.ports.collections import Collection
+from memory.ports.record import Key, Record, Standing
+from memory.ports.text import words
+
+log = logging.getLogger(__name__)
+
+_OWN_SIZE = 1_500
+"""Bytes that a record takes in memory beside its texts and its vector, about."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One record, mark or tombstone as queries see it; `standing` is None where the file cannot be read."""
+
+    place: Place
+    key: Key
+    standing: Standing | None
+    scope: str | None
+    bytes: int
+    _words: tuple[dict[str, float], int] | None = None
+
+    def words(self, weights: dict[str, float]) -> tuple[dict[str, float], int]:
+        """How often each stem occurs, weighted by the parts it occurs in, and the number of words in all."""
+        if self._words is None:
+            counts: dict[str, float] = {}
+            total = 0
+            texts = self.standing.texts if isinstance(self.standing, Record) else {}
+            for name, text in texts.items():
+                stems = words(text)
+                total += len(stems)
+                for stem in stems:
+                    counts[stem] = counts.get(stem, 0.0) + weights[name]
+            self._words = (counts, total)
+        return self._words
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in memory, about, its words included."""
+        if not isinstance(self.standing, Record):
+            return _OWN_SIZE
+        texts = sum(map(len, self.standing.texts.values()))
+        return _OWN_SIZE + 16 * texts + len(self.standing.vector or b"") + sys.getsizeof(self.standing.fields)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A shelf in memory."""
+
+    collection: Collection
+    entries: dict[str, Entry] = field(default_factory=dict)
+    size: int = 0
+
+    def put(self, stem: str, entry: Entry | None) -> int:
+        """Let it stand under this name, None for nothing. Returns by how much the shelf has grown."""
+        old = self.entries.pop(stem, None)
+        grown = -old.size if old else 0
+        if entry is not None:
+            self.entries[stem] = entry
+            grown += entry.size
+        self.size += grown
+        return grown
+
+
+class Shelves:
+    def __init__(self, disk: Disk, records: Records, partitions: Partitions, limit: int) -> None:
+        self._disk, self._records, self._partitions, self._limit = disk, records, partitions, limit
+        self._loaded: OrderedDict[Shelf, Loaded] = OrderedDict()
+        self._size = 0
+        self._stale: set[Place] = set()
+
+    def forget(self) -> None:
+        self._loaded.clear()
+        self._stale.clear()
+        self._size = 0
+
+    # -- staying right ------------------------------------------------------------------------------------------------
+
+    def changed(self, files: Iterable[str]) -> None:
+        """These files may be others than those read."""
+        for file in files:
+            parts = file.split("/")
+            if len(parts) >= 3:
+                self._partitions.noted(parts[0], parts[1])
+            if len(parts) == 4 and (shelf := Shelf(*parts[:3])) in self._loaded:
+                self._stale.add(Place(shelf, parts[3].removesuffix(SUFFIX)))
+
+    @property
+    def stale(self) -> bool:
+        return bool(self._stale)
+
+    def read_again(self, sound: Callable[[Place, Collection], Look]) -> None:
+        """With the lock: no change is under way. `sound` reads a place and restores what must be."""
+        for place in list(self._stale):
+            if (loaded := self._loaded.get(place.shelf)) is not None:
+                self._put(loaded, place, self._entry(sound(place, loaded.collection)))
+            self._stale.discard(place)
+
+    def became(self, place: Place, standing: Standing | None, size: int) -> None:
+        """This process wrote it."""
+        loaded = self._loaded.get(place.shelf)
+        self._partitions.noted(place.shelf.tenant, place.shelf.scope)
+        if loaded is not None:
+            self._put(loaded, place, None if standing is None else _entry(place, standing, size))
+
+    def _put(self, loaded: Loaded, place: Place, entry: Entry | None) -> None:
+        self._size += loaded.put(place.stem, entry)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def loaded(self, shelf: Shelf) -> Loaded | None:
+        """The shelf where it is in memory."""
+        found = self._loaded.get(shelf)
+        if found is not None:
+            self._loaded.move_to_end(shelf)
+        return found
+
+    def load(self, shelf: Shelf, collection: Collection) -> None:
+        """Read a whole shelf. What has to be restored, which takes the lock, is to be read again."""
+        loaded = Loaded(collection)
+        for place in self._places(shelf):
+            look = self._look(place, collection)
+            if look.before is not None:
+                self._stale.add(place)
+            loaded.put(place.stem, self._entry(look))
+        self._loaded[shelf] = loaded
+        self._size += loaded.size
+        while self._size > self._limit and len(self._loaded) > 1:
+            _, dropped = self._loaded.popitem(last=False)
+            self._size -= dropped.size
+
+    def _places(self, shelf: Shelf) -> list[Place]:
+        stems = []
+        for name in self._disk.names(shelf.parts):
+            stem = name.removesuffix(BACKUP) if name.endswith(BACKUP) else name.removesuffix(SUFFIX)
+            if stem == name or not is_name(stem):
+                log.warning("file '%s' is left alone: its name is no record's", "/".join((*shelf.parts, name)))
+            else:
+                stems.append(stem)
+        return [Place(shelf, stem) for stem in dict.fromkeys(sorted(stems))]
+
+    def _look(self, place: Place, collection: Collection) -> Look:
+        try:
+            with self._disk.folder(place.shelf.parts) as fd:
+                text = read_at(fd, place.file)
+            standing = unseal_record(text, collection)
+            check_place(standing, place)
+        except (OSError, NoFile, Damaged, Foreign):
+            return self._records.look(place, collection, None)
+        return Look(place, standing, bytes=len(text))
+
+    def _entry(self, look: Look) -> Entry | None:
+        if look.standing is not None:
+            return _entry(look.place, look.standing, look.bytes)
+        if look.damage is None:
+            return None
+        record_id = decoded(look.place.stem)
+        if record_id is None:
+            record_id = look.damage.id or look.place.stem
+        key = Key(self._partitions.tenant_named(look.place.shelf.tenant), record_id)
+        scope = decoded(look.place.shelf.scope) if is_id_of_ours(record_id) else look.damage.scope
+        return Entry(look.place, key, None, scope, 0)
+
+
+def _entry(place: Place, standing: Standing, size: int) -> Entry:
+    if isinstance(standing, Record):
+        return Entry(place, standing.key, replace(standing, body={}), standing.scope, size)
+    return Entry(place, standing.key, standing, None, size)

@@ -1,0 +1,190 @@
+"""The store: each public call is one hop into a thread, where the folder is read and written."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from memory.adapters.file.claims import CLAIMS, WRITTEN_BACK, parse
+from memory.adapters.file.errors import translate
+from memory.adapters.file.library import SCHEMA, Library, deadline_in
+from memory.adapters.file.reading import Reading
+from memory.adapters.file.worker import Call, Worker, WritingWorker
+from memory.adapters.file.writing import Batch
+from memory.domain.errors import MemoryTiersError, StoreUnavailable
+from memory.ports.base import BaseStore
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.record import JsonValue, Key, Stored
+from memory.ports.store import Health
+from memory.ports.writes import Outcome, Write
+
+T = TypeVar("T")
+AnyWorker = TypeVar("AnyWorker", bound=Worker)
+
+_NAMED = 20
+"""So many files are named by `check` at most."""
+
+
+class FileStore(BaseStore):
+    """Records in a folder: one readable JSON file each, safe for many processes of one user.
+
+    With `fsync`, the default, an acknowledged write survives the loss of power. See `FileConfig` for the options.
+    """
+
+    claims: ClassVar[Capabilities] = CLAIMS
+
+    def __init__(self, url: str, name: str = "file", **options: JsonValue) -> None:
+        super().__init__(name)
+        self._config = parse(name, url, options)
+        if not self._config.fsync:
+            self._capabilities = replace(self.claims, durable=False, loss_window=WRITTEN_BACK)
+        self._library = Library(name, self._config)
+        self._by_key = Library(name, self._config)
+        self._worker: WritingWorker | None = None
+        self._reader: Worker | None = None
+
+    @property
+    def epoch(self) -> str:
+        """Without fsync the run of the machine: its death, and nothing less, may cost the last writes."""
+        return "" if self._config.fsync else run_of_the_machine()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def _open(self, collections: Sequence[Collection]) -> None:
+        worker, reader = WritingWorker(self.name, self._write), Worker(self.name)
+        try:
+            await worker.run(lambda: self._library.open(self._deadline()))
+            await reader.run(self._by_key.join)
+        except BaseException:
+            await self._end(worker, reader)
+            raise
+        self._worker, self._reader = worker, reader
+
+    async def _close(self) -> None:
+        worker, reader = self._worker, self._reader
+        self._worker = self._reader = None
+        if worker is not None and reader is not None:
+            await self._end(worker, reader)
+
+    async def _end(self, *workers: Worker) -> None:
+        for worker in workers:
+            await worker.stop()
+        self._library.close()
+        self._by_key.close()
+
+    async def _check(self) -> Health:
+        try:
+            aside = await self._run(self._all_set_aside)
+        except Exception as exc:
+            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
+            if ours is None:
+                raise
+            return Health(ok=False, detail=str(ours), epoch=self.epoch)
+        detail = str(self._config.path)
+        if aside:
+            detail += f"; {len(aside)} bad files are set aside in it: look at them, repair or delete them"
+        named: list[JsonValue] = list(aside[:_NAMED])
+        facts = {"schema": SCHEMA, "fsync": self._config.fsync, "set_aside": len(aside), "set_aside_files": named}
+        return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts)
+
+    def _all_set_aside(self) -> Sequence[str]:
+        with self._library.locked(self._deadline()):
+            self._library.schema()
+        return self._library.records.all_set_aside()
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        """In a thread of its own: a read by key needs no lock, and does not wait for writes that wait for one."""
+        deadline = self._deadline()
+        looks = await self._at_work(self._reader).run(lambda: self._by_key.look(collection, keys, deadline))
+        return [look.slot(key).stored for look, key in zip(looks, keys, strict=True)]
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        return await self._at_work(self._worker).apply(Call(writes, together, self._deadline()))
+
+    async def _query(self, query: Query) -> Page:
+        reading = Reading(self.name, self._library, self._deadline())
+        return await self._run(lambda: reading.query(query))
+
+    async def _count(self, query: Query) -> Count:
+        reading = Reading(self.name, self._library, self._deadline())
+        return await self._run(lambda: reading.count(query))
+
+    async def _search(self, search: Search) -> list[Hit]:
+        reading = Reading(self.name, self._library, self._deadline())
+        return await self._run(lambda: reading.search(search))
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        deadline = self._deadline()
+
+        def delete() -> int:
+            reading, batch = Reading(self.name, self._library, deadline), Batch(self._library)
+            with self._library.locked(deadline):
+                count = batch.bury(query.collection, reading.to_delete(query), version, discard_at, keep)
+                batch.commit()
+                return count
+
+        return await self._run(delete)
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _write(self, calls: list[Call]) -> None:
+        """Commit the calls as one; where nothing came of that, each alone, so that none fails for another."""
+        batch = Batch(self._library)
+        try:
+            with self._library.locked(calls[0].deadline):
+                answers = [self._decided(batch, call) for call in calls]
+                batch.commit()
+        except StoreUnavailable as exc:  # the first has waited for the lock as long as it may; the others have a little longer
+            calls[0].answer.set_exception(exc)
+            if len(calls) > 1:
+                self._write(calls[1:])
+        except BaseException as exc:  # noqa: BLE001 - whoever waits gets it
+            if len(calls) > 1 and not batch.begun:
+                for call in calls:
+                    self._write([call])
+            else:
+                for call in calls:
+                    call.answer.set_exception(exc)
+        else:
+            for call, answer in zip(calls, answers, strict=True):
+                if isinstance(answer, Exception):
+                    call.answer.set_exception(answer)
+                else:
+                    call.answer.set_result(answer)
+
+    @staticmethod
+    def _decided(batch: Batch, call: Call) -> list[Outcome] | Exception:
+        try:
+            return batch.call(call.writes, call.together)
+        except Exception as exc:  # noqa: BLE001 - whoever waits gets it
+            return exc
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await self._at_work(self._worker).run(work)
+
+    def _at_work(self, worker: AnyWorker | None) -> AnyWorker:
+        if worker is None:
+            raise StoreUnavailable(self.name, "the store is being closed")
+        return worker
+
+    def _deadline(self) -> float:
+        return deadline_in(self._config.lock_timeout)
+
+    def _translate(self, error: Exception) -> Exception | None:
+        return translate(self.name, error)
+
+
+def run_of_the_machine() -> str:
+    """Names the time since the machine was started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # pragma: no cover - elsewhere than on Linux
+        return socket.gethostname()

@@ -1,0 +1,62 @@
+"""The store's threads: one piece of work after the other, off the event loop. Writes that wait together are kept together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from memory.ports.writes import Outcome, Write
+
+T = TypeVar("T")
+
+MOST = 64
+"""How many calls share a commit at most: the first of them waits for the last."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of `apply` that waits, until when it waits for the lock, and who waits for it."""
+
+    writes: Sequence[Write]
+    together: bool
+    deadline: float
+    answer: Future[list[Outcome]] = field(default_factory=Future)
+
+
+class Worker:
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"memory-{name}")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do the work in the thread. Cancelling stops only what has not begun."""
+        return await asyncio.wrap_future(self._pool.submit(work))
+
+    async def stop(self) -> None:
+        """Finish what was asked before, and end the thread."""
+        await asyncio.to_thread(self._pool.shutdown)
+
+
+class WritingWorker(Worker):
+    def __init__(self, name: str, write: Callable[[list[Call]], None]) -> None:
+        """`write` answers every call it is given."""
+        super().__init__(name)
+        self._write = write
+        self._waiting: deque[Call] = deque()
+
+    async def apply(self, call: Call) -> list[Outcome]:
+        self._waiting.append(call)
+        self._pool.submit(self._some)
+        return await asyncio.wrap_future(call.answer)
+
+    def _some(self) -> None:
+        calls: list[Call] = []
+        while self._waiting and len(calls) < MOST:
+            call = self._waiting.popleft()
+            if call.answer.set_running_or_notify_cancel():
+                calls.append(call)
+        if calls:
+            self._write(calls)

@@ -1,0 +1,10 @@
+"""The MongoDB adapter: one server, replica sets and sharded clusters. Importing this does not load pymongo."""
+
+from __future__ import annotations
+
+from memory.adapters.mongo.claims import CLAIMS, SCHEMES
+from memory.ports.adapter import Adapter, built_by
+
+__all__ = ["adapter"]
+
+adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.mongo.store", "MongoStore"), extra="mongodb")

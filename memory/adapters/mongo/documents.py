@@ -1,0 +1,239 @@
+"""Records, marks and tombstones as documents and back, with a checksum over everything they say.
+
+The `_id` is the tenant and the record's id: unique by MongoDB's own index, also on a sharded cluster as long as its shard key begins with the tenant.
+A record of one tenant never shares it with another's, and both are compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import bson
+from bson.errors import BSONError
+
+from memory.adapters.mongo.values import (
+    HALF_A_CHARACTER,
+    Document,
+    Unstorable,
+    decode_owed,
+    decode_value,
+    encode_json,
+    encode_owed,
+    encode_value,
+    from_json,
+    maybe_moment,
+    text_of,
+)
+from memory.adapters.mongo.words import Parts
+from memory.domain.time import micros
+from memory.ports.collections import Collection
+from memory.ports.query import Kind
+from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Standing, Tombstone
+
+RECORD, MARK, TOMBSTONE = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value
+CORRUPT = "corrupt"
+FENCE = "fence"
+"""Nothing stands under the key; the document keeps late writes away (see `partitions`) and goes after a day."""
+
+LARGEST = 16 * 2**20 - 2**16
+"""A document ends at 16 MiB; what fences, and an update around it, may add is left free."""
+
+SEALED = (
+    *("_id", "tenant", "id", "kind", "scope", "version", "created_at", "updated_at", "expires_at", "fields", "body", "texts", "vector", "generation"),
+    *("role", "tier", "owed", "owing", "previous", "accesses", "accessed_at", "cached_at", "epoch", "to", "note", "discard_at", "stamp"),
+)
+"""What the checksum covers, in its order. Beside it there are the words (`words`, `counts`, `length`), and what fences a document (`fenced`)."""
+WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "counts": 0, "length": 0}
+"""A projection: nobody reads a record's words back."""
+HEADER: Mapping[str, Any] = dict.fromkeys(("tenant", "id", "scope", "version", "created_at", "updated_at", "generation", "role", "tier"), 1)
+
+_stamps = random.SystemRandom()
+
+
+def address(key: Key) -> Document:
+    """The `_id` of what stands under the key."""
+    return {"tenant": text_of(key.tenant), "id": text_of(key.id)}
+
+
+def key_in(document: Mapping[str, Any]) -> Key:
+    return Key(document["_id"]["tenant"], document["_id"]["id"])
+
+
+def checksum(document: Mapping[str, Any]) -> int:
+    """Over the document's bytes as BSON, in an order of our own: what rewrites documents may order them otherwise."""
+    encoded = bson.encode({name: document[name] for name in SEALED if name in document})
+    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big", signed=True)
+
+
+def sealed(document: Document) -> Document:
+    """The document with a stamp of this one write and its checksum. Raises `Unstorable` for what MongoDB cannot hold."""
+    document["stamp"] = _stamps.getrandbits(63)
+    try:
+        document["checksum"] = checksum(document)
+        size = len(bson.encode(document)) if "body" in document and len(document["body"]) + _spread(document) > 2**20 else 0
+    except UnicodeEncodeError:
+        raise Unstorable(HALF_A_CHARACTER) from None
+    except (BSONError, OverflowError) as exc:
+        raise Unstorable(f"record: {_limit(exc)}") from exc
+    if size > LARGEST:
+        raise Unstorable(f"record: as a document it takes {size} bytes, and MongoDB holds at most {LARGEST}")
+    return document
+
+
+def _spread(document: Document) -> int:
+    """About how large the parts are that can be large, or can take more room as BSON than as JSON."""
+    tags = sum(16 * len(v) + sum(map(len, v)) for v in document["fields"].values() if isinstance(v, list))
+    fields = sum(len(v) for v in document["fields"].values() if isinstance(v, str | bytes))
+    return tags + fields + sum(map(len, document["texts"].values())) + len(document.get("owed", "")) + len(document.get("vector", b""))
+
+
+def _limit(error: Exception) -> str:
+    return "an integer has at most 64 bits" if isinstance(error, OverflowError) else f"MongoDB cannot hold it ({type(error).__name__})"
+
+
+class Layout:
+    """The documents of one collection."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.types = {f.name: f.type for f in collection.fields}
+        self.parts = Parts(collection.texts)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def document(self, standing: Standing) -> Document:
+        """As MongoDB holds it. A record must have a generation. Raises `Unstorable`."""
+        if isinstance(standing, Record):
+            return self._record(standing)
+        document = _begun(standing.key, MARK if isinstance(standing, Mark) else TOMBSTONE, standing.version)
+        if isinstance(standing, Mark):
+            document |= {"scope": text_of(standing.scope), "to": text_of(standing.to)}
+        elif standing.note:
+            document["note"] = encode_json("note", dict(standing.note))
+        _owe(document, standing)
+        if standing.discard_at is not None:
+            document["discard_at"] = micros(standing.discard_at)
+        return sealed(document)
+
+    def _record(self, record: Record) -> Document:
+        document = _begun(record.key, RECORD, record.version)
+        document |= {
+            "scope": text_of(record.scope),
+            "created_at": micros(record.created_at),
+            "updated_at": micros(record.updated_at),
+            "fields": {name: encode_value(self.types[name], name, value) for name, value in record.fields.items() if value is not None},
+            "body": encode_json("body", dict(record.body)),
+            "texts": {part: text_of(text) for part, text in record.texts.items()},
+            "generation": record.generation,
+            "role": record.role.value,
+            "tier": text_of(record.tier),
+            "accesses": record.accesses,
+        }
+        given: dict[str, Any] = {
+            "expires_at": record.expires_at and micros(record.expires_at),
+            "vector": record.vector and bytes(record.vector),
+            "previous": record.previous,
+            "accessed_at": record.accessed_at and micros(record.accessed_at),
+            "cached_at": record.cached_at and micros(record.cached_at),
+            "epoch": None if record.epoch is None else text_of(record.epoch),
+        }
+        document |= {name: value for name, value in given.items() if value is not None}
+        _owe(document, record)
+        if self.collection.texts:
+            document["length"], counts = self.parts.index(record.texts)
+            if counts:
+                document["words"], document["counts"] = list(counts), counts
+        return sealed(document)
+
+    def corrupt(self, found: Mapping[str, Any], problem: str) -> Document:
+        """What stands in the place of a damaged document: its key, where it was found, and its version if that can be one."""
+        version = found.get("version")
+        document = _begun(key_in(found), CORRUPT, version if isinstance(version, int) and version > 0 else None)
+        if isinstance(found.get("scope"), str):
+            document["scope"] = found["scope"]
+        document["note"] = problem
+        return sealed(document)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, document: Mapping[str, Any] | None) -> Standing | Corrupt | None:
+        """What stands there, nothing where there is no document or only a fence."""
+        if document is None or document.get("kind") == FENCE:
+            return None
+        key = key_in(document)
+        try:
+            if document.get("checksum") != checksum(document):
+                return Corrupt(key, "its checksum does not fit")
+            return Corrupt(key, document["note"]) if document["kind"] == CORRUPT else self._standing(key, document)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, BSONError) as exc:
+            return Corrupt(key, f"it cannot be read ({type(exc).__name__})")
+
+    def _standing(self, key: Key, document: Mapping[str, Any]) -> Standing:
+        version, owed = int(document["version"]), decode_owed(document.get("owed"))
+        if document["kind"] == RECORD:
+            return self._record_in(key, document)
+        discard_at = maybe_moment(document.get("discard_at"))
+        if document["kind"] == MARK:
+            return Mark(key, document["scope"], version, document["to"], owed, discard_at)
+        if document["kind"] == TOMBSTONE:
+            return Tombstone(key, version, owed, from_json(document["note"]) if "note" in document else {}, discard_at)
+        raise ValueError(document["kind"])
+
+    def _record_in(self, key: Key, document: Mapping[str, Any]) -> Record:
+        fields: dict[str, FieldValue] = {name: decode_value(self.types[name], value) for name, value in document["fields"].items()}
+        previous = document.get("previous")
+        return Record(
+            key=key,
+            scope=document["scope"],
+            version=int(document["version"]),
+            created_at=_moment(document["created_at"]),
+            updated_at=_moment(document["updated_at"]),
+            expires_at=maybe_moment(document.get("expires_at")),
+            fields=fields,
+            body=from_json(document["body"]),
+            texts=document["texts"],
+            vector=document.get("vector"),
+            generation=int(document["generation"]),
+            role=Role(document["role"]),
+            tier=document["tier"],
+            owed=decode_owed(document.get("owed")),
+            previous=None if previous is None else int(previous),
+            accesses=int(document["accesses"]),
+            accessed_at=maybe_moment(document.get("accessed_at")),
+            cached_at=maybe_moment(document.get("cached_at")),
+            epoch=document.get("epoch"),
+        )
+
+
+def header_in(document: Mapping[str, Any]) -> Record:
+    """The record without its content, of a document read by the projection `HEADER`."""
+    return Record(
+        key_in(document),
+        document["scope"],
+        int(document["version"]),
+        _moment(document["created_at"]),
+        _moment(document["updated_at"]),
+        generation=int(document["generation"]),
+        role=Role(document["role"]),
+        tier=document["tier"],
+    )
+
+
+def _moment(at: int) -> Any:
+    return maybe_moment(at)
+
+
+def _begun(key: Key, kind: str, version: int | None) -> Document:
+    stands = address(key)
+    document: Document = {"_id": stands, **stands, "kind": kind}
+    if version is not None:
+        document["version"] = int(version)
+    return document
+
+
+def _owe(document: Document, standing: Standing) -> None:
+    if standing.owed:
+        document |= {"owed": encode_owed(standing.owed), "owing": True}

@@ -1,0 +1,87 @@
+"""pymongo's errors as ours, most specific first. What is not known here is not retryable.
+
+Servers quote what they were given: of a server's message only the code and its name are passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bson.errors import BSONError
+from pymongo import errors as driver
+
+from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+
+DUPLICATE_KEY = 11000
+_REFUSED_USER = {18, 11}
+_NOT_ALLOWED = {13}
+_FULL = {14031, 12501}
+_TOO_LARGE = {10334, 17419, 17420, 2}
+_EXPIRED = {50, 262, 64, 24}
+_FOR_NOW = {6, 7, 89, 91, 112, 189, 9001, 10107, 11600, 11602, 13435, 13436, 46, 251, 225, 244, 267, 292}
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Something stands under the key already (E11000)."""
+    return isinstance(error, driver.OperationFailure) and DUPLICATE_KEY in set(_codes(error))
+
+
+def is_collision(error: BaseException) -> bool:
+    """A transaction met another one, or a primary that stepped down: nothing of it was kept, and it may be done again at once."""
+    return isinstance(error, driver.PyMongoError) and error.has_error_label("TransientTransactionError")
+
+
+def translate(store: str, place: str, error: BaseException) -> Exception | None:
+    """Our error for the driver's; None for what is not the driver's."""
+    match error:
+        case driver.ConfigurationError():
+            return ConfigError(f"store '{store}': the driver refuses the URL's options; check them ({type(error).__name__})")
+        case driver.WaitQueueTimeoutError():
+            return StoreTimeout(store, "every connection was busy for too long; raise connections, or ask less at once")
+        case driver.ServerSelectionTimeoutError():
+            return StoreUnavailable(store, f"no server that takes writes answers at {place}")
+        case driver.NetworkTimeout() | driver.ExecutionTimeout() | driver.WTimeoutError():
+            return StoreTimeout(store, f"{place} did not answer in time")
+        case driver.DocumentTooLarge():
+            return InvalidInput("record", f"store '{store}' takes no document that large")
+        case driver.OperationFailure():
+            return _refusal(store, place, error)
+        case driver.ConnectionFailure():
+            return StoreUnavailable(store, f"the connection to {place} was lost or refused ({type(error).__name__})")
+        case driver.PyMongoError() if error.timeout:
+            return StoreTimeout(store, f"{place} did not answer in time")
+        case driver.PyMongoError() | BSONError():
+            return StoreError(store, f"the driver refused ({type(error).__name__})")
+        case OSError():
+            return StoreUnavailable(store, f"{place} cannot be reached ({type(error).__name__})")
+        case _:
+            return None
+
+
+def _refusal(store: str, place: str, error: driver.OperationFailure) -> Exception:
+    """What the server answered instead of doing it."""
+    codes = set(_codes(error))
+    named = f"code {error.code}"
+    if codes & _REFUSED_USER:
+        return ConfigError(f"store '{store}': {place} refuses the user or the password")
+    if codes & _NOT_ALLOWED:
+        return ConfigError(f"store '{store}': the user may not do this at {place}; grant it readWrite on the database")
+    if codes & _FULL:
+        return StoreFull(store, "the server has no room left; nothing of the call was kept")
+    if error.timeout or codes & _EXPIRED:
+        return StoreTimeout(store, f"{place} did not finish in time")
+    if is_collision(error) or error.has_error_label("RetryableWriteError") or codes & _FOR_NOW:
+        return StoreUnavailable(store, f"refuses work for now, or others kept getting in the way ({named}); try again")
+    if codes & _TOO_LARGE and "too large" in str(error).lower():
+        return InvalidInput("record", f"store '{store}' takes no document that large")
+    return StoreError(store, f"the server refused ({type(error).__name__}, {named})")
+
+
+def _codes(error: driver.OperationFailure) -> Iterator[int]:
+    """The error's own code and those of the writes in it."""
+    yield error.code or 0
+    details = error.details or {}
+    for written in details.get("writeErrors", ()):
+        yield int(written.get("code", 0))
+    for concern in details.get("writeConcernErrors", ()):
+        yield int(concern.get("code", 0))

@@ -1,0 +1,279 @@
+"""Filters, orders and cursors in MongoDB's language. Every value stands behind an operator, so text such as `{"$ne": 1}` or `$where` is only text.
+
+Text compares by its bytes in UTF-8, which is by code point: collections have the simple collation. A missing value compares with nothing, so every
+condition is true or false and `$nor` turns it round.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, assert_never
+
+from memory.adapters.mongo.documents import RECORD
+from memory.adapters.mongo.values import Document, Unstorable, decode_value, encode_value, text_of
+from memory.domain.errors import InvalidInput
+from memory.domain.time import micros
+from memory.ports.collections import Collection, FieldType
+from memory.ports.query import (
+    SYSTEM_FIELDS,
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Kind,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Order,
+    Position,
+    Query,
+    Tenant,
+    Where,
+)
+from memory.ports.record import FieldValue, Role
+
+ALWAYS: Document = {}
+NEVER: Document = {"_id": {"$in": []}}
+_NOTHING: Any = object()
+"""What no value of a field can equal."""
+
+_SYSTEM_TYPES: dict[str, FieldType] = {
+    **dict.fromkeys(("id", "scope", "role", "tier"), FieldType.TEXT),
+    **dict.fromkeys(("version", "generation", "accesses"), FieldType.INTEGER),
+    **dict.fromkeys(("created_at", "updated_at", "expires_at", "discard_at", "accessed_at"), FieldType.TIME),
+    "owing": FieldType.BOOLEAN,
+}
+_NEVER_MISSING = frozenset(("id", "version", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope"))
+"""Of live records."""
+_SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
+    Eq: ("$eq", operator.eq),
+    Lt: ("$lt", operator.lt),
+    Le: ("$lte", operator.le),
+    Gt: ("$gt", operator.gt),
+    Ge: ("$gte", operator.ge),
+}
+
+
+def located(where: Where) -> Document:
+    """Documents of these partitions or this tenant. Raises `Unstorable` for names that no document can have."""
+    if isinstance(where, Everywhere):
+        return {}
+    tenant: Document = {"tenant": {"$eq": text_of(where.tenant)}}
+    if isinstance(where, Tenant):
+        return tenant
+    scopes = list(dict.fromkeys(text_of(partition.scope) for partition in where.partitions))
+    return tenant | {"scope": {"$eq": scopes[0]} if len(scopes) == 1 else {"$in": scopes}}
+
+
+def records_in(where: Where, roles: frozenset[Role]) -> Document:
+    """Live records there, in these roles."""
+    wanted = sorted(role.value for role in roles)
+    return located(where) | {"kind": {"$eq": RECORD}, "role": {"$eq": wanted[0]} if len(wanted) == 1 else {"$in": wanted}}
+
+
+def both(first: Document, second: Document) -> Document:
+    """What both let through."""
+    return {"$and": [first, second]} if first and second else first or second
+
+
+class Conditions:
+    """The conditions of queries over one collection's fields."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._name = collection.name
+        self._types = {**{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}, **_SYSTEM_TYPES}
+
+    def query(self, query: Query) -> Document:
+        """What a query asks for, its cursor aside."""
+        other = sorted(kind.value for kind in query.kinds if kind is not Kind.RECORD)
+        standing: list[Document] = [{"kind": {"$in": other}}] if other else []
+        if Kind.RECORD in query.kinds:
+            standing.append(records_in(query.where, query.roles))
+        return both(standing[0] if len(standing) == 1 else {"$or": standing} if standing else NEVER, self.filter(query.filter))
+
+    # -- filters ------------------------------------------------------------------------------------------------------
+
+    def filter(self, part: Filter | None) -> Document:
+        match part:
+            case None:
+                return ALWAYS
+            case And(parts):
+                return {"$and": [self.filter(p) for p in parts]} if parts else ALWAYS
+            case Or(parts):
+                return {"$or": [self.filter(p) for p in parts]} if parts else NEVER
+            case Not(inner):
+                return {"$nor": [self.filter(inner)]}
+            case IsNull(field):
+                self._type(field)
+                return NEVER if field == "owing" else {_path(field): {"$eq": None}}
+            case Has(field, tag):
+                self._type(field)
+                return self._equal(field, [tag], lambda v: text_of(v))
+            case In(field, values):
+                return self._one_of(field, [v for v in values if v is not None])
+            case Eq(field, value) | Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
+                return self._comparison(part, field, value)
+            case _:
+                assert_never(part)
+
+    def _comparison(self, part: Filter, field: str, value: FieldValue) -> Document:
+        kind = self._type(field)
+        if value is None:
+            return NEVER
+        if isinstance(part, Eq):
+            return self._one_of(field, [value])
+        sign, holds = _SIGNS[type(part)]
+        if kind is FieldType.BOOLEAN and isinstance(value, int | float):
+            return self._truths(field, [truth for truth in (False, True) if holds(truth, value)])
+        if kind is FieldType.BYTES:
+            raise InvalidInput(field, "bytes have no order here; ask for equal ones")
+        bound = self._bound(field, kind, value)
+        if bound is _NOTHING and not _suits(kind, value):
+            raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
+        return NEVER if bound is _NOTHING else {_path(field): {sign: bound}}
+
+    def _one_of(self, field: str, values: Sequence[FieldValue]) -> Document:
+        kind = self._type(field)
+        if kind is FieldType.BOOLEAN:
+            return self._truths(field, [truth for truth in (False, True) if truth in values])
+        return self._equal(field, values, lambda v: self._bound(field, kind, v))
+
+    @staticmethod
+    def _equal(field: str, values: Sequence[FieldValue], bind: Callable[[Any], Any]) -> Document:
+        bound = []
+        for value in values:
+            try:
+                bound.append(bind(value))
+            except Unstorable:
+                continue
+        bound = [b for b in bound if b is not _NOTHING]
+        if not bound:
+            return NEVER
+        return {_path(field): {"$eq": bound[0]} if len(bound) == 1 else {"$in": bound}}
+
+    @staticmethod
+    def _truths(field: str, truths: Sequence[bool]) -> Document:
+        """The field is one of these. Nothing owed is a missing `owing`."""
+        if field == "owing":
+            return ALWAYS if len(truths) == 2 else NEVER if not truths else {"owing": {"$eq": True} if truths[0] else {"$ne": True}}
+        return {_path(field): {"$in": list(truths)}}
+
+    def _bound(self, field: str, kind: FieldType, value: FieldValue) -> Any:
+        """The value as documents hold it; `_NOTHING` where no value of the field can equal it."""
+        if kind in (FieldType.INTEGER, FieldType.REAL):
+            return _number(value) if isinstance(value, int | float) else _NOTHING
+        if not _suits(kind, value):
+            return _NOTHING
+        try:
+            return encode_value(kind, field, value)
+        except Unstorable:
+            return _NOTHING
+
+    def _type(self, field: str) -> FieldType:
+        kind = self._types.get(field)
+        if kind is None:
+            raise InvalidInput(field, f"collection '{self._name}' declares no such field")
+        return kind
+
+    # -- order and cursors --------------------------------------------------------------------------------------------
+
+    def ordering(self, order: Sequence[Order], where: Where) -> dict[str, int]:
+        """What to sort by. The id comes last, and after it the tenant where several are asked. A missing value sorts below all others."""
+        last = -1 if order and order[-1].descending else 1
+        keys: dict[str, int] = {}
+        for by in order:
+            keys.setdefault(_path(by.field), -1 if by.descending else 1)
+        keys.setdefault("id", last)
+        if isinstance(where, Everywhere):
+            keys.setdefault("tenant", last)
+        return keys
+
+    def after(self, order: Sequence[Order], position: Position) -> Document:
+        """Documents strictly behind the position."""
+        keys = [(by.field, by.descending, self._place(by.field, value)) for by, value in zip(order, position.values, strict=True)]
+        keys.append(("id", bool(order) and order[-1].descending, position.id))
+        behind: list[Document] = []
+        equal: list[Document] = []
+        for field, descending, value in keys:
+            if (further := _behind(field, descending, value)) is not NEVER:
+                behind.append({"$and": [*equal, further]})
+            equal.append(_same(field, value))
+        beyond: Document = {"$or": behind} if behind else NEVER
+        field, descending, value = keys[0]
+        if field in _NEVER_MISSING and value is not None:  # said once more for the whole, so that an index is read from here on
+            return {"$and": [{_path(field): {"$lte" if descending else "$gte": value}}, beyond]}
+        return beyond
+
+    def _place(self, field: str, value: FieldValue) -> Any:
+        """A sort value of a cursor as documents hold it."""
+        kind = self._type(field)
+        if value is None:
+            return None
+        if kind is FieldType.BOOLEAN and isinstance(value, bool):
+            return value
+        numeric = kind in (FieldType.INTEGER, FieldType.REAL) and isinstance(value, int | float)
+        if not numeric and not (kind in (FieldType.TEXT, FieldType.TIME) and _suits(kind, value)):
+            raise InvalidInput("cursor", "this cursor was made for a query with another order")
+        return micros(value) if isinstance(value, datetime) else value
+
+    def position(self, order: Sequence[Order], document: Mapping[str, Any]) -> list[FieldValue]:
+        """Where a document stands, as a cursor tells it."""
+        return [self._value(by.field, document) for by in order]
+
+    def _value(self, field: str, document: Mapping[str, Any]) -> FieldValue:
+        if field == "owing":
+            return bool(document.get("owing"))
+        value = document.get(field) if field in SYSTEM_FIELDS else document.get("fields", {}).get(field)
+        return None if value is None else decode_value(self._type(field), value)
+
+
+def _path(field: str) -> str:
+    return field if field in SYSTEM_FIELDS else f"fields.{field}"
+
+
+def _same(field: str, value: Any) -> Document:
+    if field == "owing":
+        return {"owing": {"$eq": True} if value else {"$ne": True}}
+    return {_path(field): {"$eq": value}}
+
+
+def _behind(field: str, descending: bool, value: Any) -> Document:
+    path = _path(field)
+    if field == "owing":
+        return NEVER if bool(value) is not descending else {"owing": {"$ne": True} if descending else {"$eq": True}}
+    if value is None:
+        return NEVER if descending else {path: {"$ne": None}}
+    if not descending:
+        return {path: {"$gt": value}}
+    below: Document = {path: {"$lt": value}}
+    return below if field in _NEVER_MISSING else {"$or": [below, {path: {"$eq": None}}]}
+
+
+def _suits(kind: FieldType, value: FieldValue) -> bool:
+    """Whether the value is of the field's type, numbers aside."""
+    match kind:
+        case FieldType.TEXT:
+            return isinstance(value, str)
+        case FieldType.TIME:
+            return isinstance(value, datetime) and value.utcoffset() is not None
+        case FieldType.TAGS:
+            return isinstance(value, tuple) and all(isinstance(tag, str) for tag in value)
+        case FieldType.BYTES:
+            return isinstance(value, bytes)
+        case _:
+            return False
+
+
+def _number(value: float) -> float:
+    """A number to compare with. One that 64 bits cannot hold compares like the nearest real number does."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float("inf") if value > 0 else float("-inf")
+    return int(value) if isinstance(value, bool) else value

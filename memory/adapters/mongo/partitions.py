@@ -1,0 +1,167 @@
+"""Partitions: their generations, and how a write that is under way when one is raised is kept out.
+
+MongoDB changes one document in one step, and a generation and a record are two. So a put first announces in its partition's document which
+keys it is about to write, and gets the generation by the same step. Who raises a generation finds the announcements and puts up a fence at each
+key: from then on the announced write fails where it has not happened yet, and begins again under the new generation. A write that happened before
+the fence stands, as one that was done before the generation was raised: whoever deletes afterwards finds it. This holds when any process dies at any
+point, and when a frozen one wakes up: an announcement that nobody takes back only makes the next raise put up a fence too many.
+
+A fence is the announcement's token in the document's `fenced`, which every replacement keeps; where there is no document one is made that
+reads as nothing. MongoDB's expiry takes those away after a day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import BulkWriteError
+
+from memory.adapters.mongo.documents import FENCE, address
+from memory.adapters.mongo.errors import is_duplicate
+from memory.adapters.mongo.schema import Names
+from memory.adapters.mongo.values import Document, text_of
+from memory.ports.record import Key, Partition
+
+_MOST = 10_000
+_MANY = 20
+"""Announcements of more keys are taken back at once, those of fewer with the next one."""
+_FENCES_A_DOCUMENT = 64
+
+Announced = Mapping[Partition, Sequence[tuple[str, Document]]]
+"""What is about to be written: the collection's name and the address of the document, by partition."""
+
+
+class Announcement:
+    """One call's: its token, and the generations its partitions had."""
+
+    def __init__(self, generations: Mapping[Partition, int]) -> None:
+        self.token = secrets.token_hex(8)
+        self.generations = dict(generations)
+        self.keys = 0
+
+
+class Registry:
+    """The documents of partitions. What this process announced and finished is taken back when it next announces something there."""
+
+    def __init__(self, database: AsyncDatabase[Document], names: Names) -> None:
+        self._database = database
+        self._partitions = database[names.partitions]
+        self._finished: dict[Partition, list[str]] = {}
+        self._seen: dict[Partition, int] = {}
+
+    async def announce(self, announced: Announced) -> Announcement:
+        """From here on these keys may be written under the generations the answer tells."""
+        made = Announcement({})
+        generations = await asyncio.gather(*[self._announce(made, partition, keys) for partition, keys in announced.items()])
+        made.generations = dict(zip(announced, generations, strict=True))
+        return made
+
+    async def _announce(self, made: Announcement, partition: Partition, keys: Sequence[tuple[str, Document]]) -> int:
+        made.keys += len(keys)
+        finished = self._finished.pop(partition, ())
+        update: Document = {"$set": {f"writers.{made.token}": [[name, stands["id"]] for name, stands in keys]}, "$setOnInsert": {"generation": 0}}
+        if finished:
+            update["$unset"] = dict.fromkeys([f"writers.{token}" for token in finished], "")
+        while True:
+            try:
+                found = await self._partitions.find_one_and_update(
+                    {"_id": _id(partition)}, update, {"generation": 1}, upsert=True, return_document=ReturnDocument.AFTER
+                )
+            except Exception as exc:
+                if not is_duplicate(exc):
+                    raise
+                continue  # another one made the partition's document meanwhile
+            generation = int(found["generation"]) if found else 0
+            self._remember(partition, generation)
+            return generation
+
+    def likely(self, partition: Partition) -> int:
+        """The generation as last seen. It may have gone on since: nothing is decided by it."""
+        return self._seen.get(partition, 0)
+
+    def _remember(self, partition: Partition, generation: int) -> None:
+        if len(self._seen) > _MOST:
+            self._seen.clear()
+        self._seen[partition] = generation
+
+    async def finish(self, made: Announcement) -> None:
+        """What was announced has happened or has failed, for certain. After anything else the announcement must stay."""
+        for partition in made.generations:
+            if made.keys > _MANY:
+                await self._partitions.update_one({"_id": _id(partition)}, {"$unset": {f"writers.{made.token}": ""}})
+            else:
+                if len(self._finished) > _MOST:
+                    self._finished.clear()
+                self._finished.setdefault(partition, []).append(made.token)
+
+    async def generations(self, partitions: Sequence[Partition], session: Any = None) -> dict[Partition, int]:
+        """Where there is no document the generation is 0."""
+        found = dict.fromkeys(partitions, 0)
+        async for document in self._partitions.find({"_id": {"$in": [_id(p) for p in partitions]}}, {"generation": 1}, session=session):
+            found[Partition(document["_id"]["tenant"], document["_id"]["scope"])] = int(document["generation"])
+        return found
+
+    async def raise_to(self, partition: Partition, to: int | None, session: Any = None) -> int:
+        """The generation after raising it to at least `to`, or by one. Only when `fence` has been called too, the raise is in force."""
+        if to == 0:
+            return (await self.generations([partition], session))[partition]
+        change: Document = {"$inc": {"generation": 1}} if to is None else {"$max": {"generation": to}}
+        while True:
+            try:
+                found = await self._partitions.find_one_and_update(
+                    {"_id": _id(partition)}, change, {"generation": 1}, upsert=True, return_document=ReturnDocument.AFTER, session=session
+                )
+            except Exception as exc:
+                if session is not None or not is_duplicate(exc):
+                    raise
+                continue
+            assert found is not None  # noqa: S101 - of an upsert the document after it
+            return int(found["generation"])
+
+    async def fence(self, partition: Partition) -> None:
+        """Keep out what was announced under lower generations. What was announced since begins again as well, which does no harm."""
+        found = await self._partitions.find_one({"_id": _id(partition)}, {"writers": 1})
+        writers: Mapping[str, Any] = (found or {}).get("writers", {})
+        by_collection: dict[str, list[UpdateOne]] = {}
+        for token, keys in writers.items():
+            for name, record_id in keys:
+                by_collection.setdefault(name, []).append(_fence(token, Key(partition.tenant, record_id)))
+        for name, fences in by_collection.items():
+            await self._put_up(name, fences)
+        if writers:
+            await self._partitions.update_one({"_id": _id(partition)}, {"$unset": dict.fromkeys([f"writers.{token}" for token in writers], "")})
+
+    async def _put_up(self, name: str, fences: Sequence[UpdateOne]) -> None:
+        left = list(fences)
+        while left:
+            try:
+                await self._database[name].bulk_write(left, ordered=False)
+                return
+            except BulkWriteError as exc:
+                if not is_duplicate(exc):
+                    raise
+                left = [left[error["index"]] for error in exc.details["writeErrors"]]  # a document appeared there meanwhile
+
+
+def _id(partition: Partition) -> Document:
+    return {"tenant": text_of(partition.tenant), "scope": text_of(partition.scope)}
+
+
+def _fence(token: str, key: Key) -> UpdateOne:
+    stands = address(key)
+    made = {**stands, "kind": FENCE, "fenced_at": datetime.now(UTC)}
+    tokens = {"$each": [token], "$slice": -_FENCES_A_DOCUMENT}
+    return UpdateOne(
+        {"_id": stands, "tenant": {"$eq": stands["tenant"]}}, {"$push": {"fenced": tokens}, "$setOnInsert": _without_tenant(made)}, upsert=True
+    )
+
+
+def _without_tenant(made: Document) -> Document:
+    """The filter of the upsert says the tenant already."""
+    return {name: value for name, value in made.items() if name != "tenant"}

@@ -1,0 +1,97 @@
+"""Collections and their indexes. All of them begin with the tenant, then the partition: fit for a shard key of `tenant` and `_id`.
+
+The layout of documents has a version, kept in the database: one written by a later release is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pymongo import IndexModel
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import DuplicateKeyError
+
+from memory.adapters.mongo.documents import CORRUPT, FENCE, RECORD
+from memory.adapters.mongo.values import Document
+from memory.domain.errors import ConfigError
+from memory.ports.collections import Collection, FieldType
+
+SCHEMA = 1
+FENCE_SECONDS = 24 * 3600
+"""How long a fence stands: longer than any call can be under way. MongoDB's own expiry takes it away."""
+
+
+class Names:
+    """What collections are called. Our own have a dot in them, which no name of a collection of records has."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.partitions = f"{prefix}store.partitions"
+        self.counters = f"{prefix}store.counters"
+        self.aside = f"{prefix}store.set_aside"
+        self.schema = f"{prefix}store.schema"
+
+    def of(self, collection: Collection) -> str:
+        return self._prefix + collection.name
+
+
+def indexes(collection: Collection) -> list[IndexModel]:
+    """A collection's indexes beside that on `_id`."""
+    some = [
+        # Newest first, and how many words the records of a partition have, without reading them. `role` is asked for by almost every query.
+        IndexModel(_ascending("tenant", "scope", "kind", "role", "created_at", "id", "length"), name="newest"),
+        IndexModel(_ascending("owing"), name="owing", sparse=True),
+        IndexModel(_ascending("expires_at"), name="expires", sparse=True),
+        IndexModel(_ascending("discard_at"), name="discarded", sparse=True),
+        IndexModel(_ascending("tenant", "scope"), name="corrupt", partialFilterExpression={"kind": CORRUPT}),
+        IndexModel(_ascending("fenced_at"), name="fences", expireAfterSeconds=FENCE_SECONDS, partialFilterExpression={"kind": FENCE}),
+    ]
+    if collection.texts:
+        some.append(IndexModel(_ascending("tenant", "scope", "words"), name="words", partialFilterExpression={"kind": RECORD}))
+    for field in collection.fields:
+        if field.indexed and field.type is not FieldType.BYTES:
+            # The scope last: ends of relations are looked for in a whole tenant.
+            there = {f"fields.{field.name}": {"$exists": True}}
+            some.append(IndexModel(_ascending("tenant", f"fields.{field.name}", "scope"), name=f"field_{field.name}", partialFilterExpression=there))
+    return some
+
+
+async def make_ready(store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection]) -> None:
+    """Make what is missing. Safe beside other processes that do the same."""
+    await _require_version(store, database, names)
+    wanted = {names.of(collection): collection for collection in collections}
+    async for found in await database.list_collections(filter={"name": {"$in": list(wanted)}}):
+        _require_plain(store, found)
+    for name, collection in wanted.items():
+        await database[name].create_indexes(indexes(collection))
+    await database[names.aside].create_indexes([IndexModel(_ascending("collection", "tenant", "scope"), name="where")])
+
+
+async def version_of(database: AsyncDatabase[Document], names: Names) -> int | None:
+    found = await database[names.schema].find_one({"_id": "schema"})
+    return None if found is None else int(found["version"])
+
+
+async def _require_version(store: str, database: AsyncDatabase[Document], names: Names) -> None:
+    version = await version_of(database, names)
+    if version is None:
+        try:
+            await database[names.schema].insert_one({"_id": "schema", "version": SCHEMA, "made_by": "memory-tiers"})
+        except DuplicateKeyError:  # another process was quicker
+            version = await version_of(database, names)
+    if version is not None and version > SCHEMA:
+        raise ConfigError(
+            f"store '{store}': its data has layout {version}, written by a later release; this one knows layouts up to {SCHEMA}: upgrade"
+        )
+
+
+def _require_plain(store: str, found: Mapping[str, Any]) -> None:
+    """A collection that somebody made beforehand, with a collation of its own, would take twins for one."""
+    options = found.get("options", {})
+    if options.get("collation") or options.get("capped") or found.get("type") != "collection":
+        raise ConfigError(f"store '{store}': {found['name']} is a view, capped, or has a collation; drop it, or choose another prefix")
+
+
+def _ascending(*fields: str) -> list[tuple[str, int]]:
+    return [(field, 1) for field in fields]

@@ -1,0 +1,70 @@
+"""One collection: its documents, its conditions, and its handles for reading and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pymongo import UpdateOne
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from memory.adapters.mongo.documents import FENCE, Layout, address
+from memory.adapters.mongo.filters import Conditions
+from memory.adapters.mongo.schema import Names
+from memory.adapters.mongo.values import Document
+from memory.ports.collections import Collection
+from memory.ports.record import Key
+
+
+class Shelf:
+    """`documents` is for writing and for looking before a write, `unwaited` for what a later write makes sure of; `settled` reads what a majority
+    has, which no failover takes back.
+    """
+
+    def __init__(self, collection: Collection, database: AsyncDatabase[Document], names: Names, *, majority: bool) -> None:
+        self.collection = collection
+        self.layout = Layout(collection)
+        self.conditions = Conditions(collection)
+        self.documents: AsyncCollection[Document] = database[names.of(collection)]
+        self.unwaited = self.documents.with_options(write_concern=WriteConcern(1))
+        self.settled = self.documents.with_options(read_concern=ReadConcern("majority")) if majority else self.documents
+
+    @property
+    def name(self) -> str:
+        """The collection's name in the database."""
+        return self.documents.name
+
+
+def at(key: Key) -> Document:
+    """A filter for the document under the key. The tenant is said apart from the `_id` for the sake of a cluster's shard key."""
+    stands = address(key)
+    return {"_id": stands, "tenant": {"$eq": stands["tenant"]}}
+
+
+def among(keys: Sequence[Key]) -> Document:
+    """A filter for the documents under these keys."""
+    addresses = [address(key) for key in keys]
+    return {"_id": {"$in": addresses}, "tenant": {"$in": list({stands["tenant"]: None for stands in addresses})}}
+
+
+def as_it_was(found: Mapping[str, Any] | None) -> Document:
+    """A condition that holds while what was found, or nothing, stands there: every write has a checksum of its own."""
+    return {"kind": {"$eq": FENCE}} if found is None or found.get("kind") == FENCE else {"checksum": {"$eq": found.get("checksum")}}
+
+
+def unfenced(token: str | None) -> Document:
+    """A condition that holds until a raised generation keeps this announcement's writes out."""
+    return {} if token is None else {"fenced": {"$ne": token}}
+
+
+def replacement(document: Document) -> Sequence[Document]:
+    """An update that puts the document in the place of what stands there, fences kept. It is one literal: nothing in it is an expression."""
+    return [{"$replaceWith": {"$mergeObjects": [{"$literal": document}, {"fenced": "$fenced"}]}}]
+
+
+def swap(key: Key, condition: Document, document: Document) -> UpdateOne:
+    """Put the document where the condition holds or nothing stands. Elsewhere the server answers E11000, for each write of a bulk apart."""
+    return UpdateOne(at(key) | condition, replacement(document), upsert=True)

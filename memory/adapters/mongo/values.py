@@ -1,0 +1,106 @@
+"""Values as documents hold them: typed fields as BSON's own types, moments as microseconds since 1970 (a BSON date drops them), JSON as text.
+
+JSON is kept as text because BSON cannot hold all of it: keys with NUL, and keys that are empty, begin with `$` or have a dot in them, are refused
+or mean something else somewhere between a driver and a query. As text any of it comes back as it was, and a person can still read it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from memory.domain.time import micros, moment
+from memory.ports.collections import FieldType
+from memory.ports.record import FieldValue, JsonValue, Owed
+
+Document: TypeAlias = dict[str, Any]
+
+HALF_A_CHARACTER = "record: text holds half of a surrogate pair, which is no character"
+
+
+class Unstorable(ValueError):
+    """A value that no document can hold; the message names it and the limit."""
+
+
+from_json = json.JSONDecoder().decode
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def text_of(value: str) -> str:
+    """The text as a plain string; half a character is refused."""
+    plain = str.__str__(value)
+    if not plain.isascii():
+        try:
+            plain.encode()
+        except UnicodeEncodeError:
+            raise Unstorable(HALF_A_CHARACTER) from None
+    return plain
+
+
+def encode_integer(name: str, value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise Unstorable(f"{name}: an integer has at most 64 bits")
+    return int(value)
+
+
+def encode_real(name: str, value: float) -> float:
+    try:
+        real = float(value)
+    except OverflowError:
+        real = float("inf")
+    if real - real != 0:
+        raise Unstorable(f"{name}: a real number must be finite")
+    return real
+
+
+_ENCODERS: dict[FieldType, Callable[[str, Any], Any]] = {
+    FieldType.TEXT: lambda _, v: text_of(v),
+    FieldType.INTEGER: encode_integer,
+    FieldType.REAL: encode_real,
+    FieldType.BOOLEAN: lambda _, v: bool(v),
+    FieldType.TIME: lambda _, v: micros(v),
+    FieldType.TAGS: lambda _, v: [text_of(tag) for tag in v],
+    FieldType.BYTES: lambda _, v: bytes(v),
+}
+cached_moment = lru_cache(maxsize=4096)(moment)  # one record has the same moment several times
+_DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
+    FieldType.INTEGER: int,
+    FieldType.TIME: lambda v: cached_moment(int(v)),
+    FieldType.TAGS: tuple,
+    FieldType.BYTES: bytes,
+}
+"""Of those that come back as something else than they went in; 64-bit integers come as a type of the driver's."""
+
+
+def encode_value(kind: FieldType, name: str, value: FieldValue) -> Any:
+    """A declared field's value as documents hold it."""
+    return _ENCODERS[kind](name, value)
+
+
+def decode_value(kind: FieldType, value: Any) -> FieldValue:
+    decoder = _DECODERS.get(kind)
+    return value if decoder is None else decoder(value)
+
+
+def encode_json(name: str, value: JsonValue) -> str:
+    try:
+        text = _to_json(value)
+        text.encode()
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise Unstorable(f"{name}: {exc}") from exc
+    return text
+
+
+def encode_owed(owed: Sequence[Owed]) -> str:
+    return encode_json("owed", [[step.kind, dict(step.data)] for step in owed])
+
+
+def decode_owed(text: str | None) -> tuple[Owed, ...]:
+    return tuple([Owed(kind, data) for kind, data in from_json(text)]) if text else ()
+
+
+def maybe_moment(at: int | None) -> datetime | None:
+    return None if at is None else cached_moment(int(at))

@@ -1,0 +1,184 @@
+"""One connection: statements are prepared on the server and values travel apart from them, in the binary protocol.
+
+Nothing a caller gives is ever part of a statement's text. Every statement ends in time; one that does not leaves the connection closed.
+Text comes back as bytes: a row whose text is damaged must not take the rows beside it along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+import asyncmy
+
+from memory.adapters.sql.mysql.claims import MySqlConfig
+from memory.adapters.sql.mysql.errors import LOST, number_of
+from memory.domain.errors import ConfigError
+
+SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+SORTED_BYTES = 65_536
+"""So many bytes of a text decide its place in an order. The servers' default is 1,024."""
+_GROUPED_BYTES = 2**32 - 1
+_GOODBYE = 2.0
+"""Seconds a connection may take to close in good order."""
+
+
+class Connection:
+    """A connection that commits by itself outside a transaction."""
+
+    def __init__(self, raw: Any, config: MySqlConfig) -> None:
+        self.raw = raw
+        self._timeout = config.command_timeout
+        self._most = config.statement_cache_size
+        self._prepared: dict[str, Any] = {}
+        self._in_transaction = False
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        """All rows. Text in them is bytes."""
+        rows: Sequence[tuple[Any, ...]] = (await self._run(sql, values)).rows
+        return rows
+
+    async def fetchrow(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
+        """The first row, None where there is none."""
+        rows = await self.fetch(sql, *values)
+        return rows[0] if rows else None
+
+    async def fetchval(self, sql: str, *values: Any) -> Any:
+        """The first value of the first row, None where there is none."""
+        row = await self.fetchrow(sql, *values)
+        return None if row is None else row[0]
+
+    async def change(self, sql: str, *values: Any) -> int:
+        """Carry out a statement. How many rows it changed; a row updated by an insert counts twice, one left as it was not at all."""
+        return int((await self._run(sql, values)).affected_rows)
+
+    async def insert_id(self, sql: str, *values: Any) -> int:
+        """Carry out a statement that sets LAST_INSERT_ID; what it set."""
+        return int((await self._run(sql, values)).insert_id)
+
+    async def tell(self, command: str) -> None:
+        """A command of our own that takes no values: transactions and settings."""
+        async with asyncio.timeout(self._timeout):
+            await self.raw.query(command)
+
+    async def _run(self, sql: str, values: Sequence[Any]) -> Any:
+        async with asyncio.timeout(self._timeout):
+            statement = self._prepared.pop(sql, None)
+            if statement is None:
+                statement = await self.raw.prepare(sql)
+                if len(self._prepared) >= self._most:
+                    await self._prepared.pop(next(iter(self._prepared))).close()
+            self._prepared[sql] = statement  # the one used last is last
+            return await statement.execute(values)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        self._in_transaction = True
+        await self.tell("BEGIN")
+
+    async def commit(self) -> None:
+        await self.tell("COMMIT")
+        self._in_transaction = False
+
+    async def rollback(self) -> None:
+        await self.tell("ROLLBACK")
+        self._in_transaction = False
+
+    def is_in_transaction(self) -> bool:
+        return self._in_transaction
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def is_closed(self) -> bool:
+        """Whether either side has ended it."""
+        return not self.raw.connected or bool(self.raw._stream_broken)
+
+    def terminate(self) -> None:
+        self.raw.close()
+
+    async def goodbye(self) -> None:
+        """Close in good order, or at once where that takes too long."""
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                await self.raw.ensure_closed()
+        except Exception:  # noqa: BLE001 - it is gone either way
+            self.terminate()
+
+
+# -- making one -------------------------------------------------------------------------------------------------------
+
+
+async def connect(config: MySqlConfig) -> Connection:
+    """A new connection with the session's settings made, in time."""
+    async with asyncio.timeout(config.connect_timeout):
+        connection = Connection(await dial(config), config)
+        try:
+            await _settle(connection, config)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+
+async def dial(config: MySqlConfig, **more: Any) -> Any:
+    """The driver's connection, encrypted as the config asks."""
+    mode = config.ssl_mode
+    if config.socket is not None or mode == "disabled":
+        return await _dial(config, None, **more)
+    context = _context(config)
+    try:
+        return await _dial(config, context, **more)
+    except Exception as exc:
+        if mode != "preferred" or number_of(exc) not in LOST or not isinstance(exc.__cause__, ssl.SSLError):
+            raise
+    return await _dial(config, None, **more)  # the server offers none
+
+
+async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any) -> Any:
+    given = {"use_unicode": False, "autocommit": True, **more}
+    return await asyncmy.connect(
+        host=config.host,
+        port=config.port,
+        unix_socket=config.socket,
+        user=config.user,
+        password=config.password.encode(),
+        database=config.database,
+        ssl=context,
+        charset="utf8mb4",
+        connect_timeout=config.connect_timeout,
+        program_name="memory-tiers",
+        **given,
+    )
+
+
+def _context(config: MySqlConfig) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=config.ssl_ca)
+        if config.ssl_cert:
+            context.load_cert_chain(config.ssl_cert, config.ssl_key)
+    except OSError as exc:
+        raise ConfigError(f"the files that ssl_ca, ssl_cert and ssl_key name cannot be used ({type(exc).__name__})") from None
+    context.check_hostname = config.ssl_mode == "verify_identity"
+    if config.ssl_mode in ("preferred", "required"):
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _settle(connection: Connection, config: MySqlConfig) -> None:
+    """The session's settings: strict, in UTC, each statement on what is committed when it begins, and no lock waited for without end."""
+    patience = max(1, int(config.command_timeout / 2))
+    await connection.tell(
+        f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {patience}, "
+        f"max_sort_length = {SORTED_BYTES}, group_concat_max_len = {_GROUPED_BYTES}"
+    )
+    await connection.tell("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    sort_buffer = await connection.fetchval("SELECT @@sort_buffer_size")
+    if sort_buffer < 32 * SORTED_BYTES:
+        with contextlib.suppress(Exception):
+            await connection.tell(f"SET SESSION sort_buffer_size = {32 * SORTED_BYTES}")

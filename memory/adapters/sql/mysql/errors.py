@@ -1,0 +1,87 @@
+"""The errors of MySQL and MariaDB as ours, most specific first. What is not known here is not retryable.
+
+Servers quote what they were given: of a server's message only its number is passed on, which cannot hold a value of a record or a secret.
+"""
+
+from __future__ import annotations
+
+from asyncmy import errors as my
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from memory.adapters.sql.server.pool import PoolTimeout
+from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+
+DUPLICATE, NO_VALUE = 1062, 1048
+COLLISIONS = frozenset({1213, 1205, 1020})
+"""Deadlock; a lock waited for too long; a record changed since it was read (MariaDB with `innodb_snapshot_isolation`)."""
+LOST = range(2000, 2100)
+"""The driver's own: no connection, or none any more."""
+
+
+def original(error: BaseException) -> BaseException:
+    """The driver's own error inside SQLAlchemy's."""
+    cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else None
+    return error if cause is None else cause.__cause__ or cause
+
+
+def number_of(error: BaseException) -> int:
+    """The number of a server's or the driver's error, 0 where it has none."""
+    cause = original(error)
+    return cause.args[0] if isinstance(cause, my.MySQLError) and cause.args and isinstance(cause.args[0], int) else 0
+
+
+def server_said(error: BaseException) -> bool:
+    """Whether the server answered with an error: the connection is as good as before."""
+    return 1000 <= number_of(error) < 2000 or number_of(error) >= 3000
+
+
+def is_collision(error: BaseException) -> bool:
+    """Two transactions got in each other's way: nothing of this one is to be kept, and it may be done again at once."""
+    return number_of(error) in COLLISIONS
+
+
+def translate(store: str, place: str, error: BaseException) -> Exception | None:
+    """Our error for the driver's; None for what is not the driver's."""
+    cause = original(error)
+    if isinstance(cause, my.MySQLError):
+        return _of_number(store, place, number_of(cause), type(cause).__name__)
+    match cause:
+        case PoolTimeout():
+            return StoreTimeout(store, "every connection of the pool was busy for too long; raise pool_size, or ask less at once")
+        case TimeoutError():
+            return StoreTimeout(store, f"{place} did not answer in time")
+        case OSError() | EOFError():
+            return StoreUnavailable(store, f"{place} cannot be reached ({type(cause).__name__})")
+        case SQLAlchemyError():
+            return StoreError(store, f"SQLAlchemy refused ({type(cause).__name__})")
+        case _:
+            return None
+
+
+_KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
+    (frozenset({1044, 1142, 1143, 1227, 1370}), ConfigError, "the user may not do this at {place}; grant it the rights to the database"),
+    (frozenset({1045, 1698, 1251, 2049, 2059, 2061, 1862, 3118}), ConfigError, "{place} refuses the user or the password"),
+    (frozenset({1049}), ConfigError, "there is no such database at {place}; create it, or name another"),
+    (frozenset({1021, 1037, 1038, 1041, 1114, 3019}), StoreFull, "the server has no room left; nothing of the call was kept"),
+    (frozenset({1153, 1301}), InvalidInput, "is larger than the server's max_allowed_packet lets through; raise it there"),
+    (frozenset({1969, 3024, 1317}), StoreTimeout, "the server ended the call: it took too long, or someone killed it"),
+    (COLLISIONS, StoreUnavailable, "other transactions kept getting in the way; nothing of the call was kept; try again"),
+    (frozenset({1040, 1203, 1226, 1461}), StoreUnavailable, "{place} has no connection or statement to spare; lower pool_size or raise its limits"),
+    (frozenset({1290, 1792, 1836, 3707}), StoreUnavailable, "{place} is read-only just now: a replica, or under maintenance"),
+    (
+        frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, *LOST}),
+        StoreUnavailable,
+        "the connection to {place} was lost or refused",
+    ),
+)
+"""By number, most specific first."""
+
+
+def _of_number(store: str, place: str, number: int, kind: str) -> Exception:
+    for numbers, ours, problem in _KINDS:
+        if number in numbers:
+            told = problem.format(place=place)
+            if ours is InvalidInput:
+                return InvalidInput("record", told)
+            return ConfigError(f"store '{store}': {told}") if ours is ConfigError else ours(store, told)
+    return StoreError(store, f"the server refused ({kind}, error {number})")

@@ -1,0 +1,32 @@
+"""The numbers of records: taken from the database a thousand at a time, so that a row's number is known before it is stored."""
+
+from __future__ import annotations
+
+from memory.adapters.sql.mysql.connection import Connection
+
+AT_ONCE = 1_000
+_TAKE = "UPDATE memory_numbers SET given = LAST_INSERT_ID(given + ?) WHERE name = 'records'"
+
+
+class Numbers:
+    """What this process may give out. Forgotten with every new connection: behind it may be a database brought back from a backup."""
+
+    def __init__(self) -> None:
+        self._left: list[int] = []
+
+    def forget(self) -> None:
+        self._left.clear()
+
+    async def take(self, connection: Connection, count: int = 1) -> list[int]:
+        """So many numbers that nobody else has. Never within a transaction: all others would wait for its end."""
+        if len(self._left) < count:
+            wanted = max(AT_ONCE, count)
+            last = await connection.insert_id(_TAKE, wanted)
+            self._left += range(last, last - wanted, -1)
+        taken = self._left[-count:]
+        del self._left[-count:]
+        return taken[::-1]
+
+    def give_back(self, numbers: list[int]) -> None:
+        """Those that were not used after all."""
+        self._left += reversed(numbers)

@@ -1,0 +1,36 @@
+"""Records whose words are still to come into the table of words: searches read them by themselves, and some at a time they are taken up.
+
+A record's words are some ten rows: together with the record they would need a transaction of four round trips. Left for later, sixty records' words
+are two statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memory.adapters.sql.mysql.connection import Connection
+from memory.adapters.sql.mysql.rows import shown
+from memory.adapters.sql.mysql.shelf import MyShelf
+
+ENOUGH = 64
+"""So many single records of one process are taken up together."""
+TOO_MANY = 512
+"""A search that finds more has them taken up first."""
+_MOST = 512
+
+Counts = Mapping[str, int]
+
+
+async def take_up(connection: Connection, shelf: MyShelf) -> int:
+    """Index the words of some of the records that wait for it and that nobody else has under way; how many. Within a transaction."""
+    rows = await connection.fetch(f"{shelf.pending} ORDER BY number LIMIT {_MOST} FOR UPDATE SKIP LOCKED")
+    records = {row[0]: (row[1], counts_of(shelf, row[4:])) for row in rows}
+    await shelf.forget_words(connection, list(records))
+    await shelf.add_words(connection, records)
+    await shelf.say_indexed(connection, list(records))
+    return len(records)
+
+
+def counts_of(shelf: MyShelf, texts: tuple[bytes | None, ...]) -> Counts:
+    """The packed counts of each word of the text parts."""
+    return shelf.layout.parts.index([None if text is None else shown(text) for text in texts])[1]

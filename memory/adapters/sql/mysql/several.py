@@ -1,0 +1,36 @@
+"""Statements about several values: few different lengths, so that few statements are prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MOST_LISTED = 512
+"""Values in one list: of more, a statement is run several times."""
+
+
+def padded(values: Sequence[T]) -> list[T]:
+    """The values, the first repeated, as many as the next power of two says."""
+    wide = 1 << (len(values) - 1).bit_length()
+    return [*values, *[values[0]] * (wide - len(values))]
+
+
+def in_list(count: int) -> str:
+    return f"({', '.join('?' * count)})"
+
+
+def portions(values: Sequence[T], most: int = MOST_LISTED) -> Iterator[Sequence[T]]:
+    """The values in portions of at most so many."""
+    for start in range(0, len(values), most):
+        yield values[start : start + most]
+
+
+def powers(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """The values in portions of a power of two each, at most `most`, in order."""
+    start = 0
+    while start < len(values):
+        size = min(most, 1 << (len(values) - start).bit_length() - 1)
+        yield values[start : start + size]
+        start += size

@@ -1,0 +1,258 @@
+"""One collection's statements: how its rows are found, stored and set aside, and how its words are kept beside them.
+
+A row's words stand in a table of their own, in the order in which searches read them: an index that finds and counts exactly our words, of exactly
+one partition. What changes a row changes them in the same transaction. Only a single new record is stored by one statement; it says of itself
+that its words are still to come, searches read such rows themselves, and every few of them are taken up together (`pending`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from memory.adapters.sql.mysql.asking import MyConditions, MyShaper
+from memory.adapters.sql.mysql.connection import Connection
+from memory.adapters.sql.mysql.rows import KIND, NUMBER, PARTITION, VERSION, Content, Layout, Row, layout_of, shown
+from memory.adapters.sql.mysql.schema import table_of, words_table
+from memory.adapters.sql.mysql.several import MOST_LISTED, in_list, padded, portions, powers
+from memory.adapters.sql.plain import HEADER
+from memory.adapters.sql.server.shelf import Shelf, Spoiled
+from memory.adapters.sql.shapes import Shape, Values
+from memory.adapters.sql.values import CORRUPT
+from memory.domain.time import micros
+from memory.ports.clock import system_clock
+from memory.ports.collections import Collection
+from memory.ports.query import Everywhere, Order, Tenant, Where
+from memory.ports.record import Key, Tombstone
+
+_MOST_ROWS, _MOST_WORDS = 128, 1_024
+"""Rows, and words, stored by one statement."""
+
+
+class MyShelf(Shelf[Connection]):
+    """The statements of one collection. `packet` is the largest statement the server takes, in bytes."""
+
+    dialect: ClassVar[sa.Dialect] = mysql.dialect(paramstyle="qmark")
+    layout: Layout
+
+    def __init__(self, collection: Collection, collation: str, packet: int) -> None:
+        layout = layout_of(collection)
+        super().__init__(collection, table_of(collection, collation), layout, MyShaper(collection, layout.at), layout.columns, HEADER)
+        self.packet = packet
+        self.words = f"`{words_table(collection)}`" if collection.texts else ""
+        table = f"`{self.name}`"
+        stored = layout.stored_columns
+        columns = ", ".join([f"`{c}`" for c in layout.columns])
+        self._find = f"SELECT {columns} FROM {table} WHERE tenant = ? AND id = ?"  # noqa: S608
+        self._find_many = f"SELECT {columns} FROM {table} WHERE tenant = ? AND id IN "  # noqa: S608
+        self._at = f"SELECT {columns} FROM {table} WHERE number IN "  # noqa: S608
+        self._insert = f"INSERT INTO {table} ({', '.join([f'`{c}`' for c in stored])}) "
+        self._row = in_list(len(stored))
+        self._over = _on_duplicate(stored)
+        self._over_keeping = _on_duplicate([c for c in stored if c not in ("words", "unindexed")])
+        number = (
+            "(SELECT CAST(? AS SIGNED) FROM memory_partitions AS p WHERE p.number = ? AND p.tenant = ? AND p.scope = ? "
+            "AND (p.generation = ? OR (? AND p.generation < ?)) LOCK IN SHARE MODE)"
+        )
+        self.put_absent = f"{self._insert} VALUES ({number}, {', '.join('?' * (len(stored) - 1))})"
+        kept = ", ".join([f"`{c}` = ?" for c in stored if c not in ("number", "words", "unindexed")])
+        self._swap = f"UPDATE {table} SET {kept} WHERE number = ? AND checksum = ?"  # noqa: S608
+        self._bare = f"{self._swap} AND record_kind <> '{CORRUPT}'"
+        self._delete = f"DELETE FROM {table} WHERE number IN "  # noqa: S608
+        self._forget_words = f"DELETE FROM {self.words} WHERE number IN "  # noqa: S608
+        self._add_words = f"INSERT INTO {self.words} (partition_no, word, number, counts) VALUES "  # noqa: S608
+        texts = "".join([f", `text_{p.name}`" for p in collection.texts])
+        self.pending = f"SELECT number, partition_no, role, words{texts} FROM {table} WHERE unindexed = 1"  # noqa: S608
+        self._indexed = f"UPDATE {table} SET unindexed = NULL WHERE number IN "  # noqa: S608
+        of = f"q.collection = '{self.name}'"
+        self.any_aside = f"EXISTS (SELECT 1 FROM memory_quarantine AS q WHERE {of})"  # noqa: S608
+        self._aside = (
+            f"SELECT q.tenant, q.id FROM memory_quarantine AS q JOIN {table} AS t ON t.number = q.number "  # noqa: S608
+            f"WHERE {of} AND t.record_kind = '{CORRUPT}'"
+        )
+        self._problem = f"SELECT q.problem FROM memory_quarantine AS q WHERE {of} AND q.number = ?"  # noqa: S608
+        self._forget_aside = f"DELETE FROM memory_quarantine WHERE collection = '{self.name}' AND number IN "  # noqa: S608
+        self._set_aside = (
+            f"REPLACE INTO memory_quarantine (collection, number, tenant, id, partition_no, problem, found_at, content) "  # noqa: S608
+            f"VALUES ('{self.name}', ?, ?, ?, ?, ?, ?, ?)"
+        )
+        self._lose_words = f"DELETE FROM {self.words} WHERE number = ?"  # noqa: S608
+
+    def conditions(self) -> MyConditions:
+        return MyConditions(self.table)
+
+    def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:
+        """Both servers would rather look up the partition and begin at its newest record, however far behind the page is."""
+        if where[0] == "partitions" and where[1] == 1 and [o.field for o in order] == ["created_at"]:
+            return statement.with_hint(self.table, f"FORCE INDEX (`ix_{self.name}_created_at`)", "mysql")
+        return statement
+
+    def shown(self, text: Any) -> str:
+        return shown(text)
+
+    @property
+    def matched_columns(self) -> Sequence[sa.ColumnElement[Any]]:
+        return (self.table.c.number,)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    async def read(self, connection: Connection, sql: str, values: Values) -> Sequence[Row]:
+        return await connection.fetch(sql, *values)
+
+    async def find(self, connection: Connection, key: Key) -> Row | None:
+        return await connection.fetchrow(self._find, key.tenant, key.id)
+
+    async def find_all(self, connection: Connection, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Row]:
+        """The rows under the keys; locked in the order of their keys where asked."""
+        by_tenant: dict[str, list[str]] = {}
+        for key in sorted(keys):
+            by_tenant.setdefault(key.tenant, []).append(key.id)
+        found: dict[Key, Row] = {}
+        for tenant, ids in by_tenant.items():
+            for some in portions(ids):
+                wanted = padded(some)
+                sql = f"{self._find_many}{in_list(len(wanted))}{' ORDER BY id FOR UPDATE' if lock else ''}"
+                found |= {self.key(row): row for row in await connection.fetch(sql, tenant, *wanted)}
+        return found
+
+    async def at_numbers(self, connection: Connection, numbers: Sequence[int]) -> list[Row]:
+        rows: list[Row] = []
+        for some in portions(numbers):
+            wanted = padded(some)
+            rows += await connection.fetch(f"{self._at}{in_list(len(wanted))}", *wanted)
+        return rows
+
+    async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Row, bool]]]:
+        wanted = {number: bool(passes) for number, passes in await connection.fetch(sql, *values)}
+        for some in portions(list(wanted)):
+            yield [(row, wanted[row[NUMBER]]) for row in await self.at_numbers(connection, some)]
+
+    # -- storing ------------------------------------------------------------------------------------------------------
+
+    async def insert(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
+        """Store new rows under these numbers, and their words. Fails with error 1062 where something stands under a key already."""
+        await self._store(connection, [self.layout.sealed(content, number, indexed=True) for content, number in contents], "")
+        await self._index(connection, contents)
+
+    async def replace(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
+        """Store rows over those of these numbers, and their words over theirs."""
+        await self.forget_words(connection, [number for _, number in contents])
+        await self._store(connection, [self.layout.sealed(content, number, indexed=True) for content, number in contents], self._over)
+        await self._index(connection, contents)
+
+    async def restate(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
+        """Store rows that say the same with other bookkeeping: their words, and whether these are indexed, stay as they are."""
+        await self._store(connection, [self.layout.sealed(content, number, indexed=True) for content, number in contents], self._over_keeping)
+
+    async def swap(self, connection: Connection, content: Content, was: Row) -> bool:
+        """Replace exactly the row that was read by one that says the same with other bookkeeping; whether it still stood there."""
+        return await self._swapped(connection, self._swap, content, was)
+
+    async def delete(self, connection: Connection, numbers: Sequence[int]) -> None:
+        await self.forget_words(connection, numbers)
+        await self._for_each(connection, self._delete, numbers)
+
+    async def _swapped(self, connection: Connection, sql: str, content: Content, was: Row) -> bool:
+        values = self.layout.sealed(content, was[NUMBER], indexed=True)
+        stored, checksum = values[1:-4], was[-1]
+        if stored[-1] == checksum:
+            return True  # the row is like that already
+        size, owing = values[-3], values[-2]
+        return await connection.change(sql, *stored, size, owing, was[NUMBER], checksum) > 0
+
+    async def _store(self, connection: Connection, rows: Sequence[Sequence[Any]], over: str) -> None:
+        for some in self._packets(rows):
+            sql = f"{self._insert} VALUES {', '.join([self._row] * len(some))}{over}"
+            await connection.change(sql, *[value for row in some for value in row])
+
+    def _packets(self, rows: Sequence[Sequence[Any]]) -> list[Sequence[Sequence[Any]]]:
+        """The rows in portions that the server takes as one statement."""
+        most = max(map(_size, rows), default=0)
+        fit = max(1, min(_MOST_ROWS, self.packet // 2 // (most + 1)))
+        return list(powers(rows, 1 << fit.bit_length() - 1))
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    async def forget_words(self, connection: Connection, numbers: Sequence[int]) -> None:
+        if self.words:
+            await self._for_each(connection, self._forget_words, numbers)
+
+    async def _index(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
+        await self.add_words(connection, {number: (content.row[PARTITION], content.counts) for content, number in contents if content.counts})
+
+    async def add_words(self, connection: Connection, records: Mapping[int, tuple[int, Mapping[str, int]]]) -> None:
+        """Index the words of records: their numbers, their partitions and the packed counts of each word."""
+        rows = sorted([(partition, word, number, packed) for number, (partition, counts) in records.items() for word, packed in counts.items()])
+        for some in powers(rows, _MOST_WORDS):
+            sql = f"{self._add_words}{', '.join(['(?, ?, ?, ?)'] * len(some))} ON DUPLICATE KEY UPDATE counts = VALUES(counts)"
+            await connection.change(sql, *[value for row in some for value in row])
+
+    async def say_indexed(self, connection: Connection, numbers: Sequence[int]) -> None:
+        await self._for_each(connection, self._indexed, numbers)
+
+    # -- tombstones, and rows set aside -------------------------------------------------------------------------------
+
+    async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:
+        await self.replace(connection, [(self.layout.tombstone(tombstone), row[NUMBER]) for row, tombstone in graves])
+        await self.forget_aside(connection, [row for row, _ in graves])
+
+    async def set_aside(self, connection: Connection, spoiled: Spoiled) -> None:
+        row = spoiled.row
+        if not await self._swapped(connection, self._bare, self.layout.corrupt(spoiled.key, row[VERSION]), row):
+            return
+        found_at = micros(system_clock())
+        kept = json.dumps(dict(zip(self.layout.columns, map(_plain, row), strict=False)))
+        key = spoiled.key
+        await connection.change(self._set_aside, row[NUMBER], key.tenant, key.id, row[PARTITION], spoiled.problem, found_at, kept)
+        if self.words:
+            await connection.change(self._lose_words, row[NUMBER])
+
+    async def forget_aside(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """What was set aside of these rows, where anything was."""
+        await self._for_each(connection, self._forget_aside, [row[NUMBER] for row in rows if row[KIND] == CORRUPT.encode()])
+
+    async def aside(self, connection: Connection, where: Where, partitions: Sequence[int]) -> list[Key]:
+        rows: list[tuple[Any, ...]] = []
+        if isinstance(where, Everywhere):
+            rows += await connection.fetch(self._aside)
+        elif isinstance(where, Tenant):
+            rows += await connection.fetch(f"{self._aside} AND q.tenant = ?", where.tenant)
+        else:
+            for some in portions(partitions):
+                wanted = padded(some)
+                rows += await connection.fetch(f"{self._aside} AND q.partition_no IN {in_list(len(wanted))}", *wanted)
+        return sorted([Key(shown(tenant), shown(record_id)) for tenant, record_id in rows])
+
+    async def problem(self, connection: Connection, key: Key) -> str | None:
+        row = await self.find(connection, key)
+        problem = None if row is None else await connection.fetchval(self._problem, row[NUMBER])
+        return None if problem is None else shown(problem)
+
+    async def _for_each(self, connection: Connection, sql: str, numbers: Sequence[int]) -> None:
+        for some in portions(sorted(numbers), MOST_LISTED):
+            wanted = padded(some)
+            await connection.change(f"{sql}{in_list(len(wanted))}", *wanted)
+
+
+def _on_duplicate(columns: Sequence[str]) -> str:
+    return " ON DUPLICATE KEY UPDATE " + ", ".join([f"`{c}` = VALUES(`{c}`)" for c in columns if c != "number"])
+
+
+def _size(row: Sequence[Any]) -> int:
+    """About the bytes of a row in a packet."""
+    return 9 * len(row) + sum([4 * len(v) if isinstance(v, str) and not v.isascii() else len(v) for v in row if isinstance(v, str | bytes)])
+
+
+def _plain(value: Any) -> Any:
+    """A value of an unreadable row as JSON holds it."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

@@ -1,0 +1,189 @@
+"""The store on MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import ClassVar
+
+from memory.adapters.sql.mysql.batches import MyBatch
+from memory.adapters.sql.mysql.claims import CLAIMS, parse
+from memory.adapters.sql.mysql.connection import Connection, connect
+from memory.adapters.sql.mysql.errors import is_collision, server_said, translate
+from memory.adapters.sql.mysql.migrate import HEAD, VERSION_TABLE, make_ready
+from memory.adapters.sql.mysql.numbers import Numbers
+from memory.adapters.sql.mysql.pending import ENOUGH, take_up
+from memory.adapters.sql.mysql.places import MyPlaces
+from memory.adapters.sql.mysql.searching import TooManyPending, search
+from memory.adapters.sql.mysql.settings import Settings
+from memory.adapters.sql.mysql.shelf import MyShelf
+from memory.adapters.sql.mysql.writing import annotate, put_absent
+from memory.adapters.sql.server.batch import Collided, NotTogether
+from memory.adapters.sql.server.store import ServerStore
+from memory.adapters.sql.values import Unstorable
+from memory.domain.errors import MemoryTiersError
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.query import Hit, Search
+from memory.ports.record import JsonValue
+from memory.ports.store import Health
+from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
+
+log = logging.getLogger(__name__)
+
+_ROUNDS = 16
+"""How often a search has waiting records indexed before it reads them all itself."""
+_SIZE = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables WHERE table_schema = DATABASE()"
+
+
+class MySqlStore(ServerStore[Connection, MyShelf]):
+    """Records in a database of MySQL 8.0.19 or MariaDB 10.6 or later: one table a collection. See `MySqlConfig` for options.
+
+    Many processes may use it at once. What is acknowledged is as safe as the server's settings make it: with `innodb_flush_log_at_trx_commit` other
+    than 1, or a binary log that is not synced, the store does not claim to be durable and says what to change.
+    Texts that are alike in their first 64 KiB have no order among them.
+    """
+
+    claims: ClassVar[Capabilities] = CLAIMS
+
+    def __init__(self, url: str, name: str = "mysql", **options: JsonValue) -> None:
+        self._my_places = MyPlaces()
+        super().__init__(name, self._my_places)
+        self._config = parse(name, url, options)
+        self._numbers = Numbers()
+        self._settings: Settings | None = None
+        self._unindexed: dict[str, int] = {}
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def _open(self, collections: Sequence[Collection]) -> None:
+        connection = await connect(self._config)
+        try:
+            settings = self._settings = await Settings.read(connection, self.name)
+            await make_ready(connection, self._config, self.name, settings.flavour, collections)
+        finally:
+            await connection.goodbye()
+        if settings.advice:
+            log.warning("store '%s' is not durable: %s", self.name, settings.advice)
+        self._shelves = {c.name: MyShelf(c, settings.flavour.collation, settings.packet) for c in collections}
+        self._capabilities = settings.limit(self.claims)
+        self._epoch = "" if self._capabilities.durable else settings.started
+        self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good)
+
+    async def _greet(self, connection: Connection) -> None:
+        """On each new connection: behind it may be another run of the server, or another database."""
+        self._places.forget()
+        self._numbers.forget()
+        assert self._settings is not None  # noqa: S101 - it is open
+        seconds = self._config.command_timeout
+        await connection.tell(self._settings.flavour.statement_limit.format(seconds=seconds, milliseconds=int(seconds * 1000)))
+        if not self._capabilities.durable:
+            self._epoch = (await Settings.read(connection, self.name)).started
+
+    async def _check(self) -> Health:
+        try:
+            settings, revision, size = await self._with(self._vital_signs)
+        except Exception as exc:
+            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
+            if ours is None:
+                raise
+            return Health(ok=False, detail=str(ours))
+        facts: dict[str, JsonValue] = {"schema": revision, "bytes": size, "pool": self._config.pool_size, **settings.facts}
+        return Health(revision == HEAD, self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts)
+
+    async def _vital_signs(self, connection: Connection) -> tuple[Settings, str, int]:
+        settings = await Settings.read(connection, self.name)
+        revision = await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
+        return settings, revision.decode(), int(await connection.fetchval(_SIZE))
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if len(writes) == 1 and (outcome := await self._apply_alone(writes[0])) is not None:
+            return [outcome]
+        try:
+            return await self._with(lambda connection: self._batch(connection, writes, together))
+        except NotTogether as undone:
+            return undone.outcomes
+
+    async def _apply_alone(self, write: Write) -> Outcome | None:
+        """What became of a write that needs no transaction; None where it is to be done in one."""
+        try:
+            if isinstance(write, Put) and isinstance(write.when, Absent):
+                return await self._put(write)
+            if isinstance(write, Annotate):
+                return await self._with(lambda connection: annotate(connection, self._shelf(write.collection), write))
+            if isinstance(write, RaiseGeneration) and write.to == 0:
+                number = await self._with(lambda connection: self._places.raise_generation(connection, write.partition, 0))
+                return Outcome(Status.APPLIED, number=number)
+        except Unstorable as exc:
+            return Outcome(Status.REJECTED, reason=str(exc))
+        return None
+
+    async def _put(self, write: Put) -> Outcome | None:
+        shelf = self._shelf(write.collection)
+        outcome = await self._with(lambda connection: put_absent(connection, shelf, self._my_places, self._numbers, write))
+        if outcome is not None and outcome.applied and any(write.record.texts.values()):
+            waiting = self._unindexed[shelf.name] = self._unindexed.get(shelf.name, 0) + 1
+            if waiting >= ENOUGH:
+                self._unindexed[shelf.name] = 0
+                await self._take_up(shelf)
+        return outcome
+
+    async def _take_up(self, shelf: MyShelf) -> bool:
+        """Index the words of records that wait for it; whether there may be more. Where that fails they still wait, and are found."""
+
+        async def work(connection: Connection) -> int:
+            return await self._in_transaction(connection, lambda: take_up(connection, shelf))
+
+        try:
+            return await self._with(work) > 0
+        except Exception as exc:
+            if self._translate(exc) is None:
+                raise
+            return False
+
+    async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        batch = MyBatch(connection, self._shelf, self._my_places, self._numbers, writes)
+        await batch.prepare()
+        outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
+        batch.finish()
+        return outcomes
+
+    async def _search(self, wanted: Search) -> list[Hit]:
+        shelf = self._shelf(wanted.collection)
+        for _ in range(_ROUNDS):
+            try:
+                return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted))
+            except TooManyPending:
+                await self._take_up(shelf)
+        return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted, sys.maxsize - 1))
+
+    # -- the driver's -------------------------------------------------------------------------------------------------
+
+    def _translate_driver(self, error: Exception) -> Exception | None:
+        return translate(self.name, self._config.place, error)
+
+    def _is_collision(self, error: Exception) -> bool:
+        return is_collision(error)
+
+    def _server_said(self, error: BaseException) -> bool:
+        return server_said(error)
+
+    def _collided(self) -> None:
+        self._numbers.forget()
+
+    async def _begin(self, connection: Connection) -> None:
+        await connection.begin()
+
+    async def _commit(self, connection: Connection) -> None:
+        await connection.commit()
+
+    async def _roll_back(self, connection: Connection) -> None:
+        await connection.rollback()
+
+
+def _still_good(error: BaseException) -> bool:
+    """The server answered with an error, or the error is our own and nothing was under way."""
+    return server_said(error) or isinstance(error, MemoryTiersError | NotTogether | Collided | TooManyPending | Unstorable)

@@ -1,0 +1,1 @@
+"""What the dialects that are reached over a network share."""

@@ -1,0 +1,100 @@
+"""Shapes for servers that compare a number with a column of another kind inexactly: it is made a number of the column's kind first."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, Shape, Shaper, Values
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import FieldType
+from memory.ports.query import Eq, Ge, Gt, In, Le, Lt
+from memory.ports.record import FieldValue
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
+
+
+class ExactShaper(Shaper):
+    """Numbers of another kind than their column are compared exactly: as a number of its kind."""
+
+    def _in(self, part: In, values: Values) -> Shape:
+        kind = self.type_of(part.field)
+        wanted: list[Any] = []
+        for value in part.values:
+            bound = None if value is None else self._equal_to(part.field, kind, value)
+            if bound is not None:
+                wanted.append(bound)
+        values += wanted
+        return ("in", part.field, "".join([self.code(w) for w in wanted])) if wanted else FALSE
+
+    def _equal_to(self, field: str, kind: FieldType, value: FieldValue) -> Any:
+        if kind in NUMBERS:
+            sign, number = exactly(kind, "=", value) if isinstance(value, int | float) else ("never", None)
+            return number if sign == "=" else None
+        bound = self._bound(field, value)
+        return None if bound is NOTHING else bound
+
+    def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
+        field, value, sign = part.field, part.value, _SIGNS[type(part)]
+        kind = self.type_of(field)
+        if value is None:
+            return FALSE
+        if kind in NUMBERS and isinstance(value, int | float):
+            sign, value = exactly(kind, sign, value)
+            if sign == "never":
+                return FALSE
+            if sign == "always":
+                return ("not", ("null", field)) if field != "owing" else ("true",)
+            if field == "owing" and sign == "=" and value in (0, 1):
+                return ("owing", bool(value))
+            bound: Any = value
+        else:
+            bound = self._bound(field, value, ordering=sign != "=")
+            if bound is NOTHING:
+                return FALSE
+        values.append(bound)
+        return (sign, field, self.code(bound))
+
+    def place_value(self, field: str, value: FieldValue) -> Any:
+        kind = self.type_of(field)
+        if kind not in NUMBERS:
+            return super().place_value(field, value)
+        if isinstance(value, int | float):
+            return float(value) if kind is FieldType.REAL else int(value)
+        raise InvalidInput("cursor", "this cursor was made for a query with another order")
+
+
+def exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:
+    """A comparison with a number as one with a number of the column's kind: `never` and `always` where the value does not matter."""
+    if value != value:
+        return "never", None
+    if kind is FieldType.REAL:
+        sign, real = _with_real(sign, value)
+        return (sign, real) if math.isfinite(real or 0.0) else (_beside_all(sign, real), None)
+    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
+        if sign == "=":
+            return "never", None
+        sign, value = ("<=", math.floor(value)) if sign in ("<", "<=") else (">=", math.ceil(value))
+    if _LEAST <= value <= _MOST:
+        return sign, int(value)
+    return _beside_all(sign, value), None
+
+
+def _beside_all(sign: str, value: float) -> str:
+    """What a comparison with a number comes to that lies below or above all that the column can hold."""
+    return "never" if sign == "=" or (sign in ("<", "<=")) == (value < 0) else "always"
+
+
+def _with_real(sign: str, value: float) -> tuple[str, Any]:
+    try:
+        real = float(value)
+    except OverflowError:
+        real = math.inf if value > 0 else -math.inf
+    if real == value:
+        return sign, real
+    if sign == "=":
+        return "never", None
+    if sign in ("<", "<="):  # the real number nearest to the value lies above or below it
+        return ("<" if real > value else "<="), real
+    return (">=" if real > value else ">"), real

@@ -1,0 +1,208 @@
+"""What a store on a database server does whatever the dialect: each public call takes one connection for as long as it lasts.
+
+Where another transaction gets in the way the call is made again; what turns out unreadable is set aside and the reading done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from memory.adapters.sql.server import reading
+from memory.adapters.sql.server.batch import Collided, NotTogether
+from memory.adapters.sql.server.places import Places
+from memory.adapters.sql.server.pool import Lending, Link, Pool
+from memory.adapters.sql.server.reading import Burial
+from memory.adapters.sql.server.shelf import Shelf, Spoiled
+from memory.adapters.sql.values import Unstorable
+from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
+from memory.ports.base import BaseStore
+from memory.ports.collections import Collection
+from memory.ports.query import Count, Page, Query
+from memory.ports.record import Key, Stored
+
+ATTEMPTS = 12
+"""How often a call is tried that others get in the way of."""
+
+
+class Session(Link, Protocol):
+    """A connection that a store works with."""
+
+
+C = TypeVar("C", bound=Session)
+S = TypeVar("S", bound=Shelf[Any])
+T = TypeVar("T")
+
+
+class Pooling(Protocol):
+    """What a config says of the pool, times in seconds."""
+
+    @property
+    def pool_size(self) -> int: ...
+
+    @property
+    def pool_timeout(self) -> float: ...
+
+    @property
+    def connect_timeout(self) -> float: ...
+
+    @property
+    def command_timeout(self) -> float: ...
+
+
+class Busy(Exception):
+    """Others kept changing what a write is about."""
+
+
+class ServerStore(BaseStore, Generic[C, S]):
+    """Records on a database server: `C` is a connection, `S` a shelf, as the dialect has them."""
+
+    def __init__(self, name: str, places: Places[C]) -> None:
+        super().__init__(name)
+        self._places = places
+        self._pool: Pool[C] | None = None
+        self._shelves: dict[str, S] = {}
+        self._epoch = ""
+
+    @property
+    def epoch(self) -> str:
+        return self._epoch
+
+    def _lend(
+        self,
+        config: Pooling,
+        connect: Callable[[], Awaitable[C]],
+        greet: Callable[[C], Awaitable[None]],
+        goodbye: Callable[[C], Awaitable[None]],
+        still_good: Callable[[BaseException], bool],
+    ) -> None:
+        """Begin to lend connections, see `Lending`."""
+        patience, connect_patience, call_patience = config.pool_timeout, config.connect_timeout, config.command_timeout
+        self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good))
+
+    async def _close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+        self._places.forget()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        shelf = self._shelf(collection)
+        answers, spoiled = await self._with(lambda connection: reading.get(connection, shelf, keys))
+        if spoiled:
+            await self._set_aside(shelf, spoiled)
+        return answers
+
+    async def _query(self, query: Query) -> Page:
+        shelf = self._shelf(query.collection)
+        return await self._until_sound(shelf, lambda connection: reading.query(connection, shelf, self._places, query))
+
+    async def _count(self, query: Query) -> Count:
+        shelf = self._shelf(query.collection)
+        return await self._with(lambda connection: reading.count(connection, shelf, self._places, query))
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        shelf, burial = self._shelf(query.collection), Burial(query, version, discard_at, keep)
+
+        async def bury(connection: C) -> int:
+            return await self._in_transaction(connection, lambda: reading.delete_matching(connection, shelf, self._places, burial))
+
+        return await self._with(bury)
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    def _translate(self, error: Exception) -> Exception | None:
+        if isinstance(error, Unstorable):
+            return InvalidInput("text", str(error))
+        if isinstance(error, UnicodeEncodeError):
+            return InvalidInput("text", "holds half of a surrogate pair, which is no character")
+        if isinstance(error, Busy | Collided):
+            return StoreUnavailable(self.name, "others kept changing what the call is about; nothing of it was kept; try again")
+        return self._translate_driver(error)
+
+    @abstractmethod
+    def _translate_driver(self, error: Exception) -> Exception | None:
+        """Our error for the driver's; None for what is not the driver's."""
+
+    @abstractmethod
+    def _is_collision(self, error: Exception) -> bool:
+        """Two transactions got in each other's way: nothing of this one was kept, and it may be done again at once."""
+
+    @abstractmethod
+    def _server_said(self, error: BaseException) -> bool:
+        """Whether the server answered with an error, after which the connection can be used."""
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _begin(self, connection: C) -> None: ...
+
+    @abstractmethod
+    async def _commit(self, connection: C) -> None: ...
+
+    @abstractmethod
+    async def _roll_back(self, connection: C) -> None: ...
+
+    def _shelf(self, collection: Collection) -> S:
+        return self._shelves[collection.name]
+
+    async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
+        """Do the work on a connection; again, a little later, where another transaction got in its way."""
+        for attempt in range(ATTEMPTS):
+            if self._pool is None:
+                raise NotOpen(f"store '{self.name}'")
+            try:
+                async with self._pool.connection() as connection:
+                    return await work(connection)
+            except Exception as exc:
+                if not (isinstance(exc, Collided) or self._is_collision(exc)) or attempt == ATTEMPTS - 1:
+                    raise
+                self._collided()
+            await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))  # noqa: S311 - so that the two do not meet again
+        raise AssertionError("the last attempt returns or raises")
+
+    def _collided(self) -> None:
+        """Told before a call is made again."""
+
+    async def _in_transaction(self, connection: C, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work in one transaction. What ends it otherwise than by an answer of the server's leaves the connection to be dropped."""
+        await self._begin(connection)
+        try:
+            result = await work()
+        except Exception as exc:
+            if (isinstance(exc, Collided | NotTogether | MemoryTiersError) or self._server_said(exc)) and not connection.is_closed():
+                await self._roll_back(connection)
+            raise
+        await self._commit(connection)
+        return result
+
+    # -- unreadable rows ----------------------------------------------------------------------------------------------
+
+    async def _until_sound(self, shelf: S, read: Callable[[C], Awaitable[tuple[T, list[Spoiled]]]]) -> T:
+        """Read; what turns out unreadable is set aside and the reading done again, so that limits and statistics are of what can be read."""
+        for _ in range(8):
+            answer, spoiled = await self._with(read)
+            if not spoiled or not await self._set_aside(shelf, spoiled):
+                break
+        return answer
+
+    async def _set_aside(self, shelf: S, spoiled: Sequence[Spoiled]) -> bool:
+        """Whether it could be done. It cannot on a full disk or a standby; the rows still are not served."""
+
+        async def move(connection: C) -> None:
+            for one in spoiled:
+                await self._in_transaction(connection, lambda one=one: shelf.set_aside(connection, one))  # type: ignore[misc]
+
+        try:
+            await self._with(move)
+        except Exception as exc:
+            if self._translate(exc) is None:
+                raise
+            return False
+        return True

@@ -1,0 +1,182 @@
+"""Random writes and questions, of all kinds that a store claims: the same from the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record
+from memory.ports.query import (
+    And,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Kind,
+    Le,
+    Lt,
+    Near,
+    Not,
+    Or,
+    Order,
+    Query,
+    Search,
+    Tenant,
+    Where,
+    Words,
+    within,
+)
+from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, pack_vector
+from memory.ports.writes import Absent, Always, Annotate, Append, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
+
+PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
+IDS = (*[id_of(n, PLACES[n % 4]) for n in range(24)], "*", "a{b}c", "x\x01", "x", "X", "é", "e\u0301", "~78", "A" * 70)
+"""Of the partition whose records bear them, of another's making, and not of this library's at all."""
+WORDS = "deploy deploys deployment café cafe naïve 東京 東 server O'Brien NEAR AND * ( x1 über straße connection connected".split()
+TEXTS = ("", "a", "A", "ab", "é", "\uffff", "\U0001f600", "a b", '"', "\\", "\n")
+REALS = (0.0, -0.0, 0.1 + 0.2, 0.3, 0.5, 1.0, 2.0**53, 2.5, -1e308)
+VERSIONS = (1, 1, 2, 2, 3, 3, 4, 5, 2**53, 2**53 + 1, 2**62)
+MOMENTS = (T0, T0 + timedelta(microseconds=1), T0 + timedelta(seconds=2), T0 - timedelta(days=400), T0.replace(year=9999), T0.replace(year=1))
+STEPS = (Owed("deliver", {"to": "long", "n": 1}), Owed("erase", {"deep": [1, {"x": None}]}))
+ORDERED = ("type", "confidence", "valid_from", "version", "created_at", "expires_at", "id", "owing", "tier", "conversation_id", "role", "scope")
+VALUES: dict[str, Sequence[FieldValue]] = {
+    "type": TEXTS,
+    "confidence": REALS,
+    "version": (*VERSIONS, 2.5),
+    "valid_from": MOMENTS,
+    "created_at": MOMENTS,
+    "expires_at": MOMENTS,
+    "id": IDS,
+    "tier": ("", "short", "mid"),
+}
+DIMENSIONS = 8
+
+
+@dataclass
+class RandomWork:
+    """Draws writes and questions that a store of these claims takes."""
+
+    seed: int
+    claims: Capabilities
+    chance: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)  # noqa: S311
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def record(self) -> Record:
+        chance = self.chance
+        at = chance.choice(PLACES)
+        fields: dict[str, FieldValue] = {}
+        for name in ("type", "confidence", "valid_from"):
+            if chance.random() < 0.7:
+                fields[name] = chance.choice(VALUES[name])
+        if chance.random() < 0.7:
+            fields["tags"] = tuple(chance.sample(TEXTS, chance.randrange(4)))
+        made = record(
+            1,
+            at,
+            version=chance.choice(VERSIONS),
+            fields=fields,
+            body={"n": chance.randrange(100)},
+            texts={part: self._words(12) for part in chance.sample(("title", "content", "tags", "source"), chance.randrange(4))},
+            vector=self.vector() if chance.random() < 0.7 else None,
+            created_at=chance.choice(MOMENTS),
+            updated_at=chance.choice(MOMENTS),
+            expires_at=chance.choice((None, None, T0, T0 + timedelta(seconds=chance.randrange(3)))),
+            generation=chance.choice((None, None, None, None, 0, 1, 2)),
+            role=chance.choice([Role.HOME] * 6 + [Role.REPLICA, Role.CACHED, Role.ARRIVING]),
+            tier=chance.choice(("", "short", "mid")),
+            owed=tuple(chance.sample(STEPS, chance.randrange(3))) if chance.random() < 0.4 else (),
+        )
+        return replace(made, key=Key(at.tenant, chance.choice(IDS)))
+
+    def vector(self) -> bytes:
+        return pack_vector([self.chance.gauss(0, 1) for _ in range(DIMENSIONS)])
+
+    def _words(self, most: int) -> str:
+        return " ".join(self.chance.choices(WORDS, k=self.chance.randrange(1, most)))
+
+    def write(self) -> Write:
+        chance, made, version = self.chance, self.record(), self.chance.choice(VERSIONS)
+        if chance.random() < 0.05:
+            return RaiseGeneration(made.partition, chance.choice((None, 0, 0, 1, 2)))
+        if not self.claims.conditional:
+            return Put(ENTRIES, made, Always())
+        changes: dict[str, Any] = chance.choice(
+            ({"tier": "x"}, {"role": Role.HOME}, {"accessed_at": T0}, {"discard_at": T0}, {"settle": STEPS[:1]}, {"role_is": made.role, "tier": "y"})
+        )
+        writes: list[Write] = [
+            Put(ENTRIES, made, self._when(version)),
+            Put(ENTRIES, made, Newer()),
+            Append(ENTRY_VERSIONS, made, chance.choice(("numbers", "Numbers")), "stored_version"),
+            Delete(ENTRIES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0),
+            Release(ENTRIES, made.key, version, chance.choice(("mid", "long")), made.owed, T0),
+            Annotate(ENTRIES, made.key, version, **changes),
+            Purge(ENTRIES, made.key, version, chance.choice((None, Role.ARRIVING))),
+        ]
+        return chance.choices(writes, weights=[5, 5, 1, 2, 1, 2, 1])[0]
+
+    def _when(self, version: int) -> When:
+        at = AtVersion(version, self.chance.choice((None, Role.HOME)), self.chance.choice((None, "mid")))
+        return self.chance.choice((Absent(), Newer(), Always(), at))
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def where(self) -> Where:
+        wide: list[Where] = [Tenant("acme"), Tenant("nobody"), Everywhere()] if self.claims.tenant_wide else []
+        narrow: list[Where] = [within(HERE), within(*PLACES[:3]), within(Partition("acme", "nobody")), within(FOREIGN)]
+        return self.chance.choice(narrow + wide)
+
+    def roles(self) -> frozenset[Role]:
+        return frozenset(self.chance.sample(list(Role), self.chance.randrange(4))) | {Role.HOME}
+
+    def filter(self, depth: int = 0) -> Filter:
+        chance = self.chance
+        if depth < 3 and chance.random() < 0.4:
+            parts = tuple(self.filter(depth + 1) for _ in range(chance.randrange(3)))
+            nested: list[Filter] = [And(parts), Or(parts), Not(self.filter(depth + 1))]
+            return chance.choice(nested)
+        name = chance.choice(list(VALUES))
+        values = VALUES[name]
+        plain: list[Filter] = [
+            *[kind(name, chance.choice(values)) for kind in (Eq, Lt, Le, Gt, Ge)],
+            In(name, tuple(chance.choices(values, k=2))),
+            IsNull(chance.choice([name, "tags"])),
+            Has("tags", chance.choice(TEXTS)),
+            Eq("owing", chance.random() < 0.5),
+        ]
+        return chance.choice(plain)
+
+    def maybe_filter(self) -> Filter | None:
+        return self.filter() if self.claims.filter and self.chance.random() < 0.6 else None
+
+    def query(self) -> Query:
+        chance = self.chance
+        order = [Order(name, chance.random() < 0.5) for name in chance.sample(ORDERED, chance.randrange(4))] if self.claims.order else []
+        limit = chance.choice((None, 3, 10, 30))
+        return Query(ENTRIES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
+
+    def graves(self) -> list[Query]:
+        """Marks and tombstones, and everything together."""
+        parts: list[Filter | None] = [None]
+        if self.claims.filter:
+            parts += [And((Lt("discard_at", T0 + timedelta(days=1)), Not(Eq("owing", True)))), Eq("owing", True)]
+        kinds = (frozenset({Kind.MARK}), frozenset({Kind.TOMBSTONE}), frozenset(Kind))
+        return [Query(ENTRIES, Everywhere(), part, limit=5, kinds=kind) for kind in kinds for part in parts]
+
+    def by_words(self, limit: int) -> Search:
+        return Search(ENTRIES, self.where(), Words(self._words(4)), limit, self.maybe_filter(), self.roles())
+
+    def by_meaning(self) -> Search:
+        return Search(ENTRIES, self.where(), Near(self.vector()), self.chance.choice((1, 5, 200)), self.maybe_filter(), self.roles())

@@ -1,0 +1,163 @@
+"""Callers that give up: a write cut off anywhere happened or not, as a whole, and the store works on at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, append, done, hit_ids, id_of, key_of, live, put, record, searched
+from memory.ports.query import Query, within
+from memory.ports.record import Record, Stored, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Outcome, Write
+
+ROUNDS = 8
+CUT_OFF = 24
+
+
+def _full(n: int, version: int) -> Record:
+    """A record of which every part says its version."""
+    said = f"version{version}"
+    return record(
+        n,
+        version=version,
+        fields={"type": said, "tags": (said,)},
+        body={"said": said, "more": said * 200},
+        texts={"title": said, "content": f"{said} lantern"},
+        vector=pack_vector([1.0, version]),
+        tier=said,
+    )
+
+
+def _is_whole(stored: Record) -> bool:
+    n = round((stored.created_at - record(0).created_at).total_seconds())
+    return stored.same_content(replace(_full(n, stored.version), generation=stored.generation)) and stored.tier == f"version{stored.version}"
+
+
+async def _cut_off(chance: random.Random, calls: Sequence[Coroutine[Any, Any, list[Outcome]]]) -> list[list[Outcome] | None]:
+    """Begin all of them at once and cut each off after its own while. What those answered that were not; None for the others.
+
+    Half are cut off after some turns of the loop, half after some time: what a driver does takes turns, what a server does takes time.
+    """
+    tasks = [asyncio.ensure_future(call) for call in calls]
+
+    async def give_up(task: asyncio.Task[list[Outcome]]) -> None:
+        if chance.random() < 0.5:
+            for _ in range(chance.randrange(40)):
+                await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(chance.random() * 0.02)
+        task.cancel()
+
+    await asyncio.gather(*(give_up(task) for task in tasks))
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, asyncio.CancelledError):
+            raise answer
+    return [None if isinstance(answer, BaseException) else answer for answer in answers]
+
+
+async def _works_at_once(store: Store, round_: int) -> None:
+    """On whatever connections the cut-off calls left: answers to them must not be taken for answers to these."""
+    numbers = [10_000 + 10 * round_ + n for n in range(8)]
+    await asyncio.gather(*(done(store, put(_full(n, 1))) for n in numbers))
+    stands = await asyncio.gather(*(live(store, n) for n in numbers))
+    assert [s.key for s in stands] == [key_of(n) for n in numbers]
+    assert all(_is_whole(s) for s in stands)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [1, 5], ids=["one write", "batches"])
+async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing(store: Store, size: int) -> None:
+    chance = random.Random(size)  # noqa: S311
+    known: set[int] = set()
+    for round_ in range(ROUNDS):
+        numbers = [range(n, n + size) for n in range(round_ * 1000, round_ * 1000 + CUT_OFF * size, size)]
+        answers = await _cut_off(chance, [store.apply([put(_full(n, 1)) for n in some]) for some in numbers])
+        await _works_at_once(store, round_)
+
+        known |= {n for some, answer in zip(numbers, answers, strict=True) if answer is not None for n in some}
+        everything = [n for some in numbers for n in some]
+        stands = dict(zip(everything, await store.get(ENTRIES, [key_of(n) for n in everything]), strict=True))
+        kept = {n: s for n, s in stands.items() if s is not None}
+        assert all(isinstance(s, Record) and _is_whole(s) for s in kept.values())
+        assert known & set(everything) <= set(kept)
+    listed = {r.key for r in (await store.query(Query(ENTRIES, within(HERE)))).records}
+    assert {key_of(n) for n in known} <= listed
+    if store.capabilities.lexical:
+        assert {id_of(n) for n in known} <= {hit.record.key.id for hit in await searched(store, "version1", limit=10_000)}
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(store: Store) -> None:
+    """Whole also in what it is found by: the words of the one or of the other."""
+    chance = random.Random(3)  # noqa: S311
+    await done(store, *[put(_full(n, 1)) for n in range(CUT_OFF)])
+    for round_ in range(ROUNDS):
+        before = [await live(store, n) for n in range(CUT_OFF)]
+        writes: list[Write] = [put(_full(n, old.version + 1), AtVersion(old.version)) for n, old in enumerate(before)]
+        answers = await _cut_off(chance, [store.apply([write]) for write in writes])
+        await _works_at_once(store, round_)
+
+        after = [await live(store, n) for n in range(CUT_OFF)]
+        assert all(_is_whole(s) for s in after)
+        for old, new, answer in zip(before, after, answers, strict=True):
+            assert new.version in (old.version, old.version + 1)
+            assert answer is None or not answer[0].applied or new.version == old.version + 1, "what was acknowledged is there"
+        if store.capabilities.lexical:
+            await _found_by_what_they_say(store)
+
+
+async def _found_by_what_they_say(store: Store) -> None:
+    """Asked again where a write that was cut off took effect only between the looks."""
+    keys = [key_of(n) for n in range(CUT_OFF)]
+    while True:
+        first: list[Stored | None] = await store.get(ENTRIES, keys)
+        versions = {s.version for s in first if isinstance(s, Record)}
+        hits = {version: await hit_ids(store, f"version{version}") for version in versions}
+        if await store.get(ENTRIES, keys) == first:
+            break
+    for stored in first:
+        assert isinstance(stored, Record)
+        assert {version for version in versions if stored.key.id in hits[version]} == {stored.version}
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_appends_cut_off_never_share_a_number(store: Store) -> None:
+    chance = random.Random(4)  # noqa: S311
+    acknowledged: dict[int, int | None] = {}
+    for round_ in range(ROUNDS):
+        numbers = range(round_ * 1000, round_ * 1000 + CUT_OFF)
+        answers = await _cut_off(chance, [store.apply([append(_full(n, 1), ENTRY_VERSIONS, "stored_version")]) for n in numbers])
+        acknowledged |= {n: answer[0].number for n, answer in zip(numbers, answers, strict=True) if answer is not None}
+        following = [append(_full(round_ * 1000 + 500 + n, 1), ENTRY_VERSIONS, "stored_version") for n in range(3)]
+        acknowledged |= {round_ * 1000 + 500 + n: o.number for n, o in enumerate(await done(store, *following))}
+    page = await store.query(Query(ENTRY_VERSIONS, within(HERE)))
+    given = {r.key: r.fields["stored_version"] for r in page.records if isinstance(r, Record)}
+    assert len(set(given.values())) == len(given), "a number was given twice"
+    assert {key_of(n): number for n, number in acknowledged.items()}.items() <= given.items()
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_creation_cut_off_and_made_again_is_made_once(store: Store) -> None:
+    """Whoever does not know whether a write happened does it again under the same condition, and learns it."""
+    chance = random.Random(5)  # noqa: S311
+    for round_ in range(ROUNDS):
+        numbers = range(round_ * 100, round_ * 100 + CUT_OFF)
+        first = await _cut_off(chance, [store.apply([put(_full(n, 1), Absent())]) for n in numbers])
+        second = await asyncio.gather(*(store.apply([put(_full(n, 2), Absent())]) for n in numbers))
+        for n, earlier, (outcome,) in zip(numbers, first, second, strict=True):
+            stands = await live(store, n)
+            assert _is_whole(stands)
+            assert stands.version == (2 if outcome.applied else 1)
+            assert not (earlier is not None and outcome.applied)

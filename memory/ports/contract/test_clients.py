@@ -1,0 +1,169 @@
+"""Two clients of one shared store at once: every kind of write is decided in one place, whoever brings it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, append, delete, done, found, key_of, live, one, put, record, release
+from memory.ports.query import Query, within
+from memory.ports.record import Mark, Owed, Record, Role, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
+
+WRITERS = 64
+Clients = tuple[Store, Store]
+
+
+@pytest_asyncio.fixture
+async def clients(harness: Harness, store: Store) -> AsyncIterator[Clients]:
+    """Two open clients of the same data."""
+    other = await harness.client(store)
+    try:
+        await other.open(COLLECTIONS)
+        yield store, other
+    finally:
+        await other.close()
+
+
+async def _at_once(clients: Clients, writes: Sequence[Write]) -> list[Outcome]:
+    """Each write in a call of its own, by turns from the one client and the other, all under way together."""
+    return list(await asyncio.gather(*(one(clients[n % 2], write) for n, write in enumerate(writes))))
+
+
+async def _both_see_the_same(clients: Clients, n: int = 1) -> None:
+    assert await found(clients[0], n) == await found(clients[1], n)
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("stands", [False, True], ids=["creating", "changing"])
+async def test_of_many_writers_through_two_clients_exactly_one_wins(clients: Clients, stands: bool) -> None:
+    if stands:
+        await done(clients[0], put(record(1)))
+    writes = [put(record(1, version=n + 2, body={"by": n}), AtVersion(1) if stands else Absent()) for n in range(WRITERS)]
+
+    outcomes = await _at_once(clients, writes)
+
+    (winner,) = [n for n, o in enumerate(outcomes) if o.applied]
+    assert (await live(clients[1])).version == winner + 2
+    assert {o.version for o in outcomes} == {winner + 2}, "who lost is told what stands there"
+    await _both_see_the_same(clients)
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_no_increment_through_two_clients_is_lost(clients: Clients) -> None:
+    await done(clients[0], put(record(version=1, body={"n": 0})))
+
+    async def increment(client: Store) -> None:
+        while True:
+            now = await live(client)
+            if (await one(client, put(record(version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version)))).applied:
+                return
+
+    await asyncio.gather(*(increment(clients[n % 2]) for n in range(24)))
+    assert dict((await live(clients[0])).body) == {"n": 24}
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_of_newer_writes_in_any_order_the_newest_stands(clients: Clients) -> None:
+    versions = [n * 29 % WRITERS + 1 for n in range(WRITERS)]
+    outcomes = await _at_once(clients, [put(record(version=v, body={"v": v}), Newer()) for v in versions])
+    assert (await live(clients[0])).body["v"] == WRITERS
+    assert outcomes[versions.index(WRITERS)].applied
+    await _both_see_the_same(clients)
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_appends_through_two_clients_get_each_a_number_of_their_own(clients: Clients) -> None:
+    outcomes = await _at_once(clients, [append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(WRITERS)])
+    assert sorted(o.number or 0 for o in outcomes) == list(range(1, WRITERS + 1))
+    again = await _at_once(clients, [append(record(1000), ENTRY_VERSIONS, "stored_version") for _ in range(8)])
+    assert [o.number for o in again if o.applied] == [WRITERS + 1], "one key is appended once"
+
+
+@needs("shared")
+@pytest.mark.asyncio
+async def test_generations_raised_through_two_clients_are_all_counted(clients: Clients) -> None:
+    outcomes = await _at_once(clients, [RaiseGeneration(HERE) for _ in range(WRITERS)])
+    assert sorted(o.number or 0 for o in outcomes) == list(range(1, WRITERS + 1))
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(clients: Clients) -> None:
+    steps = tuple(Owed("deliver", {"n": n}) for n in range(16))
+    at = record().created_at
+    await done(clients[0], put(record(owed=steps)))
+    await _at_once(clients, [Annotate(ENTRIES, key_of(1), 1, settle=(step,), accessed_at=at) for step in steps[1:]])
+    after = await live(clients[1])
+    assert (after.owed, after.accesses) == (steps[:1], 15)
+    await _both_see_the_same(clients)
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exactly_one_is_carried_out(clients: Clients) -> None:
+    """The one that was is what stands there: nothing of another's is left behind."""
+    for n in range(24):
+        role = Role.HOME if n % 3 else Role.CACHED
+        await done(clients[n % 2], put(record(n, role=role)))
+        writes: list[Write] = [
+            put(record(n, version=2, body={"changed": True}), AtVersion(1)),
+            release(n),
+            replace(delete(n, version=3), when=AtVersion(1)),
+            *([Purge(ENTRIES, key_of(n), 1)] if role is Role.CACHED else []),
+        ]
+        writes = writes[n % len(writes) :] + writes[: n % len(writes)]
+        outcomes = await _at_once(clients, writes)
+
+        carried_out = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
+        stands = await found(clients[0], n)
+        purged = [write for write in carried_out if isinstance(write, Purge)]
+        others = [write for write in carried_out if not isinstance(write, Purge)]
+        assert len(others) <= 1
+        left = {"Put": Record, "Release": Mark, "Delete": Tombstone}[type(others[0]).__name__] if others else type(None)
+        assert isinstance(stands, left), f"{carried_out} were carried out, and there stands {stands}"
+        assert purged or others
+        await _both_see_the_same(clients, n)
+
+
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_another_client(clients: Clients) -> None:
+    writing, erasing = clients
+    stop = asyncio.Event()
+    applied = 0
+
+    async def write(worker: int) -> None:
+        nonlocal applied
+        n = 0
+        while not stop.is_set():
+            known = (await one(writing, RaiseGeneration(HERE, 0))).number or 0
+            outcomes = await writing.apply([put(record(1000 * worker + n + i, generation=known), Absent()) for i in range(1 + n % 3)])
+            applied += sum(o.applied for o in outcomes)
+            n += 3
+            await asyncio.sleep(0)  # let the other erase, where no call waits for anything
+
+    writers = [asyncio.ensure_future(write(worker)) for worker in range(1, 5)]
+    try:
+        for version in range(100, 108):
+            raised = (await one(erasing, RaiseGeneration(HERE))).number
+            await erasing.delete_matching(Query(ENTRIES, within(HERE)), version)
+            page = await erasing.query(Query(ENTRIES, within(HERE)))
+            assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
+            await asyncio.sleep(0)  # let the others write
+    finally:
+        stop.set()
+        await asyncio.gather(*writers)
+    assert applied

@@ -1,0 +1,308 @@
+"""Damage on the disk: a record that is no longer as it was written is never served; its neighbours are, and it can be written anew and erased."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs, works
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    append,
+    asked,
+    buried,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+    searched,
+)
+from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Where, Words, within
+from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, When, Write
+
+NUMBERS = range(6)
+DAMAGED = 2
+SOUND = [n for n in NUMBERS if n != DAMAGED]
+
+
+def _full(n: int, at: Partition = HERE, version: int = 7) -> Record:
+    return record(
+        n,
+        at,
+        version,
+        fields={"type": "fact", "tags": ("a",)},
+        body={"n": n, "said": "what was said " * 20},
+        texts={"content": f"a lantern and word{n}"},
+        vector=pack_vector([1.0, n]),
+    )
+
+
+@asynccontextmanager
+async def _damaged(harness: Harness, store: Store, *keys: Key) -> AsyncIterator[Store]:
+    """The store opened again after these entries were damaged."""
+    await store.close()
+    for key in keys or (key_of(DAMAGED),):
+        await harness.spoil(store, ENTRIES, key)
+    await store.open(COLLECTIONS)
+    yield store
+
+
+async def _filled(store: Store) -> list[Record]:
+    await done(store, *[put(_full(n)) for n in NUMBERS], put(_full(0, ELSEWHERE)), put(_full(0, FOREIGN)))
+    return [await live(store, n) for n in NUMBERS]
+
+
+@works("durable")
+@pytest.mark.asyncio
+async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were(harness: Harness, store: Store) -> None:
+    wrote = await _filled(store)
+    others = [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)]
+    async with _damaged(harness, store):
+        for _ in range(2):  # also once it has been set aside
+            answers = await store.get(ENTRIES, [key_of(n) for n in NUMBERS])
+            damaged = answers[DAMAGED]
+            assert isinstance(damaged, Corrupt), f"damaged, and answered as {damaged}"
+            assert damaged.key == key_of(DAMAGED)
+            assert damaged.problem
+            assert [answers[n] for n in SOUND] == [wrote[n] for n in SOUND]
+        assert [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)] == others
+
+
+@needs("durable")
+@pytest.mark.asyncio
+async def test_damage_is_met_in_every_collection(harness: Harness, store: Store) -> None:
+    await done(store, *[put(record(n, body={"said": "what was said " * 20}), collection=c) for c in COLLECTIONS for n in (1, 2)])
+    await store.close()
+    for collection in COLLECTIONS:
+        await harness.spoil(store, collection, key_of(1))
+    await store.open(COLLECTIONS)
+    for collection in COLLECTIONS:
+        assert isinstance(await found(store, 1, collection=collection), Corrupt), collection.name
+        await live(store, 2, collection=collection)
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def _wheres(store: Store) -> list[Where]:
+    wide: list[Where] = [Tenant(HERE.tenant), Everywhere()] if store.capabilities.tenant_wide else []
+    return [within(HERE), within(HERE, ELSEWHERE), *wide]
+
+
+@needs("durable")
+@pytest.mark.asyncio
+async def test_queries_serve_the_neighbours_and_name_the_corrupt_key(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    orders = [(), (Order("created_at", True),), (Order("type"),)] if store.capabilities.order else [()]
+    async with _damaged(harness, store):
+        for where in _wheres(store):
+            for order in orders:
+                page = await store.query(Query(ENTRIES, where, order=order))
+                here = [r.key for r in page.records if isinstance(r, Record) and r.partition == HERE]
+                assert sorted(here) == [key_of(n) for n in SOUND]
+                assert page.corrupt == (key_of(DAMAGED),)
+                assert all(isinstance(r, Record) for r in page.records)
+        page = await store.query(Query(ENTRIES, within(ELSEWHERE)))
+        assert ([r.key for r in page.records], page.corrupt) == ([key_of(0, ELSEWHERE)], ())
+
+
+@needs("durable")
+@pytest.mark.asyncio
+async def test_pages_around_a_corrupt_record_lose_and_repeat_nothing(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    async with _damaged(harness, store):
+        for limit in (1, 2, 3):
+            walked: list[str] = []
+            corrupt: set[Key] = set()
+            query: Query | None = Query(ENTRIES, within(HERE), limit=limit)
+            while query is not None:
+                page = await store.query(query)
+                walked += [r.key.id for r in page.records]
+                corrupt |= set(page.corrupt)
+                query = None if page.cursor is None else replace(query, cursor=page.cursor)
+            assert walked == [id_of(n) for n in SOUND]
+            assert corrupt == {key_of(DAMAGED)}
+
+
+@needs("durable")
+@pytest.mark.asyncio
+async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
+    """Whether a store that counts without reading counts it too is its own affair."""
+    await _filled(store)
+    async with _damaged(harness, store):
+        assert (await store.count(Query(ENTRIES, within(HERE)))).records in (len(SOUND), len(NUMBERS))
+        assert (await store.count(Query(ENTRIES, within(ELSEWHERE)))).records == 1
+
+
+@needs("durable", "lexical")
+@pytest.mark.asyncio
+async def test_search_by_words_passes_a_corrupt_record_over(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    async with _damaged(harness, store):
+        bare = await store.search(Search(ENTRIES, within(HERE), Words("lantern"), 50, whole=False))
+        assert {id_of(n) for n in SOUND} <= {h.record.key.id for h in bare} <= {id_of(n) for n in NUMBERS}
+        for _ in range(2):
+            assert {hit.record.key.id for hit in await searched(store, "lantern")} == {id_of(n) for n in SOUND}
+            assert await hit_ids(store, f"word{DAMAGED}") == set()
+            assert await hit_ids(store, "lantern", within(ELSEWHERE)) == {id_of(0, ELSEWHERE)}
+
+
+@needs("durable", "semantic")
+@pytest.mark.asyncio
+async def test_search_by_meaning_passes_a_corrupt_record_over(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    async with _damaged(harness, store):
+        for _ in range(2):
+            near = Search(ENTRIES, within(HERE), Near(pack_vector([1.0, DAMAGED])), len(SOUND))
+            assert {hit.record.key.id for hit in await store.search(near)} == {id_of(n) for n in SOUND}
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+@needs("durable", "conditional")
+@pytest.mark.asyncio
+async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harness: Harness, store: Store) -> None:
+    """Neither where the damage is met by the write itself, nor once it has been set aside."""
+    roles = {6: Role.CACHED, 7: Role.ARRIVING}
+    await done(store, *[put(replace(_full(n), role=roles.get(n, Role.HOME))) for n in range(1, 8)])
+    writes: dict[int, Write] = {
+        1: put(_full(1, version=99), Absent()),
+        4: release(4, 7),
+        5: Annotate(ENTRIES, key_of(5), 7, tier="x"),
+        6: Purge(ENTRIES, key_of(6), 7),
+        7: Purge(ENTRIES, key_of(7), 7, role_is=Role.ARRIVING),
+    }
+    async with _damaged(harness, store, *map(key_of, writes)):
+        for _ in range(2):
+            for n, write in writes.items():
+                assert not (await one(store, write)).applied, write
+                assert isinstance(await found(store, n), Corrupt), write
+
+
+@needs("durable", "conditional")
+@pytest.mark.asyncio
+async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Store) -> None:
+    """Damage that was met has none. Over damage that nobody has met a write at its version may hold, and then leaves something whole."""
+    await done(store, *[put(_full(n)) for n in range(1, 5)])
+    replaced, buried_, met, met_too = put(_full(1, version=99), AtVersion(7)), delete(2), put(_full(3, version=99), AtVersion(7)), delete(4)
+    async with _damaged(harness, store, *map(key_of, range(1, 5))):
+        assert [type(await found(store, n)) for n in (3, 4)] == [Corrupt, Corrupt]
+        for n, write in ((3, met), (4, replace(met_too, when=AtVersion(7)))):
+            assert not (await one(store, write)).applied
+            assert isinstance(await found(store, n), Corrupt)
+        stands = Record if (await one(store, replaced)).applied else Corrupt
+        assert type(await found(store, 1)) is stands
+        stands_too = Tombstone if (await one(store, replace(buried_, when=AtVersion(7)))).applied else Corrupt
+        assert type(await found(store, 2)) is stands_too
+
+
+@needs("durable", "conditional")
+@pytest.mark.asyncio
+async def test_an_append_does_not_replace_a_corrupt_record(harness: Harness, store: Store) -> None:
+    first = append(record(1, body={"said": "what was said " * 20}), ENTRY_VERSIONS, "stored_version")
+    await done(store, first)
+    await store.close()
+    await harness.spoil(store, ENTRY_VERSIONS, key_of(1))
+    await store.open(COLLECTIONS)
+    assert not (await one(store, first)).applied
+    assert (await done(store, append(record(2), ENTRY_VERSIONS, "stored_version")))[0].number == 2
+
+
+async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBERS) -> None:
+    healed = await live(store, DAMAGED)
+    assert healed.same_content(replace(wrote, generation=healed.generation))
+    page = await store.query(Query(ENTRIES, within(HERE)))
+    assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in numbers], ())
+    assert (await store.count(Query(ENTRIES, within(HERE)))).records == len(numbers)
+    if store.capabilities.lexical:
+        assert await hit_ids(store, f"word{DAMAGED}") == {id_of(DAMAGED)}
+    if store.capabilities.semantic:
+        hits = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, DAMAGED])), 1))
+        assert [hit.record.key.id for hit in hits] == [id_of(DAMAGED)]
+
+
+@needs("durable")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> None:
+    """Whether the damage was met before or not. A write that is newer than anything goes through too, where there are conditions."""
+    await _filled(store)
+    conditions: list[When] = [Always(), Newer()] if store.capabilities.conditional else [Always()]
+    for version, when in enumerate(conditions, start=50):
+        async with _damaged(harness, store):
+            if met:
+                assert isinstance(await found(store, DAMAGED), Corrupt)
+            wrote = _full(DAMAGED, version=version)
+            await done(store, put(wrote, when))
+            await _is_healed(store, wrote)
+
+
+@needs("durable", "conditional")
+@pytest.mark.asyncio
+async def test_a_delete_heals(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    async with _damaged(harness, store):
+        await done(store, delete(DAMAGED, version=60))
+        assert (await buried(store, DAMAGED)).version == 60
+        page = await store.query(Query(ENTRIES, within(HERE)))
+        assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in SOUND], ())
+
+
+@needs("durable", "atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    async with _damaged(harness, store):
+        outcomes = await store.apply([put(_full(8)), put(_full(DAMAGED, version=99), AtVersion(7)), put(_full(9))], together=True)
+        assert [o.applied for o in outcomes] == [False] * 3
+        assert [await found(store, 8), await found(store, 9)] == [None, None]
+
+
+@needs("durable")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other(harness: Harness, store: Store, met: bool) -> None:
+    await _filled(store)
+    part = Eq("type", "no such") if store.capabilities.filter else None
+    elsewhere = key_of(0, ELSEWHERE)
+    async with _damaged(harness, store, key_of(DAMAGED), elsewhere):
+        if met:
+            assert isinstance(await found(store, DAMAGED), Corrupt)
+        assert await store.delete_matching(Query(ENTRIES, within(HERE), part), 50) == (1 if part else len(NUMBERS))
+        assert (await buried(store, DAMAGED)).version == 50
+        assert await asked(store) == ([id_of(n) for n in SOUND] if part else [])
+        assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+        assert isinstance((await store.get(ENTRIES, [elsewhere]))[0], Corrupt), "another partition's damage stands"
+        assert await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50) == 1
+
+
+@needs("durable")
+@pytest.mark.asyncio
+async def test_a_corrupt_record_stays_corrupt_when_opened_again(harness: Harness, store: Store) -> None:
+    await _filled(store)
+    async with _damaged(harness, store):
+        assert isinstance(await found(store, DAMAGED), Corrupt)
+        again = await harness.reopen(store)
+        try:
+            await again.open(COLLECTIONS)
+            assert isinstance(await found(again, DAMAGED), Corrupt)
+            assert (await again.query(Query(ENTRIES, within(HERE)))).corrupt == (key_of(DAMAGED),)
+        finally:
+            await again.close()

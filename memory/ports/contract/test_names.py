@@ -1,0 +1,251 @@
+"""Hostile names of tenants, scopes and ids, under every method: each is held as it is and reached by itself alone, or refused.
+
+What reading makes of the partitions they name is in `test_isolation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.contract.judges import needs
+from memory.ports.contract.names import FAMILIES, NAMES, STRANGE, made, named, owner, partition_of
+from memory.ports.contract.support import HERE, T0, done, one, put
+from memory.ports.query import Count, Eq, In, Not, Order, Query, within
+from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, Append, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
+
+Place = tuple[Key, str]
+
+
+async def _stands(store: Store, places: Sequence[Place], collection: Collection = ENTRIES) -> list[Stored | None]:
+    return await store.get(collection, [key for key, _ in places])
+
+
+def _whose(stored: Stored | None) -> object:
+    """Whose the record says it is."""
+    return stored.body.get("of") if isinstance(stored, Record) else stored
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_names_that_are_alike_are_held_apart(store: Store, family: str) -> None:
+    places = named(family)
+    await done(store, *[put(made(*place)) for place in places[::2]])
+    owners = [owner(key, scope) if n % 2 == 0 else None for n, (key, scope) in enumerate(places)]
+    assert [_whose(s) for s in await _stands(store, places)] == owners
+
+    await done(store, *[put(made(*place)) for place in places[1::2]])
+    stands = await _stands(store, places)
+    assert [_whose(s) for s in stands] == [owner(key, scope) for key, scope in places]
+    assert [(s.key, s.scope) for s in stands if isinstance(s, Record)] == places
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of write: what it is for the n-th name, and what it leaves there. `before` stands there already, under another version each."""
+
+    write: Callable[[int, Key, str], Write]
+    leaves: Callable[[int, Key, str], object]
+    before: Role | None = Role.HOME
+    collection: Collection = ENTRIES
+
+
+def _told(stored: Stored | None) -> object:
+    """What a test can know of what stands there."""
+    match stored:
+        case Record():
+            return ("record", stored.version, stored.tier, stored.scope, dict(stored.body))
+        case Mark():
+            return ("mark", stored.version, stored.to, stored.scope)
+        case Tombstone():
+            return ("tombstone", stored.version, dict(stored.note))
+        case _:
+            return stored
+
+
+def _of(key: Key, scope: str, version: int, tier: str = "") -> object:
+    return ("record", version, tier, scope, {"of": owner(key, scope)})
+
+
+KINDS = {
+    "put absent": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Absent()), lambda n, k, s: _of(k, s, 1000 + n), before=None),
+    "put newer": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Newer()), lambda n, k, s: _of(k, s, 1000 + n)),
+    "put at its version": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), AtVersion(n + 1)), lambda n, k, s: _of(k, s, 1000 + n)),
+    "append": _Kind(
+        lambda n, k, s: Append(ENTRY_VERSIONS, made(k, s, 1000 + n), "numbers", "stored_version"),
+        lambda n, k, s: _of(k, s, 1000 + n),
+        before=None,
+        collection=ENTRY_VERSIONS,
+    ),
+    "delete": _Kind(lambda n, k, s: Delete(ENTRIES, k, 1000 + n, AtVersion(n + 1), note={"n": n}), lambda n, k, s: ("tombstone", 1000 + n, {"n": n})),
+    "release": _Kind(lambda n, k, s: Release(ENTRIES, k, n + 1, f"to {n}"), lambda n, k, s: ("mark", n + 1, f"to {n}", s)),
+    "annotate": _Kind(lambda n, k, s: Annotate(ENTRIES, k, n + 1, tier=f"tier {n}"), lambda n, k, s: _of(k, s, n + 1, f"tier {n}")),
+    "purge": _Kind(lambda n, k, s: Purge(ENTRIES, k, n + 1), lambda n, k, s: None, before=Role.CACHED),
+}
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: Store, kind: str, family: str) -> None:
+    one_of, places = KINDS[kind], named(family)
+    if one_of.before is not None:
+        await done(store, *[put(made(*place, n + 1, role=one_of.before)) for n, place in enumerate(places)])
+    expected = [_told(s) for s in await _stands(store, places, one_of.collection)]
+
+    for half in (0, 1):
+        some = range(half, len(places), 2)
+        await done(store, *[one_of.write(n, *places[n]) for n in some])
+        for n in some:
+            expected[n] = one_of.leaves(n, *places[n])
+        assert [_told(s) for s in await _stands(store, places, one_of.collection)] == expected
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", ["tenants", "scopes"])
+async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
+    places = named(family)
+    outcomes = await done(store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)])
+    assert [o.number for o in outcomes] == [n + 1 for n in range(len(places))]
+    outcomes = await done(store, *[RaiseGeneration(partition_of(*place)) for place in places[::2]])
+    assert [o.number for o in outcomes] == [n + 2 for n in range(0, len(places), 2)]
+    outcomes = await done(store, *[RaiseGeneration(partition_of(*place), 0) for place in places])
+    assert [o.number for o in outcomes] == [n + 1 + (n % 2 == 0) for n in range(len(places))]
+
+    outcomes = await done(store, *[put(made(*place)) for place in places])
+    assert [o.generation for o in outcomes] == [n + 1 + (n % 2 == 0) for n in range(len(places))]
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", ["tenants", "scopes", "counters"])
+async def test_every_counter_counts_for_itself(store: Store, family: str) -> None:
+    """Of partitions whose names are alike, and of one partition under names that are alike."""
+    places = named("ids" if family == "counters" else family)
+    counters = [(name if family == "counters" else "numbers") for name in NAMES]
+    for turn in (1, 2):
+        some = [
+            Append(ENTRY_VERSIONS, made(replace(key, id=f"{key.id[:400]}/{turn}/{n}"), scope), counters[n], "stored_version")
+            for n, (key, scope) in enumerate(places)
+        ]
+        assert [o.number for o in await done(store, *some)] == [turn] * len(some)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", ["tenants", "scopes"])
+async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -> None:
+    places = named(family)
+    await done(store, *[put(made(*place)) for place in places])
+    expected = [_told(s) for s in await _stands(store, places)]
+    for n in range(0, len(places), 2):
+        assert await store.delete_matching(Query(ENTRIES, within(partition_of(*places[n]))), 1000 + n, T0) == 1
+        expected[n] = ("tombstone", 1000 + n, {})
+    assert [_told(s) for s in await _stands(store, places)] == expected
+
+
+# -- reading ids ------------------------------------------------------------------------------------------------------
+
+
+@needs("order")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("order", [(), (Order("id", True),), (Order("type"),), (Order("type", True),)], ids=str)
+async def test_pages_over_hostile_ids_lose_and_repeat_nothing(store: Store, order: tuple[Order, ...]) -> None:
+    """Also where the values that are sorted by are as hostile, and where only the id tells two records apart."""
+    places = named("ids")
+    await done(store, *[put(made(*place, fields={"type": NAMES[n // 2]})) for n, place in enumerate(places)])
+    ids = sorted(NAMES, reverse=bool(order) and order[0].descending)
+    if order and order[0].field == "type":
+        ids.sort(key=lambda name: NAMES[NAMES.index(name) // 2], reverse=order[0].descending)
+
+    for limit in (1, 7):
+        query: Query | None = Query(ENTRIES, within(HERE), order=order, limit=limit)
+        walked: list[str] = []
+        while query is not None:
+            page = await store.query(query)
+            walked += [r.key.id for r in page.records]
+            query = None if page.cursor is None else replace(query, cursor=page.cursor)
+        assert walked == ids
+
+
+@needs("filter")
+@pytest.mark.asyncio
+async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) -> None:
+    places = named("ids")
+    await done(store, *[put(made(*place, fields={"type": name})) for place, name in zip(places, NAMES, strict=True)])
+    for field in ("id", "type"):
+        for name in NAMES:
+            page = await store.query(Query(ENTRIES, within(HERE), Eq(field, name)))
+            assert [r.key.id for r in page.records] == [name]
+    assert (await store.count(Query(ENTRIES, within(HERE), Not(In("id", NAMES[1:]))))).records == 1
+    assert await store.delete_matching(Query(ENTRIES, within(HERE), In("id", NAMES[::2])), 1000) == len(NAMES[::2])
+    assert [isinstance(s, Tombstone) for s in await _stands(store, places)] == [n % 2 == 0 for n in range(len(NAMES))]
+
+
+# -- names that a store need not hold ---------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, family: str) -> None:
+    plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
+    strange = strange if family != "scopes" else [(Key(key.tenant, f"strange-{key.id}"), scope) for key, scope in strange]
+    together = [place for pair in zip(strange, (plain * 2)[: len(strange)], strict=True) for place in pair]
+
+    outcomes = await store.apply([put(made(*place)) for place in together])
+
+    assert {o.status for o in outcomes[1::2]} == {Status.APPLIED}, "its neighbours are written"
+    for place, outcome in zip(strange, outcomes[::2], strict=True):
+        assert outcome.applied or (outcome.status is Status.REJECTED and outcome.reason), f"{place}: {outcome}"
+        await _holds_or_finds_nothing(store, place, held=outcome.applied)
+    assert [_whose(s) for s in await _stands(store, plain)] == [owner(key, scope) for key, scope in plain]
+
+
+async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> None:
+    """What was refused is not found; to refuse the question too, as wrong input, is as good."""
+    key, scope = place
+    asked = Query(ENTRIES, within(partition_of(key, scope)))
+    try:
+        stored = (await store.get(ENTRIES, [key]))[0]
+        page = await store.query(asked)
+        counted = await store.count(asked)
+    except InvalidInput:
+        assert not held
+        return
+    assert _whose(stored) == (owner(key, scope) if held else None)
+    if held:
+        assert key in [r.key for r in page.records]
+    else:
+        assert key not in [r.key for r in page.records]
+        assert scope == HERE.scope or (page.records == () and counted == Count(0, 0))
+
+
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_writes_to_what_a_store_does_not_hold_touch_nothing_else(store: Store, family: str) -> None:
+    plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
+    await done(store, *[put(made(*place)) for place in plain])
+    before = await _stands(store, plain)
+    for key, scope in strange:
+        writes: list[Write] = [
+            Annotate(ENTRIES, key, 1, tier="x"),
+            Release(ENTRIES, key, 1, "mid"),
+            Purge(ENTRIES, key, 1),
+            Delete(ENTRIES, key, 5, AtVersion(1)),
+        ]
+        if family == "scopes":  # the ids are those of the plain ones
+            writes = []
+        outcomes = await store.apply([*writes, RaiseGeneration(partition_of(key, scope), 0)])
+        assert all(o.status is not Status.REJECTED or o.reason for o in outcomes)
+    assert await _stands(store, plain) == before
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 0

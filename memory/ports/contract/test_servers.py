@@ -1,0 +1,294 @@
+"""A server that freezes or dies while its store is open: every call ends in time with an error of ours, and the same store works on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import StoreUnavailable
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs, remote, without
+from memory.ports.contract.support import ELSEWHERE, HERE, append, delete, done, found, key_of, live, one, put, record, release
+from memory.ports.query import Eq, Near, Order, Query, Search, Words, within
+from memory.ports.record import Mark, Record, Role, Stored, Tombstone, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
+
+Call = Callable[[Store], Coroutine[Any, Any, object]]
+HELD = (3, 4, 5, 6, 7, 8)
+"""The records that stand before the server fails; those in ELSEWHERE are for `delete_matching`."""
+
+
+def _writes(store: Store) -> dict[str, list[Write]]:
+    """One of each kind, each for a key of its own, and a batch."""
+    writes: dict[str, list[Write]] = {
+        "put": [put(record(1, version=2, body={"n": "new"}))],
+        "a batch": [put(record(n, version=2, body={"n": "new"})) for n in range(10, 20)],
+        "raise the generation": [RaiseGeneration(ELSEWHERE, 7)],
+    }
+    if store.capabilities.conditional:
+        writes |= {
+            "put absent": [put(record(2, version=2, body={"n": "new"}), Absent())],
+            "put at a version": [put(record(3, version=2, body={"n": "new"}), AtVersion(1))],
+            "put newer": [put(record(4, version=2, body={"n": "new"}), Newer())],
+            "delete": [delete(5, version=2)],
+            "release": [release(6)],
+            "annotate": [Annotate(ENTRIES, key_of(7), 1, tier="long")],
+            "purge": [Purge(ENTRIES, key_of(8), 1)],
+            "append": [append(record(9, version=2, body={"n": "new"}), ENTRY_VERSIONS, "stored_version")],
+        }
+    return writes
+
+
+def _calls(store: Store) -> dict[str, Call]:
+    """Every method that raises when the server does not answer, with what the store claims."""
+
+    def applied(some: list[Write], together: bool = False) -> Call:
+        return lambda s: s.apply(some, together=together)
+
+    can = store.capabilities
+    part, order = (Eq("type", "a") if can.filter else None), ((Order("type"),) if can.order else ())
+    calls: dict[str, Call] = {
+        "get": lambda s: s.get(ENTRIES, [key_of(n) for n in HELD]),
+        "query": lambda s: s.query(Query(ENTRIES, within(HERE), part, order)),
+        "count": lambda s: s.count(Query(ENTRIES, within(HERE), part)),
+        "delete_matching": lambda s: s.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50),
+        **{name: applied(some) for name, some in _writes(store).items()},
+    }
+    if can.atomic:
+        calls["together"] = applied([put(record(n, version=2, body={"n": "new"})) for n in range(20, 25)], together=True)
+    if can.lexical:
+        calls["search by words"] = lambda s: s.search(Search(ENTRIES, within(HERE), Words("lantern"), 5))
+    if can.semantic:
+        calls["search by meaning"] = lambda s: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 2.0])), 5))
+    return calls
+
+
+@asynccontextmanager
+async def _hurried(harness: Harness, store: Store) -> AsyncIterator[Store]:
+    """A store with short timeouts and warm connections, and the records that `_calls` are about."""
+    roles = {8: Role.CACHED}
+    standing = [record(n, body={"n": "old"}, role=roles.get(n, Role.HOME), texts={"content": "lantern"}) for n in HELD]
+    await done(store, *[put(r) for r in standing], *[put(record(n, ELSEWHERE)) for n in range(3)])
+    hurried = await harness.hurried(store)
+    try:
+        await _patiently(harness, lambda: hurried.open(COLLECTIONS))
+        await _patiently(harness, lambda: asyncio.gather(*(hurried.get(ENTRIES, [key_of(n)]) for n in range(8))))
+        yield hurried
+    finally:
+        await hurried.close()
+
+
+async def _patiently(harness: Harness, call: Callable[[], Awaitable[object]]) -> None:
+    """Again, where a busy machine was too slow for a store in a hurry, or a connection turned out dead."""
+    deadline = asyncio.get_running_loop().time() + 2 * harness.patience.total_seconds()
+    while True:
+        try:
+            await call()
+            return
+        except StoreUnavailable:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def _frozen(harness: Harness, store: Store) -> AsyncIterator[None]:
+    await harness.freeze(store)
+    try:
+        yield
+    finally:
+        await harness.thaw(store)
+
+
+@asynccontextmanager
+async def _dead(harness: Harness, store: Store) -> AsyncIterator[None]:
+    await harness.take_away(store)
+    try:
+        yield
+    finally:
+        await harness.bring_back(store)
+
+
+FAILURES = {"frozen": _frozen, "dead": _dead}
+
+
+async def _in_time(harness: Harness, what: str, call: Awaitable[object]) -> object:
+    """What the call returns or raises; to go on longer than the harness's patience is a failure."""
+    asked = asyncio.ensure_future(call)
+    await asyncio.wait([asked], timeout=harness.patience.total_seconds())
+    if not asked.done():
+        asked.cancel()
+        raise AssertionError(f"{what} did not end within {harness.patience}")
+    return asked.exception() or asked.result()
+
+
+async def _all_unavailable(harness: Harness, store: Store, calls: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
+    answers = await asyncio.gather(*(_in_time(harness, name, call()) for name, call in calls.items()))
+    for name, answer in zip(calls, answers, strict=True):
+        assert isinstance(answer, StoreUnavailable), f"{name}: StoreUnavailable is due, not {answer!r}"
+        assert answer.retryable
+        assert answer.store == store.name
+        assert store.name in str(answer)
+        assert len(answer.problem) > 10, f"{name}: '{answer.problem}' does not say what is wrong"
+        shown = f"{answer} {answer!r} {answer.__cause__} {answer.__cause__!r}"
+        assert not [secret for secret in harness.secrets if secret in shown], f"{name}: the error shows a secret"
+
+
+async def _unavailable(harness: Harness, store: Store) -> None:
+    """Every method of an open store, all at once and so on live connections as far as there are; and again, on what is left of those."""
+    for turn in ("first", "second"):
+        await _all_unavailable(harness, store, {f"{name}, {turn} time": (lambda c=call: c(store)) for name, call in _calls(store).items()})  # type: ignore[misc]
+        health = await _in_time(harness, f"check, {turn} time", store.check())
+        assert getattr(health, "ok", None) is False, f"check answers, and says that the store does not work: {health!r}"
+        assert not [secret for secret in harness.secrets if secret in repr(health)]
+
+
+async def _works_again(harness: Harness, store: Store) -> None:
+    """Without being built or opened anew. Connections that died are found out by a call each, so the first few may still fail."""
+
+    async def works() -> None:
+        await done(store, put(record(90, version=3)))
+        assert await live(store, 90)
+        await asyncio.gather(*(store.get(ENTRIES, [key_of(n)]) for n in range(8)))
+        assert (await store.check()).ok
+
+    await _patiently(harness, works)
+
+
+# -- calls under way --------------------------------------------------------------------------------------------------
+
+
+@remote
+@pytest.mark.asyncio
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_store_works_on(harness: Harness, store: Store, failure: str) -> None:
+    async with _hurried(harness, store) as hurried:
+        epoch = hurried.epoch
+        async with FAILURES[failure](harness, store):
+            await _unavailable(harness, hurried)
+        await _works_again(harness, hurried)
+        await _works_again(harness, store)
+        if failure == "frozen" or store.capabilities.durable:
+            await _is_whole(store)
+            assert hurried.epoch == epoch
+        await _counts_on(store)
+
+
+async def _is_whole(store: Store) -> None:
+    """A write that was answered with an error is unknown: it happened or not, as a whole."""
+    numbers = (*range(1, 9), *range(10, 25))
+    stands = dict(zip(numbers, await store.get(ENTRIES, [key_of(n) for n in numbers]), strict=True))
+    old = {n: stored for n, stored in stands.items() if isinstance(stored, Record) and stored.version == 1 and dict(stored.body) == {"n": "old"}}
+    new = {n: stored for n, stored in stands.items() if isinstance(stored, Record) and stored.version == 2 and dict(stored.body) == {"n": "new"}}
+    left: dict[int, Callable[[Stored | None], bool]] = {
+        5: lambda s: isinstance(s, Tombstone) and s.version == 2,
+        6: lambda s: isinstance(s, Mark) and s.to == "mid",
+        7: lambda s: isinstance(s, Record) and s.tier == "long",
+        8: lambda s: s is None,
+    }
+    for n, stored in stands.items():
+        whole = n in old or n in new or (n in left and left[n](stored)) or (n not in HELD and stored is None)
+        assert whole, f"record {n} is neither as it was nor as it was to be: {stored}"
+    if store.capabilities.atomic:
+        for batch in (range(10, 20), range(20, 25)):
+            assert len({stands[n] is None for n in batch}) == 1, "a call that was cut off is kept whole or not at all"
+    elsewhere = await store.get(ENTRIES, [key_of(n, ELSEWHERE) for n in range(3)])
+    assert all(isinstance(s, Record | Tombstone) for s in elsewhere)
+    assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number in (0, 7)
+
+
+async def _counts_on(store: Store) -> None:
+    """Numbers of which nobody knows whether they were given are not given twice."""
+    if store.capabilities.conditional:
+        outcomes = await done(store, *[append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(30, 33)])
+        stored = await found(store, 9, collection=ENTRY_VERSIONS)
+        numbers = [o.number for o in outcomes] + ([stored.fields["stored_version"]] if isinstance(stored, Record) else [])
+        assert len(set(numbers)) == len(numbers)
+
+
+@remote
+@pytest.mark.asyncio
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_store_is_closed_in_time_whatever_its_server_does(harness: Harness, store: Store, failure: str) -> None:
+    async with _hurried(harness, store) as hurried:
+        async with FAILURES[failure](harness, store):
+            answer = await _in_time(harness, "close", hurried.close())
+            assert answer is None or isinstance(answer, StoreUnavailable)
+        await hurried.close()
+        await hurried.open(COLLECTIONS)
+        await _works_again(harness, hurried)
+
+
+@remote
+@pytest.mark.asyncio
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_store_that_could_not_be_opened_in_time_can_be_opened_later(harness: Harness, store: Store, failure: str) -> None:
+    late = await harness.hurried(store)
+    try:
+        async with FAILURES[failure](harness, store):
+            for turn in ("first", "second"):
+                await _all_unavailable(harness, late, {f"open, {turn} time": lambda: late.open(COLLECTIONS)})
+        await _patiently(harness, lambda: late.open(COLLECTIONS))
+        await _works_again(harness, late)
+    finally:
+        await late.close()
+
+
+# -- what was acknowledged --------------------------------------------------------------------------------------------
+
+
+async def _write_on(store: Store, worker: int, stop: asyncio.Event, acknowledged: dict[int, Record], swinging: asyncio.Event) -> None:
+    """One record after the other, until told to stop, or the server fails. Says when many were written."""
+    for n in range(1000 * worker, 1000 * worker + 1000):
+        wrote = record(n, version=5, body={"n": n, "said": "x" * 200})
+        try:
+            await done(store, put(wrote))
+        except StoreUnavailable:
+            swinging.set()
+            return
+        acknowledged[n] = wrote
+        if len(acknowledged) > 30:
+            swinging.set()
+        if stop.is_set():
+            return
+
+
+@remote
+@needs("durable")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is_back(harness: Harness, store: Store, failure: str) -> None:
+    acknowledged: dict[int, Record] = {}
+    async with _hurried(harness, store) as hurried:
+        stop, swinging = asyncio.Event(), asyncio.Event()
+        writers = [asyncio.ensure_future(_write_on(hurried, worker, stop, acknowledged, swinging)) for worker in range(1, 7)]
+        await swinging.wait()
+        async with FAILURES[failure](harness, store):
+            stop.set()
+            assert await _in_time(harness, "the writes under way", asyncio.gather(*writers)) is not None
+        await _works_again(harness, hurried)
+        await _works_again(harness, store)
+        assert acknowledged
+        stands = await store.get(ENTRIES, [r.key for r in acknowledged.values()])
+        for wrote, stored in zip(acknowledged.values(), stands, strict=True):
+            assert isinstance(stored, Record)
+            assert dict(stored.body) == dict(wrote.body)
+
+
+@remote
+@without("durable")
+@pytest.mark.asyncio
+async def test_a_store_that_may_lose_data_tells_of_a_restart_behind_its_back(harness: Harness, store: Store) -> None:
+    async with _hurried(harness, store) as hurried:
+        epoch = hurried.epoch
+        async with _dead(harness, store):
+            pass
+        await _works_again(harness, hurried)
+        assert hurried.epoch not in ("", epoch)
+        assert (await hurried.check()).epoch == hurried.epoch

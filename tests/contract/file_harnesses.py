@@ -1,0 +1,76 @@
+"""The file adapter's harnesses: as everyone gets it, and without waiting for the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import ClassVar
+
+from memory.adapters.file.store import FileStore
+from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.contract.harness import Harness
+from memory.ports.record import JsonValue, Key
+from memory.ports.store import Store
+
+
+class File(Harness):
+    """A folder of files."""
+
+    name = "file"
+    claims = Capabilities(
+        durable=True,
+        shared=True,
+        conditional=True,
+        atomic=True,
+        filter=True,
+        order=True,
+        tenant_wide=True,
+        lexical=True,
+        semantic=True,
+        tenant_statistics=True,
+    )
+    options: ClassVar[Mapping[str, JsonValue]] = {}
+
+    def _store(self) -> Store:
+        return FileStore(f"file://{self.folder / 'data'}", name=self.name, **self.options)
+
+    async def make(self) -> Store:
+        return self._store()
+
+    async def client(self, store: Store) -> Store:
+        return self._store()
+
+    async def restart(self, store: Store) -> Store:
+        """Another process on what is in the folder; the old one says nothing more. One that is killed in earnest is in `test_file_killed.py`."""
+        return self._store()
+
+    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+        """Flip a bit in the middle of the record's file, and of the version before it."""
+        found = list((self.folder / "data").glob(f"*/*/{collection.name}/{key.id}.json*"))
+        assert found
+        for file in found:
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 4
+            file.write_bytes(content)
+
+
+class FileUnsynced(File):
+    """The same without waiting for the disk: a process that dies loses nothing, a machine may lose the last half minute."""
+
+    name = "file_unsynced"
+    claims = replace(File.claims, durable=False, loss_window=timedelta(seconds=35))
+    options: ClassVar[Mapping[str, JsonValue]] = {"fsync": False}
+
+    async def restart(self, store: Store) -> Store:
+        """The machine starts again: what it held may be lost, and here is not."""
+        return _OnAnotherRun(f"file://{self.folder / 'data'}", name=self.name, **self.options)
+
+
+class _OnAnotherRun(FileStore):
+    """The store as after the machine was started again."""
+
+    @property
+    def epoch(self) -> str:
+        return f"{super().epoch}-again"

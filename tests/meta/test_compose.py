@@ -1,0 +1,73 @@
+"""The topologies under compose/: each has a configuration beside it that fits, and exposes nothing beyond this machine."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from memory.facade.build import adapter_for
+from memory.facade.config import MemoryConfig
+from memory.facade.values import scheme_of
+from tests.support.servers import IMAGES
+
+FOLDER = Path(__file__).resolve().parents[2] / "compose"
+TOPOLOGIES = sorted(FOLDER.glob("*.yaml"))
+PORT = re.compile(r"127\.0\.0\.1:(\d+):\d+")
+
+
+def services(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(file.read_text())["services"]
+    return found
+
+
+def asked_ports(config: MemoryConfig) -> set[int]:
+    """Every port that the configuration's stores are asked on."""
+    places = chain.from_iterable(urlsplit(store.url).netloc.rpartition("@")[2].split(",") for store in config.stores_in_use())
+    return {int(place.rpartition(":")[2]) for place in places}
+
+
+def listening(service: dict[str, Any]) -> set[int]:
+    """The ports of this machine that a service takes: those it publishes, or any that its command or environment names on the host's network."""
+    if service.get("network_mode") != "host":
+        return {int(found[1]) for port in service["ports"] if (found := PORT.fullmatch(port))}
+    said = [str(part) for part in (*service["command"], *service.get("environment", {}).values())]
+    return {int(part) for part in said if part.isdigit()}
+
+
+def test_there_are_topologies() -> None:
+    assert {file.stem for file in TOPOLOGIES} >= {"redis-postgres-qdrant", "postgres-only", "redis-mongo-qdrant", "redis-mysql-qdrant", "cluster"}
+
+
+@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+def test_the_configuration_beside_it_finds_its_servers(file: Path) -> None:
+    config = MemoryConfig.load(file.with_suffix(".toml"))
+    offered = set().union(*(listening(service) for service in services(file).values()))
+    assert asked_ports(config) <= offered
+    for store in config.stores_in_use():
+        adapter = adapter_for(scheme_of(store.url) or "", store.name)
+        adapter.build(store.name, store.url, store.options)
+
+
+@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+def test_every_server_is_watched_and_reachable_from_this_machine_only(file: Path) -> None:
+    for name, service in services(file).items():
+        assert service["healthcheck"]["test"], name
+        if service.get("network_mode") == "host":
+            said = [*service["command"], *service.get("environment", {}).values()]
+            assert any("127.0.0.1" in str(part) for part in said), f"{name} listens everywhere"
+        else:
+            assert all(PORT.fullmatch(port) for port in service["ports"]), name
+        for volume in service["volumes"]:
+            assert volume.partition(":")[0] in yaml.safe_load(file.read_text())["volumes"], name
+
+
+@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+def test_images_are_those_that_are_tested_and_can_be_replaced(file: Path) -> None:
+    known = {f"${{{image.variable}:-{image.default}}}" for image in IMAGES.values()}
+    assert {service["image"] for service in services(file).values()} <= known

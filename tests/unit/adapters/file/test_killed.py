@@ -1,0 +1,281 @@
+"""Processes that are killed, frozen or many: nothing acknowledged is lost, nothing is half, and nobody waits for good."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from memory.adapters.file.commits import Commits, Step
+from memory.adapters.file.disk import Disk
+from memory.adapters.file.store import FileStore
+from memory.domain.errors import StoreUnavailable
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import HERE, append, asked, done, found, id_of, key_of, live, one, put, record
+from memory.ports.query import Query, within
+from memory.ports.record import Record, Tombstone
+from memory.ports.writes import RaiseGeneration, Write
+from tests.support.processes import finished, started
+from tests.unit.adapters.file.helping import opened
+
+pytestmark = pytest.mark.backend("file")
+
+HEAD = """
+import asyncio, itertools, sys, time
+from memory.adapters.file.store import FileStore
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import HERE, append, delete, done, live, one, put, record
+from memory.ports.writes import Absent, AtVersion, RaiseGeneration
+"""
+KILLED_AFTER = 60
+"""Acknowledged batches after which a writer dies: four writes each."""
+
+WRITER = (
+    HEAD
+    + """
+async def main(folder, first):
+    store = FileStore(f"file://{folder}")
+    await store.open(COLLECTIONS)
+    for n in itertools.count(int(first)):
+        writes = [
+            put(record(n, body={"n": n})),
+            delete(n - 1) if n % 3 == 0 and n % 1000 else put(record(n + 100_000, body={"n": n})),
+            append(record(n), ENTRY_VERSIONS, "stored_version"),
+            RaiseGeneration(HERE, 1 + n // 50),
+        ]
+        assert all(o.applied for o in await store.apply(writes))
+        print(n, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+)
+
+
+def _written_until_killed(folder: Path, first: int) -> int:
+    """The number of the last batch that the writer was told is kept."""
+    last = -1
+    with started(WRITER, folder, first) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            last = int(line)
+            if last == first + KILLED_AFTER:
+                writer.send_signal(signal.SIGKILL)  # the loop goes on with what it said before it noticed
+        assert writer.wait() == -signal.SIGKILL
+    return last
+
+
+async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_nothing_half(folder: Path) -> None:
+    store = await opened(folder)
+    numbers = 0
+    for first in (0, 1000, 2000, 3000):
+        last = await asyncio.to_thread(_written_until_killed, folder, first)
+        began = time.monotonic()
+        for n in range(first, last + 2):
+            numbered, stands, beside = await found(store, n, collection=ENTRY_VERSIONS), await found(store, n), await found(store, n + 100_000)
+            after = await found(store, n + 1)
+            if n == last + 1 and stands is None:
+                assert [numbered, beside] == [None, None], "a batch is kept whole or not at all"
+                continue
+            assert isinstance(numbered, Record)
+            numbers += 1
+            assert numbered.fields["stored_version"] == numbers, "no number is lost or given twice"
+            buried = (n + 1) % 3 == 0 and (n + 1) % 1000 and after is not None
+            assert isinstance(stands, Tombstone if buried else Record)
+            if n % 3 == 0 and n % 1000:
+                assert isinstance(await found(store, n - 1), Tombstone)
+            else:
+                assert isinstance(beside, Record)
+        assert ((await one(store, RaiseGeneration(HERE, 0))).number or 0) >= 1 + last // 50
+        assert time.monotonic() - began < 5, "the dead writer's lock is free at once"
+    assert len(await asked(store)) > 3 * KILLED_AFTER
+    await store.close()
+    await store.open((ENTRIES,))
+    assert list((folder / "staging.d").iterdir()) == [], "what dead writers staged is cleaned when the store is opened"
+    await store.close()
+
+
+MANY = (
+    HEAD
+    + """
+async def main(folder, writer, each):
+    store = FileStore(f"file://{folder}", lock_timeout=60)
+    await store.open(COLLECTIONS)
+    won = 0
+    for n in range(int(each)):
+        await done(store, append(record(1000 * int(writer) + n), ENTRY_VERSIONS, "stored_version"))
+        won += (await one(store, put(record(n, version=int(writer)), Absent()))).applied
+        while True:
+            now = await live(store, 999)
+            step = put(record(999, version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version))
+            if (await one(store, step)).applied:
+                break
+    await store.close()
+    print(won)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+)
+
+
+async def test_eight_processes_write_one_partition(store: FileStore) -> None:
+    writers, each = 8, 15
+    await done(store, put(record(999, body={"n": 0})))
+    folder = store._config.path
+    outputs = await asyncio.to_thread(finished, [started(MANY, folder, w, each) for w in range(1, writers + 1)], 120)
+
+    assert sum(map(int, outputs)) == each, "of those who create one record exactly one wins"
+    assert dict((await live(store, 999)).body) == {"n": writers * each}, "no increment is lost"
+    versions = [await live(store, 1000 * w + n, collection=ENTRY_VERSIONS) for w in range(1, writers + 1) for n in range(each)]
+    assert sorted(v.fields["stored_version"] for v in versions) == list(range(1, writers * each + 1))  # type: ignore[type-var]
+    assert len(await asked(store)) == each + 1
+
+
+# -- a process that is frozen -----------------------------------------------------------------------------------------
+
+HOLDER = (
+    HEAD
+    + """
+from memory.adapters.file.lock import Lock
+from pathlib import Path
+with Lock("holder", Path(sys.argv[1])).held(time.monotonic() + 10):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+)
+
+
+@pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "busy"])
+async def test_who_holds_the_lock_for_too_long_is_named_and_reads_go_on(folder: Path, frozen: bool) -> None:
+    store = await opened(folder, lock_timeout=0.5)
+    await done(store, put(record(1)))
+    assert await asked(store) == [id_of(1)]
+    with started(HOLDER, folder) as holder:
+        try:
+            assert holder.stdout is not None
+            assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "held"
+            if frozen:
+                holder.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable, match=rf"store\.lock.*process {holder.pid}"):
+                await one(store, put(record(2)))
+            calls = [asyncio.ensure_future(one(store, put(record(n)))) for n in range(3, 30)]
+            await asyncio.sleep(0)
+            assert (await live(store, 1)).version == 1
+            assert time.monotonic() - began < 0.9, "a read by key does not wait for the writes before it"
+            failed = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(f) for f in failed} == {StoreUnavailable}
+            assert await asked(store) == [id_of(1)]
+            assert not (await store.check()).ok
+            assert time.monotonic() - began < 5
+        finally:
+            holder.kill()
+    assert (await one(store, put(record(2)))).applied
+    assert (await store.check()).ok
+    assert await found(store, 3) is None
+    await store.close()
+
+
+# -- a change under way -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", [(1, 2, 3), (3,)], ids=["several", "one"])
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, warm: bool, changed: tuple[int, ...]
+) -> None:
+    writer, reader = await opened(folder), await opened(folder)
+    await done(writer, *[put(record(n, version=1)) for n in (1, 2)])
+    if warm:
+        assert await asked(reader) == [id_of(1), id_of(2)]
+    noted, go_on = threading.Event(), threading.Event()
+    genuine = Commits._do
+
+    def slow(self: Commits, steps: Sequence[Step]) -> None:
+        if self is writer._library.commits:
+            noted.set()
+            assert go_on.wait(20)
+        genuine(self, steps)
+
+    async def versions() -> list[int | None]:
+        return [getattr(r, "version", None) for r in (await reader.query(Query(ENTRIES, within(HERE)))).records]
+
+    monkeypatch.setattr(Commits, "_do", slow)
+    writing = asyncio.ensure_future(done(writer, *[put(record(n, version=2)) for n in changed]))
+    assert await asyncio.to_thread(noted.wait, 20)
+    querying = asyncio.ensure_future(versions())
+    getting = asyncio.ensure_future(reader.get(ENTRIES, [key_of(n) for n in changed]))
+    await asyncio.wait((querying, getting), timeout=0.2)
+    go_on.set()
+    await writing
+    after = [2 if n in changed else 1 for n in (1, 2, 3)]
+    assert await querying == after
+    if len(changed) > 1:
+        assert [getattr(r, "version", None) for r in await getting] == [2] * len(changed)
+    assert await versions() == after
+    await getting
+    for store in (writer, reader):
+        await store.close()
+
+
+# -- cut off between any two steps ------------------------------------------------------------------------------------
+
+
+class _Killed(BaseException):
+    """Where the process ends."""
+
+
+async def _cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, at: int) -> bool:
+    """Let a batch of several kinds of write end at the n-th call of this method. Whether it did."""
+    store = await opened(folder)
+    calls = 0
+    genuine: Callable[..., object] = getattr(Disk, method)
+
+    def counted(self: Disk, *arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls > at:
+            raise _Killed  # nothing is done any more, cleaning up included
+        return genuine(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, method, counted)
+        try:
+            batch: list[Write] = [
+                put(record(1, version=2, body={"v": 2})),
+                put(record(2, version=2)),
+                append(record(3), ENTRY_VERSIONS, "stored_version"),
+            ]
+            await store.apply([*batch, RaiseGeneration(HERE)])
+        except _Killed:
+            return True
+    await store.close()
+    return False
+
+
+@pytest.mark.parametrize("method", ["write_new", "rename", "remove", "sync_folder", "copy"])
+async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    for at in range(40):
+        folder = tmp_path / str(at)
+        store = await opened(folder)
+        await done(store, put(record(1, body={"v": 1})), put(record(2)))
+        cut = await _cut_off(folder, monkeypatch, method, at)
+        kept = {(await live(store, n)).version for n in (1, 2)}
+        number = (await found(store, 3, collection=ENTRY_VERSIONS)) is not None
+        assert len(kept) == 1, f"cut off after {at} calls of {method}"
+        assert number is (kept == {2})
+        assert (await one(store, RaiseGeneration(HERE, 0))).number == (1 if number else 0)
+        assert (await one(store, append(record(4), ENTRY_VERSIONS, "stored_version"))).number == (2 if number else 1)
+        again = await opened(folder)
+        assert {(await live(again, n)).version for n in (1, 2)} == kept
+        assert list((folder / "staging.d").iterdir()) == []
+        await again.close()
+        await store.close()
+        if not cut:
+            assert at > 0
+            return
+    raise AssertionError("the batch never came to its end")

@@ -1,0 +1,305 @@
+"""Files that are torn, blank, flipped or gone: restored from the version before where there is one, and never to what was undone (B63-B73)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memory.adapters.file.store import FileStore
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import (
+    HERE,
+    append,
+    asked,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+)
+from memory.ports.query import Query, within
+from memory.ports.record import Corrupt, Mark, Record, Role, Tombstone
+from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status
+from tests.unit.adapters.file.helping import backup_of, file_of, files_below, set_aside, shelf_of
+
+pytestmark = pytest.mark.backend("file")
+
+
+def _torn(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def _flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "torn": _torn,
+    "flipped": _flipped,
+    "blank": lambda file: file.write_bytes(b""),
+    "of noughts": lambda file: file.write_bytes(bytes(500)),
+    "not JSON": lambda file: file.write_bytes(b"not json{"),
+    "gone": lambda file: file.unlink(),
+}
+
+
+async def _edited(store: FileStore) -> None:
+    await done(store, put(record(1, version=1, body={"v": 1})), put(record(2)))
+    await done(store, put(record(1, version=2, body={"v": 2})))
+
+
+@pytest.mark.behaviour("B66", "AC-B25")
+async def test_the_version_before_is_kept_and_the_first_write_has_none(store: FileStore, folder: Path) -> None:
+    await done(store, put(record(1, body={"v": 1})))
+    assert [p.name for p in shelf_of(folder).iterdir()] == [f"{id_of(1)}.json"]
+    for version in (2, 3):
+        await done(store, put(record(1, version=version, body={"v": version})))
+    assert json.loads(file_of(folder).read_bytes())["body"] == {"v": 3}
+    assert json.loads(backup_of(folder).read_bytes())["body"] == {"v": 2}
+
+
+@pytest.mark.behaviour("B68", "B69", "AC-B25")
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("by", ["get", "query", "search", "write", "reopened"])
+async def test_a_bad_file_is_restored_from_the_version_before(
+    store: FileStore, folder: Path, damage: str, by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _edited(store)
+    if by in ("query", "search"):
+        assert await asked(store) == [id_of(1), id_of(2)]
+    bad = file_of(folder).read_bytes()
+    DAMAGE[damage](file_of(folder))
+    damaged = file_of(folder).read_bytes() if damage != "gone" else None
+    if by == "reopened":
+        await store.close()
+        await store.open((ENTRIES,))
+
+    with caplog.at_level(logging.WARNING):
+        if by == "write":
+            outcome = await one(store, put(record(1, version=3), AtVersion(2)))
+            assert (outcome.status, outcome.version) == (Status.CONFLICT, 1), "who knew the lost version is told what stands there"
+        elif by in ("query", "reopened"):
+            assert [dict(r.body) for r in (await store.query(Query(ENTRIES, within(HERE)))).records if isinstance(r, Record)] == [{"v": 1}, {}]
+        elif by == "search":
+            await hit_ids(store, "anything")
+    assert dict((await live(store, 1)).body) == {"v": 1}
+
+    assert json.loads(file_of(folder).read_bytes())["body"] == {"v": 1}, "the file itself is good again"
+    assert [p.read_bytes() for p in set_aside(folder)] == ([] if damaged is None else [damaged])
+    assert bad != damaged
+    assert any("was restored to version 1" in r.getMessage() for r in caplog.records)
+    health = await store.check()
+    assert health.facts["set_aside"] == len(set_aside(folder))
+    await done(store, put(record(1, version=4, body={"v": 4}), AtVersion(1)))
+
+
+@pytest.mark.behaviour("B70", "AC-B27")
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_where_both_are_bad_the_record_is_corrupt_and_its_neighbours_are_served(store: FileStore, folder: Path, damage: str) -> None:
+    await _edited(store)
+    await done(store, put(record(3)))
+    DAMAGE[damage](file_of(folder))
+    _torn(backup_of(folder))
+
+    for _ in range(2):
+        stored = await found(store, 1)
+        assert isinstance(stored, Corrupt)
+        page = await store.query(Query(ENTRIES, within(HERE)))
+        assert [r.key.id for r in page.records] == [id_of(2), id_of(3)]
+        assert page.corrupt == (key_of(1),)
+        await store.close()
+        await store.open((ENTRIES,))
+    assert (await one(store, put(record(1, version=9), Absent()))).status is Status.CONFLICT
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 3
+    assert isinstance(await found(store, 1), Tombstone)
+
+
+async def test_a_corrupt_file_that_is_written_over_is_kept(store: FileStore, folder: Path) -> None:
+    await done(store, put(record(1)))
+    _torn(file_of(folder))
+    torn = file_of(folder).read_bytes()
+    await done(store, put(record(1, version=9), Newer()))
+    assert (await live(store, 1)).version == 9
+    assert [p.read_bytes() for p in set_aside(folder)] == [torn]
+
+
+@pytest.mark.behaviour("B71", "B73")
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_deleted_record_never_comes_back_and_nothing_of_it_stays_on_the_disk(store: FileStore, folder: Path, damage: str) -> None:
+    said = "the cormorant nests at dawn"
+    for version in (1, 2):
+        await done(store, put(record(1, version=version, body={"s": said})))
+    _torn(file_of(folder))
+    assert (await live(store, 1)).version == 1
+    await done(store, put(record(1, version=3, body={"s": said})))
+    assert set_aside(folder)
+
+    await done(store, delete(1, version=4))
+
+    assert not backup_of(folder).exists()
+    assert [path for path in files_below(folder) if said.encode() in path.read_bytes()] == []
+    DAMAGE[damage](file_of(folder))
+    assert not isinstance(await found(store, 1), Record)
+    assert await asked(store) == []
+
+
+async def test_a_stray_version_before_does_not_undo_a_deletion(store: FileStore, folder: Path) -> None:
+    await _edited(store)
+    old = backup_of(folder).read_bytes()
+    await done(store, delete(1, version=4))
+    backup_of(folder).write_bytes(old)  # as a disk might leave it that forgets the order of what it was told
+    _flipped(file_of(folder))
+    assert isinstance(await found(store, 1), Corrupt)
+
+
+@pytest.mark.behaviour("B73")
+async def test_a_move_and_a_change_of_role_are_not_undone(store: FileStore, folder: Path) -> None:
+    await _edited(store)
+    await done(store, release(1, version=2))
+    assert not backup_of(folder).exists(), "the version before was a home; now another tier is"
+    _torn(file_of(folder))
+    assert isinstance(await found(store, 1), Corrupt)
+
+    for version in (1, 2):
+        await done(store, put(record(3, version=version, role=Role.ARRIVING)))
+    assert backup_of(folder, 3).exists()
+    await done(store, Annotate(ENTRIES, key_of(3), 2, role=Role.HOME))
+    assert not backup_of(folder, 3).exists(), "an arriving copy counts for less than a home"
+    assert isinstance(await found(store, 3), Record)
+    assert isinstance(await found(store, 1), Corrupt)
+
+
+async def test_an_annotation_leaves_the_version_before(store: FileStore, folder: Path) -> None:
+    await _edited(store)
+    before = backup_of(folder).read_bytes()
+    await done(store, Annotate(ENTRIES, key_of(1), 2, accessed_at=record().created_at))
+    assert backup_of(folder).read_bytes() == before
+
+
+async def test_nothing_comes_back_into_an_erased_scope(store: FileStore, folder: Path) -> None:
+    await _edited(store)
+    await done(store, RaiseGeneration(HERE))
+    _torn(file_of(folder))
+    assert isinstance(await found(store, 1), Corrupt)
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 2
+    assert isinstance(await found(store, 1), Tombstone)
+
+
+async def test_a_purge_takes_the_version_before_with_it(store: FileStore, folder: Path) -> None:
+    await done(store, *[put(record(1, version=v, role=Role.CACHED)) for v in (1, 2)])
+    await done(store, put(record(1, version=3, role=Role.CACHED)), Purge(ENTRIES, key_of(1), 3))
+    assert list(shelf_of(folder).iterdir()) == []
+    assert await found(store, 1) is None
+
+
+# -- what is counted --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour("B73")
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_generations_and_numbers_never_go_back(store: FileStore, folder: Path, damage: str) -> None:
+    await done(store, RaiseGeneration(HERE), RaiseGeneration(HERE), append(record(1), ENTRY_VERSIONS, "stored_version"))
+    file = folder / "acme" / "user%3aann" / "partition.json"
+    DAMAGE[damage](file)
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 2
+    assert (await one(store, append(record(2), ENTRY_VERSIONS, "stored_version"))).number == 2
+    DAMAGE[damage](file.with_name("partition.json.bak"))
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 2
+
+
+async def test_without_what_is_counted_nothing_is_written_and_the_rest_is_read(store: FileStore, folder: Path) -> None:
+    await done(store, put(record(1)), RaiseGeneration(HERE))
+    for name in ("partition.json", "partition.json.bak"):
+        _torn(folder / "acme" / "user%3aann" / name)
+    with pytest.raises(Exception, match=r"partition\.json"):
+        await store.apply([put(record(2))])
+    assert (await live(store, 1)).key == key_of(1)
+    await done(store, put(record(3, at=type(HERE)("acme", "user:bob"))))
+
+
+# -- many flips -------------------------------------------------------------------------------------------------------
+
+
+async def test_of_a_thousand_flipped_bits_none_is_served(store: FileStore, folder: Path) -> None:
+    await done(store, put(record(1, fields={"type": "fact", "tags": ("a",)}, body={"text": "x" * 50}, texts={"content": "lantern"})))
+    whole = await live(store, 1)
+    content = file_of(folder).read_bytes()
+    chance = random.Random(7)  # noqa: S311
+    for _ in range(1000):
+        flipped = bytearray(content)
+        flipped[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        file_of(folder).write_bytes(flipped)
+        assert isinstance(await found(store, 1), Corrupt)
+    file_of(folder).write_bytes(content)
+    assert await found(store, 1) == whole
+
+
+# -- people -----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_by_hand_is_told_how_to_be_accepted(store: FileStore, folder: Path) -> None:
+    await done(store, put(record(1, body={"said": "a lantern"})))
+    edited = file_of(folder).read_text().replace("a lantern", "a harbour")
+    file_of(folder).write_text(edited)
+    stored = await found(store, 1)
+    assert isinstance(stored, Corrupt)
+    assert 'write "accept"' in stored.problem
+    checksum = json.loads(edited)["checksum"]
+    file_of(folder).write_text(edited.replace(checksum, "accept"))
+    assert dict((await live(store, 1)).body) == {"said": "a harbour"}
+    await done(store, put(record(1, version=2, body={"said": "a harbour"}), AtVersion(1)))
+    assert "accept" not in file_of(folder).read_text()
+
+
+@pytest.mark.behaviour("B65", "B72")
+async def test_files_of_others_are_left_alone(store: FileStore, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await done(store, put(record(1)), put(record(1), collection=ENTRY_VERSIONS))
+    shelf = shelf_of(folder)
+    others = {
+        "notes.txt": b"by hand",
+        "Notes.json": b"{}",
+        "tasks.json": b'{"tasks": []}',
+        "%zz.json": b"x",
+        ".DS_Store": b"\x00",
+        f"{id_of(9)}.json": file_of(folder, 1, collection="entry_versions").read_bytes(),
+    }
+    for name, content in others.items():
+        (shelf / name).write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert await asked(store) == [id_of(1)]
+    assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+    assert {name for name in others if any(name in r.getMessage() for r in caplog.records)} == set(others)
+    assert await found(store, 9) is None
+    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    assert {name: (shelf / name).read_bytes() for name in others} == others
+
+
+@pytest.mark.behaviour("B67", "AC-B25")
+async def test_fifty_writes_at_once_leave_the_last_value_and_no_file_beside(store: FileStore, folder: Path) -> None:
+    outcomes = await asyncio.gather(*(one(store, put(record(1, version=n, body={"n": n}), Newer())) for n in range(1, 51)))
+    assert outcomes[-1].applied
+    assert dict((await live(store, 1)).body) == {"n": 50}
+    assert [p.name for p in shelf_of(folder).iterdir() if p.name not in (f"{id_of(1)}.json", f"{id_of(1)}.json.bak")] == []
+    assert list((folder / "staging.d").iterdir()) == []
+
+
+async def test_a_mark_is_read_back_as_it_was(store: FileStore) -> None:
+    await _edited(store)
+    await done(store, release(1, version=2))
+    await store.close()
+    await store.open((ENTRIES,))
+    assert isinstance(await found(store, 1), Mark)

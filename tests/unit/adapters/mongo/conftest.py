@@ -1,0 +1,66 @@
+"""Stores on MongoDB, each in a database of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pymongo.database import Database
+
+from memory.adapters.mongo.store import MongoStore
+from memory.ports.collections import COLLECTIONS
+from tests.support import mongo_servers
+from tests.support.backends import BACKENDS
+from tests.support.mongo_servers import Mongo
+
+Raw = Database[dict[str, Any]]
+_databases = itertools.count()
+
+
+def backend(name: str) -> list[pytest.MarkDecorator]:
+    """The marks of a test on that backend."""
+    reason = BACKENDS[name].missing()
+    return [pytest.mark.backend(name), pytest.mark.server, pytest.mark.skipif(reason is not None, reason=str(reason))]
+
+
+ALONE = backend("mongo")
+REPLICA_SET = backend("mongo_replica_set")
+BOTH = [pytest.param(name, marks=backend(name), id=name) for name in ("mongo", "mongo_replica_set")]
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Mongo:
+    """The server on its own; with the parameter `mongo_replica_set` the replica set."""
+    return mongo_servers.replica_set() if getattr(request, "param", "") == "mongo_replica_set" else mongo_servers.alone()
+
+
+@pytest.fixture
+def database() -> str:
+    return f"unit_{next(_databases)}"
+
+
+@pytest.fixture
+def raw(server: Mongo, database: str) -> Iterator[Raw]:
+    """The database as any other program sees it."""
+    with server.connected() as client:
+        yield client[database]
+        client.drop_database(database)
+
+
+@pytest.fixture
+def build(server: Mongo, database: str) -> Callable[..., MongoStore]:
+    """Unopened stores on the test's database."""
+    return lambda **options: MongoStore(server.url(database), **options)
+
+
+@pytest_asyncio.fixture
+async def store(build: Callable[..., MongoStore], raw: Raw) -> AsyncIterator[MongoStore]:
+    made = build()
+    await made.open(COLLECTIONS)
+    try:
+        yield made
+    finally:
+        await made.close()

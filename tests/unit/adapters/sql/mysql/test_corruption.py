@@ -1,0 +1,77 @@
+"""Rows that are not as they were written: told, set aside, and their neighbours served."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.adapters.sql.mysql.store import MySqlStore
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, put, record
+from memory.ports.query import Eq, Query, within
+from memory.ports.record import Corrupt, Tombstone
+from memory.ports.writes import Newer
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
+
+pytestmark = ON_SERVER
+
+DAMAGE = {
+    "text": "UPDATE entries SET text_content = 'the heron' WHERE id = %s",
+    "a field": "UPDATE entries SET type = 'other' WHERE id = %s",
+    "JSON": "UPDATE entries SET body = '{' WHERE id = %s",
+    "a moment": "UPDATE entries SET created_at = created_at + 1 WHERE id = %s",
+    "a moment beyond all": "UPDATE entries SET expires_at = 9223372036854775807 WHERE id = %s",
+    "the version": "UPDATE entries SET version = version + 1 WHERE id = %s",
+    "the role": "UPDATE entries SET role = 'hero' WHERE id = %s",
+    "the scope": "UPDATE entries SET scope = 'elsewhere' WHERE id = %s",
+    "the vector": "UPDATE entries SET vector = NULL WHERE id = %s",
+    "the checksum": "UPDATE entries SET checksum = checksum + 1 WHERE id = %s",
+}
+
+
+def _said(n: int, word: str = "cormorant") -> object:
+    return put(record(n, fields={"type": "fact"}, body={"n": n}, texts={"content": f"the {word} nests"}, vector=b"\0\0\x80?"))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_row_is_told_and_set_aside_and_its_neighbours_are_served(store: MySqlStore, raw: Raw, damage: str) -> None:
+    await done(store, _said(1), _said(2))  # type: ignore[arg-type]
+    await raw(DAMAGE[damage], id_of(1))
+    assert isinstance(await found(store, 1), Corrupt)
+    assert (await live(store, 2)).body == {"n": 2}
+    page = await store.query(Query(ENTRIES, within(HERE)))
+    assert [r.key for r in page.records] == [key_of(2)]
+    assert page.corrupt == (key_of(1),)
+    assert await hit_ids(store, "cormorant") == {id_of(2)}
+    assert len(await raw("SELECT * FROM memory_quarantine")) == 1
+    assert (await store.query(Query(ENTRIES, within(HERE), Eq("type", "fact")))).corrupt == (key_of(1),)
+
+
+async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(store: MySqlStore, raw: Raw) -> None:
+    await done(store, _said(1), _said(2))  # type: ignore[arg-type]
+    await raw("UPDATE entries SET scope = UNHEX('FFFE') WHERE id = %s", id_of(1))
+    page = await store.query(Query(ENTRIES, within(HERE)))
+    assert [r.key for r in page.records] == [key_of(2)]
+    assert isinstance(await found(store, 1), Corrupt)
+
+
+async def test_a_newer_copy_heals_and_nothing_of_the_damaged_one_is_found_or_kept(store: MySqlStore, raw: Raw) -> None:
+    await done(store, _said(1))  # type: ignore[arg-type]
+    await raw(DAMAGE["text"], id_of(1))
+    assert isinstance(await found(store, 1), Corrupt)
+    await done(store, put(record(1, version=9, texts={"content": "a wren"}), Newer()))
+    assert (await live(store, 1)).version == 9
+    assert await asked(store) == [id_of(1)]
+    assert await hit_ids(store, "cormorant heron") == set()
+    assert await hit_ids(store, "wren") == {id_of(1)}
+    assert await raw("SELECT * FROM memory_quarantine") == []
+
+
+async def test_erasure_reaches_what_was_set_aside(store: MySqlStore, raw: Raw) -> None:
+    await done(store, _said(1), _said(2))  # type: ignore[arg-type]
+    await raw(DAMAGE["text"], id_of(1))
+    assert isinstance(await found(store, 1), Corrupt)
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 2
+    assert isinstance(await found(store, 1), Tombstone)
+    assert await raw("SELECT * FROM memory_quarantine") == []
+    assert await raw("SELECT word FROM entries_words") == []
+    assert not [row for row in await raw("SELECT * FROM entries") if "heron" in repr(row) or "cormorant" in repr(row)]

@@ -1,0 +1,333 @@
+"""What only a real server shows: wrong passwords, settings, frozen and dead servers, deadlocks, and what its columns can hold."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+
+from memory.adapters.sql.mysql.connection import connect
+from memory.adapters.sql.mysql.schema import NAME_BYTES, TENANT_BYTES
+from memory.adapters.sql.mysql.store import MySqlStore
+from memory.domain.errors import ConfigError, StoreError, StoreTimeout, StoreUnavailable
+from memory.ports.base import record_bytes
+from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.query import Eq, Order, Query, Tenant, within
+from memory.ports.record import Key, Partition
+from memory.ports.writes import Absent, AtVersion, Put, RaiseGeneration
+from tests.support.mysql_servers import MySqlServer
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
+
+pytestmark = ON_SERVER
+
+
+@pytest.fixture(scope="module")
+def own() -> MySqlServer:
+    """A server that may be frozen, killed and set otherwise without disturbing other tests."""
+    return MySqlServer()
+
+
+@pytest_asyncio.fixture
+async def impatient(own: MySqlServer) -> AsyncIterator[MySqlStore]:
+    await own.fresh("impatient")
+    store = MySqlStore(own.url("impatient", command_timeout=1, connect_timeout=1, pool_timeout=1, pool_size=2))
+    patient = MySqlStore(own.url("impatient"))
+    await patient.open(COLLECTIONS)  # making the tables takes longer than a second
+    await patient.close()
+    await store.open(COLLECTIONS)
+    yield store
+    await store.close()
+
+
+async def test_a_wrong_password_is_a_config_error_that_does_not_show_it(server: MySqlServer, database: str) -> None:
+    store = MySqlStore(f"mysql://root:wrong-pw@127.0.0.1:{server.port}/{database}")
+    with pytest.raises(ConfigError, match="password") as caught:
+        await store.open(COLLECTIONS)
+    assert "wrong-pw" not in str(caught.value)
+
+
+async def test_a_database_that_is_not_there_is_a_config_error(server: MySqlServer) -> None:
+    with pytest.raises(ConfigError, match="no such database"):
+        await MySqlStore(server.url("nowhere")).open(COLLECTIONS)
+
+
+async def test_tls_that_is_asked_for_and_not_offered_is_refused(server: MySqlServer, database: str, raw: Raw) -> None:
+    ((offered,),) = await raw("SELECT @@have_ssl")
+    if offered == "YES":
+        pytest.skip("this server offers TLS")
+    with pytest.raises((ConfigError, StoreError)):
+        await MySqlStore(server.url(database, ssl_mode="required")).open(COLLECTIONS)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+async def test_health_tells_settings_and_no_secret(store: MySqlStore, database: str) -> None:
+    health = await store.check()
+    assert health.ok
+    assert health.version.startswith(("MariaDB ", "MySQL "))
+    assert health.facts["schema"] == "0001"
+    assert "STRICT_ALL_TABLES" in str(health.facts["strict"])
+    assert health.facts["innodb_flush_log_at_trx_commit"] == 1
+    assert database in health.detail
+    assert "p@ss" not in repr(health)
+
+
+async def test_every_session_is_strict_whatever_the_server_is(own: MySqlServer, impatient: MySqlStore) -> None:
+    await own.run_sql("SET GLOBAL sql_mode = ''")
+    await own.run_sql("SET GLOBAL time_zone = '+05:00'")
+    try:
+        connection = await connect(impatient._config)
+        row = await connection.fetchrow(
+            "SELECT @@sql_mode, @@time_zone, @@tx_isolation"
+            if "MariaDB" in (await impatient.check()).version
+            else "SELECT @@sql_mode, @@time_zone, @@transaction_isolation"
+        )
+        await connection.goodbye()
+    finally:
+        await own.run_sql("SET GLOBAL sql_mode = DEFAULT")
+        await own.run_sql("SET GLOBAL time_zone = DEFAULT")
+    assert row is not None
+    assert b"STRICT_ALL_TABLES" in row[0]
+    assert row[1:] == (b"+00:00", b"READ-COMMITTED")
+
+
+@pytest.mark.parametrize(("flush", "window"), [(0, timedelta(seconds=1)), (2, timedelta(seconds=1))])
+async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(
+    own: MySqlServer, impatient: MySqlStore, flush: int, window: timedelta, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert impatient.capabilities.durable
+    assert impatient.epoch == ""
+    await own.run_sql(f"SET GLOBAL innodb_flush_log_at_trx_commit = {flush}")
+    try:
+        hasty = MySqlStore(own.url("impatient"))
+        await hasty.open(COLLECTIONS)
+        assert not hasty.capabilities.durable
+        assert hasty.capabilities.loss_window == window
+        health = await hasty.check()
+        assert hasty.epoch == health.epoch != ""
+        assert "set it to 1" in str(health.facts["advice"])
+        assert "innodb_flush_log_at_trx_commit" in caplog.text
+        await hasty.close()
+    finally:
+        await own.run_sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+
+
+async def test_the_largest_packet_decides_the_largest_record(own: MySqlServer, impatient: MySqlStore) -> None:
+    await own.run_sql(f"SET GLOBAL max_allowed_packet = {2 * 2**20}")
+    try:
+        small = MySqlStore(own.url("impatient"))
+        await small.open(COLLECTIONS)
+        limit = small.capabilities.max_record_bytes
+        assert limit == (2 * 2**20 - 65_536) * 3 // 4
+        worst = record(1, fields={"tags": tuple("x" * ((limit - 10_000) // 4))})
+        assert limit * 0.9 < record_bytes(worst) <= limit
+        await done(small, put(worst))
+        assert await live(small, 1) == replace(worst, generation=0)
+        many = [record(n, body={"said": "y" * (limit // 8)}) for n in range(2, 40)]
+        await done(small, *[put(r) for r in many])
+        assert len(await asked(small)) == 39
+        await small.close()
+    finally:
+        await own.run_sql("SET GLOBAL max_allowed_packet = DEFAULT")
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+TWINS = ("acme", "ACME", "acmé", "acme\u0301", "acme ", "acme\t", "acme\0", " acme", "ａcme", "acme\u200b")
+
+
+async def test_tenants_scopes_and_ids_that_other_collations_take_for_one_stay_apart(store: MySqlStore) -> None:
+    for tenant in TWINS:
+        for scope in ("s", "S", "s "):
+            for name in ("i", "I", "i "):
+                at = Partition(tenant, scope)
+                await done(store, Put(ENTRIES, replace(record(1, at), key=Key(tenant, f"{scope}/{name}")), Absent()))
+    for tenant in TWINS:
+        assert len(await asked(store, Tenant(tenant))) == 9
+        for scope in ("s", "S", "s "):
+            assert sorted(await asked(store, within(Partition(tenant, scope)))) == sorted(f"{scope}/{name}" for name in ("i", "I", "i "))
+
+
+async def test_text_fields_compare_by_code_point_and_without_padding(store: MySqlStore) -> None:
+    values = sorted(TWINS)
+    await done(store, *[put(record(n, fields={"type": value, "source": value})) for n, value in enumerate(values)])
+    for field in ("type", "source"):  # one has an index, the other none
+        assert await asked(store, order=(Order(field),)) == [id_of(n) for n in range(len(values))]
+        for n, value in enumerate(values):
+            assert await asked(store, part=Eq(field, value)) == [id_of(n)]
+
+
+async def test_long_texts_are_in_order_and_paged_beyond_what_servers_look_at_by_themselves(store: MySqlStore) -> None:
+    alike = "é" * 15_000
+    values = [f"{alike}{n:02}" for n in (3, 1, 2, 0)]
+    await done(store, *[put(record(n, fields={"source": value})) for n, value in enumerate(values)])
+    order = (Order("source"),)
+    assert await asked(store, order=order) == [id_of(n) for n in (3, 1, 2, 0)]
+    first = await store.query(Query(ENTRIES, within(HERE), order=order, limit=2))
+    second = await store.query(Query(ENTRIES, within(HERE), order=order, limit=2, cursor=first.cursor))
+    assert [r.key.id for r in second.records] == [id_of(2), id_of(0)]
+
+
+async def test_moments_are_exact_integers(store: MySqlStore, raw: Raw) -> None:
+    for n, at in enumerate((datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))):
+        await done(store, put(record(n, created_at=at, fields={"valid_from": at})))
+        assert (await live(store, n)).fields["valid_from"] == at
+    assert [row[0] for row in await raw("SELECT created_at FROM entries ORDER BY created_at")] == [-62_135_596_799_999_999, 253_402_300_799_999_999]
+
+
+LONGEST = (("t" * TENANT_BYTES, "s" * NAME_BYTES, "i" * NAME_BYTES), ("é" * 500, "é" * 1_000, "😀" * 500))
+
+
+@pytest.mark.parametrize(("tenant", "scope", "name"), LONGEST)
+async def test_names_as_long_as_a_key_may_be_are_told_apart_to_the_last_byte(store: MySqlStore, tenant: str, scope: str, name: str) -> None:
+    keys = [Key(tenant, name), Key(tenant, f"{name[:-1]}x"), Key(f"{tenant[:-1]}x", name)]
+    for key in keys:
+        await done(store, Put(ENTRIES, replace(record(1, Partition(key.tenant, scope)), key=key, scope=scope), Absent()))
+    assert [getattr(r, "key", None) for r in await store.get(ENTRIES, keys)] == keys
+    assert await asked(store, within(Partition(tenant, scope))) == sorted(key.id for key in keys[:2])
+
+
+@pytest.mark.parametrize("part", ["tenant", "scope", "id"])
+async def test_a_longer_name_is_rejected_by_name(store: MySqlStore, part: str) -> None:
+    most = TENANT_BYTES if part == "tenant" else NAME_BYTES
+    long = "é" * (most // 2) + "x"
+    at = Partition(long if part == "tenant" else "acme", long if part == "scope" else "s")
+    key = Key(at.tenant, long if part == "id" else "i")
+    for writes in (
+        [Put(ENTRIES, replace(record(1, at), key=key), Absent())],
+        [Put(ENTRIES, replace(record(1, at), key=key), AtVersion(1)), put(record(2))],
+    ):
+        outcome = (await store.apply(writes))[0]
+        assert outcome.status == "rejected"
+        assert part in outcome.reason
+        assert str(most) in outcome.reason
+    assert await store.get(ENTRIES, [key]) == [None]
+
+
+# -- others at work ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_deadlock_is_not_the_callers_affair(store: MySqlStore, server: MySqlServer, database: str) -> None:
+    """Another program locks two rows in the order opposite to the store's; the server ends the store's transaction, which is made again."""
+    await done(store, put(record(1)), put(record(2)))
+    other = await connect(store._config)
+    await other.begin()
+    await other.fetch("SELECT number FROM entries WHERE id = ? FOR UPDATE", id_of(2))
+    for n in range(50):  # the heavier transaction is the one that is let live
+        await other.change("INSERT INTO memory_counters (partition_no, name, value) VALUES (?, 'other', 1)", 1_000_000 + n)
+    both = asyncio.ensure_future(store.apply([put(record(1, version=2), AtVersion(1)), put(record(2, version=2), AtVersion(1))], together=True))
+    waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    for _ in range(500):
+        if (await server.run_sql(waiting))[0][0]:
+            break
+        await asyncio.sleep(0.02)  # until the server says that it waits
+    await other.fetch("SELECT number FROM entries WHERE id = ? FOR UPDATE", id_of(1))
+    await other.rollback()
+    await other.goodbye()
+    assert [o.status for o in await both] == ["applied", "applied"]
+    assert (await live(store, 2)).version == 2
+
+
+async def test_sixty_four_writers_of_one_record_each_get_an_answer_and_one_wins_each_round(store: MySqlStore) -> None:
+    await done(store, put(record(1, texts={"content": "lantern"})))
+    for version in range(2, 6):
+        writes = [put(record(1, version=version, texts={"content": f"lantern {n}"}), AtVersion(version - 1)) for n in range(64)]
+        outcomes = await asyncio.gather(*[one(store, write) for write in writes])
+        assert sorted(o.status for o in outcomes) == ["applied"] + ["conflict"] * 63
+    assert await hit_ids(store, "lantern") == {id_of(1)}
+
+
+async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_another(store: MySqlStore, server: MySqlServer, database: str) -> None:
+    other = MySqlStore(server.url(database))
+    await other.open(COLLECTIONS)
+    await done(other, put(record(1)))
+    assert (await one(store, RaiseGeneration(HERE))).number == 1
+    assert (await one(other, put(record(2)))).generation == 1
+    assert (await one(other, put(record(3, generation=0)))).reason == "generation"
+    assert (await one(other, put(record(4, generation=7)))).generation == 7
+    await other.close()
+
+
+async def test_single_records_are_found_before_and_after_their_words_are_indexed(store: MySqlStore, raw: Raw) -> None:
+    for n in range(70):
+        await done(store, put(record(n, texts={"content": f"lantern number{n}"}), Absent()))
+    waiting = (await raw("SELECT COUNT(*) FROM entries WHERE unindexed = 1"))[0][0]
+    assert 0 < waiting < 64, "some were taken up together, some still wait"
+    assert len(await hit_ids(store, "lantern")) == 50
+    for n in (0, 69):
+        assert await hit_ids(store, f"number{n}") == {id_of(n)}
+        await done(store, put(record(n, version=2, texts={"content": "candle"}), AtVersion(1)))
+        assert await hit_ids(store, f"number{n}") == set()
+        await done(store, delete(n))
+    assert await hit_ids(store, "candle") == set()
+    assert await raw("SELECT word FROM entries_words WHERE word IN ('xnumber0', 'xnumber69', 'xcandl')") == []
+
+
+async def test_a_search_takes_up_what_others_left_waiting(store: MySqlStore, raw: Raw) -> None:
+    await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(600)])
+    await raw("DELETE FROM entries_words")
+    await raw("UPDATE entries SET unindexed = 1")
+    assert len(await searched(store, "lantern", limit=1000)) == 600
+    assert (await raw("SELECT COUNT(*) FROM entries WHERE unindexed = 1"))[0][0] <= 512
+
+
+# -- frozen and dead --------------------------------------------------------------------------------------------------
+
+
+async def test_every_call_to_a_frozen_server_ends_in_time_and_later_ones_work(impatient: MySqlStore, own: MySqlServer) -> None:
+    await done(impatient, put(record(1, texts={"content": "lantern"})))
+    query = Query(ENTRIES, within(HERE))
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "get": lambda: impatient.get(ENTRIES, [key_of(1)]),
+        "one write": lambda: impatient.apply([put(record(2))]),
+        "a batch": lambda: impatient.apply([put(record(n)) for n in range(3, 9)]),
+        "query": lambda: impatient.query(query),
+        "count": lambda: impatient.count(query),
+        "search": lambda: searched(impatient, "lantern"),
+        "delete_matching": lambda: impatient.delete_matching(query, 50),
+    }
+    own.freeze()
+    try:
+        for name, call in calls.items():
+            begun = time.monotonic()
+            with pytest.raises((StoreTimeout, StoreUnavailable)):
+                await call()
+            assert time.monotonic() - begun < 4, name
+        begun = time.monotonic()
+        outcomes = await asyncio.gather(*[impatient.get(ENTRIES, [key_of(1)]) for _ in range(8)], return_exceptions=True)
+        assert all(isinstance(o, StoreUnavailable) for o in outcomes)
+        assert not (await impatient.check()).ok
+        assert time.monotonic() - begun < 12
+    finally:
+        own.thaw()
+    assert await hit_ids(impatient, "lantern") == {id_of(1)}
+
+
+async def test_a_dead_server_is_unavailable_and_its_return_is_noticed(impatient: MySqlStore, own: MySqlServer) -> None:
+    await done(impatient, put(record(1)))
+    own.kill()
+    with pytest.raises(StoreUnavailable):
+        await impatient.get(ENTRIES, [key_of(1)])
+    assert not (await impatient.check()).ok
+    own.revive()
+    assert (await live(impatient)).key == key_of(1)
+    await done(impatient, put(record(2)))
+
+
+async def test_a_cancelled_write_leaves_its_connection_to_nobody(store: MySqlStore) -> None:
+    await done(store, put(record(0)))
+    for n in range(1, 30):
+        write = asyncio.ensure_future(store.apply([put(record(n)), put(record(n + 100))]))
+        await asyncio.sleep(0.0002 * n)
+        write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
+        assert (await live(store, 0)).key == key_of(0)
+    for n in range(1, 30):
+        assert (await found(store, n) is None) == (await found(store, n + 100) is None), "both or none"

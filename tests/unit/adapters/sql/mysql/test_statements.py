@@ -1,0 +1,169 @@
+"""What calls cost: how many statements they send, and which index serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from memory.adapters.sql.mysql.connection import Connection
+from memory.adapters.sql.mysql.store import MySqlStore
+from memory.adapters.sql.server.questions import page
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.support import HERE, T0, append, delete, done, key_of, put, record, searched
+from memory.ports.query import Eq, Everywhere, Filter, Ge, IsNull, Order, Query, within
+from memory.ports.record import Owed, Partition, Role
+from memory.ports.writes import Absent, Annotate, AtVersion
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
+
+pytestmark = ON_SERVER
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that is sent from now on."""
+    statements: list[str] = []
+    run, tell = Connection._run, Connection.tell
+
+    async def noted_run(self: Connection, sql: str, values: Sequence[Any]) -> Any:
+        statements.append(sql)
+        return await run(self, sql, values)
+
+    async def noted_tell(self: Connection, command: str) -> None:
+        statements.append(command)
+        await tell(self, command)
+
+    monkeypatch.setattr(Connection, "_run", noted_run)
+    monkeypatch.setattr(Connection, "tell", noted_tell)
+    return statements
+
+
+async def test_a_new_record_is_one_statement_and_an_annotation_two(store: MySqlStore, sent: list[str]) -> None:
+    await done(store, put(record(0)))
+    sent.clear()
+    await done(store, put(record(1, texts={"content": "lantern"}), Absent()))
+    assert [s.split()[0] for s in sent] == ["INSERT"]
+    sent.clear()
+    await done(store, Annotate(ENTRIES, key_of(1), 1, accessed_at=T0))
+    assert [s.split()[0] for s in sent] == ["SELECT", "UPDATE"]
+    sent.clear()
+    await done(store, Annotate(ENTRIES, key_of(1), 1, settle=(Owed("nothing"),)))
+    assert [s.split()[0] for s in sent] == ["SELECT"], "what changes nothing writes nothing"
+
+
+async def test_reading_is_one_statement(store: MySqlStore, sent: list[str]) -> None:
+    await done(store, *[put(record(n)) for n in range(40)])
+    sent.clear()
+    await store.get(ENTRIES, [key_of(n) for n in range(40)])
+    await store.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20))
+    await store.count(Query(ENTRIES, within(HERE)))
+    assert len(sent) == 3
+
+
+async def test_a_batch_sends_a_handful_of_statements(store: MySqlStore, sent: list[str]) -> None:
+    await done(store, put(record(0)))
+    sent.clear()
+    outcomes = await store.apply([put(record(n, texts={"content": f"lantern{n}"})) for n in range(1, 129)])
+    assert all(outcome.applied for outcome in outcomes)
+    assert len(sent) <= 7, [statement[:60] for statement in sent]
+
+
+async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
+    """What EXPLAIN says of each table of the statement."""
+    shelf = store._shelf(query.collection)
+
+    async def ask(connection: Connection) -> list[dict[str, str]]:
+        partitions = await store._places.numbers(connection, query.where) if not isinstance(query.where, Everywhere) else []
+        question = page(shelf, query, partitions, query.limit)
+        rows = await connection.fetch(f"EXPLAIN {question.sql}", *question.arguments)
+        named = []
+        for row in rows:
+            cells = [c.decode() if isinstance(c, bytes) else c for c in row]
+            at = 4 if len(cells) == 10 else 6  # MySQL tells partitions and what is filtered too
+            named.append({"table": str(cells[2]), "key": str(cells[at + 1 if len(cells) == 10 else at]), "extra": str(cells[-1])})
+        return named
+
+    return await store._with(ask)
+
+
+async def _filled(store: MySqlStore) -> None:
+    for scope in range(20):
+        at = Partition("acme", f"s{scope}") if scope else HERE
+        await done(store, *[put(record(1_000 * scope + n, at, fields={"type": f"t{n}", "conversation_id": f"c{n % 50}"})) for n in range(200)])
+    await store._with(lambda connection: connection.fetch("ANALYZE TABLE entries"))
+
+
+@pytest.mark.parametrize(
+    ("part", "order", "key"),
+    [
+        (None, (Order("created_at", True),), "ix_entries_created_at"),
+        (None, (Order("created_at"),), "ix_entries_created_at"),
+        (Eq("type", "t7"), (), "ix_entries_field_type"),
+    ],
+)
+async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_their_index(
+    store: MySqlStore, part: Filter | None, order: tuple[Order, ...], key: str
+) -> None:
+    await _filled(store)
+    limit = 20 if order else None
+    (entries,) = [row for row in await _plan(store, Query(ENTRIES, within(HERE), part, order, limit)) if row["table"] == "entries"]
+    assert entries["key"] == key
+    assert "filesort" not in entries["extra"] or not order
+
+
+async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore) -> None:
+    await _filled(store)
+    await done(store, put(record(5_001, owed=(Owed("deliver"),))), put(record(5_002, role=Role.ARRIVING, expires_at=T0)))
+    for part, roles, key in (
+        (Eq("owing", True), frozenset({Role.HOME}), "ix_entries_owing"),
+        (None, frozenset({Role.ARRIVING}), "ix_entries_role"),
+        (Ge("expires_at", T0), frozenset({Role.HOME}), "ix_entries_expires_at"),
+    ):
+        rows = await _plan(store, Query(ENTRIES, Everywhere(), part, roles=roles))
+        assert next(row["key"] for row in rows if row["table"] == "entries") == key
+    everyone = await _plan(store, Query(ENTRIES, Everywhere(), IsNull("type")))
+    assert next(row["key"] for row in everyone if row["table"] == "entries") != "ix_entries_owing"
+
+
+async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store: MySqlStore) -> None:
+    await done(store, *[put(record(n)) for n in range(400)])
+    query = Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20)
+    cursor = None
+    for _ in range(15):
+        cursor = (await store.query(Query(**{**_parts(query), "cursor": cursor}))).cursor
+    later = Query(**{**_parts(query), "cursor": cursor})
+    await store.query(later)
+
+    async def read(connection: Connection) -> int:
+        partitions = await store._places.numbers(connection, later.where)
+        question = page(store._shelf(ENTRIES), later, partitions, 20)
+        await connection.tell("FLUSH STATUS")
+        await connection.fetch(question.sql, *question.arguments)
+        rows = await connection.fetch("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        return sum(int(value) for name, value in rows if name in (b"Handler_read_prev", b"Handler_read_next", b"Handler_read_rnd_next"))
+
+    assert await store._with(read) < 60, "not the 300 rows before it"
+
+
+def _parts(query: Query) -> dict[str, Any]:
+    return {name: getattr(query, name) for name in ("collection", "where", "filter", "order", "limit")}
+
+
+async def test_a_search_sends_four_statements(store: MySqlStore, sent: list[str]) -> None:
+    await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(30)])
+    sent.clear()
+    assert len(await searched(store, "lantern", limit=10)) == 10
+    assert len(sent) <= 5, sent
+
+
+async def test_other_writes_are_one_transaction_each(store: MySqlStore, sent: list[str]) -> None:
+    await done(store, put(record(0)), put(record(1)))
+    for write in (put(record(1, version=2), AtVersion(1)), delete(1, version=3)):
+        sent.clear()
+        await done(store, write)
+        assert [s for s in sent if s in ("BEGIN", "COMMIT")] == ["BEGIN", "COMMIT"]
+        assert len(sent) <= 10, sent
+    sent.clear()
+    await done(store, append(record(7), ENTRY_VERSIONS, "stored_version"))
+    assert len(sent) <= 10, sent
