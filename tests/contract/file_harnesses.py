@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import ClassVar
 
 from memory.adapters.file.store import FileStore
@@ -13,12 +15,14 @@ from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
 from memory.ports.record import JsonValue, Key
 from memory.ports.store import Store
+from tests.support import quick_folders
 
 
 class File(Harness):
     """A folder of files."""
 
     name = "file"
+    exact_scores = True
     claims = Capabilities(
         durable=True,
         shared=True,
@@ -32,6 +36,13 @@ class File(Harness):
         tenant_statistics=True,
     )
     options: ClassVar[Mapping[str, JsonValue]] = {}
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(quick_folders.new(otherwise=folder))
+
+    async def dispose(self, store: Store) -> None:
+        await store.close()
+        shutil.rmtree(self.folder)
 
     def _store(self) -> Store:
         return FileStore(f"file://{self.folder / 'data'}", name=self.name, **self.options)

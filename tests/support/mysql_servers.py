@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -35,9 +36,9 @@ def product() -> str:
 class MySqlServer(Server):
     """The official image, with these settings beside its own."""
 
-    def __init__(self, *settings: str, image: str = "mysql") -> None:
-        given = ("--max-connections=300", *settings)
-        super().__init__(image, self._answers, lambda _port: given, inside=3306, environment={"MYSQL_ROOT_PASSWORD": PASSWORD})
+    def __init__(self, *settings: str, folder: Path | None = None) -> None:
+        given, environment = ("--max-connections=300", *settings), {"MYSQL_ROOT_PASSWORD": PASSWORD}
+        super().__init__("mysql", self._answers, lambda _port: given, inside=3306, environment=environment, folder=folder)
 
     def url(self, database: str = "memory", **options: object) -> str:
         query = urlencode(options)

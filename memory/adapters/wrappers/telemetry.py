@@ -60,21 +60,17 @@ class Telemetry(Wrapper):
         )
 
     async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
+        operation = operation_of(call)
         shared: dict[str, Any] = {
-            "gen_ai.operation.name": operation_of(call),
+            "gen_ai.operation.name": operation,
             "gen_ai.provider.name": PROVIDER,
             "gen_ai.memory.store.id": self.name,
             "memory.store.call": call.method,
         }
-        name = str(shared["gen_ai.operation.name"])
         about = {"memory.store.collections": call.collections, "memory.store.tiers": self._tiers}
         begun = time.perf_counter()
         with self._tracer.start_as_current_span(
-            str(shared["gen_ai.operation.name"]),
-            kind=SpanKind.CLIENT,
-            attributes=shared | about,
-            record_exception=False,
-            set_status_on_exception=False,
+            operation, kind=SpanKind.CLIENT, attributes=shared | about, record_exception=False, set_status_on_exception=False
         ) as span:
             try:
                 answer = await work()

@@ -7,6 +7,7 @@ each step is repeatable (`steps`), and what says that it is done is written last
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 
 import sqlalchemy as sa
@@ -45,7 +46,9 @@ async def make_ready(connection: Connection, config: MySqlConfig, store: str, fl
 
 
 async def _change(config: MySqlConfig, store: str, flavour: Flavour, collections: Sequence[Collection]) -> None:
-    engine = create_async_engine("mysql+asyncmy://", async_creator=lambda: dial(config, use_unicode=True, autocommit=False), poolclass=NullPool)
+    patience = {"read_timeout": PATIENCE + config.command_timeout}  # for one step
+    connect = partial(dial, config, use_unicode=True, autocommit=False, **patience)
+    engine = create_async_engine("mysql+asyncmy://", async_creator=connect, poolclass=NullPool)
     name = "memory-tiers:" + blake2b(config.database.encode(), digest_size=16).hexdigest()  # locks are the server's, not a database's
     try:
         async with engine.connect() as connection:

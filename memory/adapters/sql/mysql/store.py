@@ -81,21 +81,12 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
         if not self._capabilities.durable:
             self._epoch = (await Settings.read(connection, self.name)).started
 
-    async def _check(self) -> Health:
-        try:
-            settings, revision, size = await self._with(self._vital_signs)
-        except Exception as exc:
-            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
-            if ours is None:
-                raise
-            return Health(ok=False, detail=str(ours))
+    async def _vital_signs(self, connection: Connection) -> Health:
+        settings = await Settings.read(connection, self.name)
+        revision = (await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")).decode()  # noqa: S608
+        size = int(await connection.fetchval(_SIZE))
         facts: dict[str, JsonValue] = {"schema": revision, "bytes": size, "pool": self._config.pool_size, **settings.facts}
         return Health(revision == HEAD, self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts)
-
-    async def _vital_signs(self, connection: Connection) -> tuple[Settings, str, int]:
-        settings = await Settings.read(connection, self.name)
-        revision = await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
-        return settings, revision.decode(), int(await connection.fetchval(_SIZE))
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.writing import write_one
 from memory.adapters.sql.server.batch import NotTogether
 from memory.adapters.sql.server.store import ServerStore
-from memory.domain.errors import MemoryTiersError
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -76,29 +75,18 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
         if not self._capabilities.durable and self._settings is not None:
             self._epoch = (await Settings.read(connection, self.name)).started
 
-    async def _check(self) -> Health:
+    async def _vital_signs(self, connection: Connection) -> Health:
         assert self._found is not None  # noqa: S101 - it is open
-        try:
-            settings, revision, size = await self._with(self._vital_signs)
-        except Exception as exc:
-            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
-            if ours is None:
-                raise
-            return Health(ok=False, detail=str(ours))
-        facts: dict[str, JsonValue] = {"schema": revision, "bytes": size, "pool": self._config.pool_size, **settings.facts}
-        facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
-        return Health(revision == HEAD, self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts)
-
-    async def _vital_signs(self, connection: Connection) -> tuple[Settings, str, int]:
-        settings = await Settings.read(connection, self.name)
-        schema = self._config.schema
+        settings, schema = await Settings.read(connection, self.name), self._config.schema
         revision = await connection.fetchval(f'SELECT version_num FROM "{schema}".{VERSION_TABLE}')  # noqa: S608
         size = await connection.fetchval(
             "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
             "WHERE n.nspname = $1 AND c.relkind = 'r'",
             schema,
         )
-        return settings, str(revision), int(size)
+        facts: dict[str, JsonValue] = {"schema": str(revision), "bytes": int(size), "pool": self._config.pool_size, **settings.facts}
+        facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
+        return Health(revision == HEAD, self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

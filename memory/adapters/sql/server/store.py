@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -24,6 +25,7 @@ from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Key, Stored
+from memory.ports.store import Health
 
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
@@ -67,6 +69,7 @@ class ServerStore(BaseStore, Generic[C, S]):
         self._pool: Pool[C] | None = None
         self._shelves: dict[str, S] = {}
         self._epoch = ""
+        self._patience = 0.0
 
     @property
     def epoch(self) -> str:
@@ -81,6 +84,7 @@ class ServerStore(BaseStore, Generic[C, S]):
         still_good: Callable[[BaseException], bool],
     ) -> None:
         """Begin to lend connections, see `Lending`."""
+        self._patience = config.command_timeout
         patience, connect_patience, call_patience = config.pool_timeout, config.connect_timeout, config.command_timeout
         self._pool = Pool(Lending(config.pool_size, patience, connect_patience, call_patience, connect, greet, goodbye, still_good))
 
@@ -89,6 +93,19 @@ class ServerStore(BaseStore, Generic[C, S]):
         if pool is not None:
             await pool.close()
         self._places.forget()
+
+    async def _check(self) -> Health:
+        try:
+            return await self._with(self._vital_signs)
+        except Exception as exc:
+            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
+            if ours is None:
+                raise
+            return Health(ok=False, detail=str(ours))
+
+    @abstractmethod
+    async def _vital_signs(self, connection: C) -> Health:
+        """How the store is, as the server says."""
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -153,7 +170,8 @@ class ServerStore(BaseStore, Generic[C, S]):
         return self._shelves[collection.name]
 
     async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """Do the work on a connection; again, a little later, where another transaction got in its way."""
+        """Do the work on a connection; again, a little later, where another transaction got in its way, for about as long as one command may take."""
+        begun = time.monotonic()
         for attempt in range(ATTEMPTS):
             if self._pool is None:
                 raise NotOpen(f"store '{self.name}'")
@@ -161,7 +179,8 @@ class ServerStore(BaseStore, Generic[C, S]):
                 async with self._pool.connection() as connection:
                     return await work(connection)
             except Exception as exc:
-                if not (isinstance(exc, Collided) or self._is_collision(exc)) or attempt == ATTEMPTS - 1:
+                again = attempt < ATTEMPTS - 1 and time.monotonic() - begun < self._patience
+                if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):
                     raise
                 self._collided()
             await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))  # noqa: S311 - so that the two do not meet again

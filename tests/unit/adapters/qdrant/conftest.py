@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import COLLECTIONS
-from tests.support import edge_folders
+from tests.support import quick_folders
 
 ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("qdrant_edge", "qdrant_local")]
 
@@ -19,7 +19,7 @@ ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("qdr
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Where nothing is yet; on a disk in memory where there is one."""
-    made = edge_folders.new(otherwise=tmp_path)
+    made = quick_folders.new(otherwise=tmp_path)
     yield made / "data"
     shutil.rmtree(made, ignore_errors=True)
 

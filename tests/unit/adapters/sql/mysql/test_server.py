@@ -223,11 +223,7 @@ async def test_a_deadlock_is_not_the_callers_affair(store: MySqlStore, server: M
     for n in range(50):  # the heavier transaction is the one that is let live
         await other.change("INSERT INTO memory_counters (partition_no, name, value) VALUES (?, 'other', 1)", 1_000_000 + n)
     both = asyncio.ensure_future(store.apply([put(record(1, version=2), AtVersion(1)), put(record(2, version=2), AtVersion(1))], together=True))
-    waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    for _ in range(500):
-        if (await server.run_sql(waiting))[0][0]:
-            break
-        await asyncio.sleep(0.02)  # until the server says that it waits
+    await _until_somebody_waits(server)
     await other.fetch("SELECT number FROM entries WHERE id = ? FOR UPDATE", id_of(1))
     await other.rollback()
     await other.goodbye()
@@ -253,6 +249,31 @@ async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_anot
     assert (await one(other, put(record(3, generation=0)))).reason == "generation"
     assert (await one(other, put(record(4, generation=7)))).generation == 7
     await other.close()
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["one statement", "a transaction"])
+async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves(store: MySqlStore, server: MySqlServer, batch: bool) -> None:
+    await done(store, put(record(1)))
+    other = await connect(store._config)
+    await other.begin()
+    await other.change("UPDATE memory_partitions SET generation = 1")
+    late = [put(record(2, generation=0), Absent()), *([put(record(3, generation=0))] if batch else [])]
+    waiting = asyncio.ensure_future(store.apply(late))
+    await _until_somebody_waits(server)
+    assert not waiting.done()
+    await other.commit()
+    await other.goodbye()
+    assert {o.reason for o in await waiting} == {"generation"}
+    assert await asked(store) == [id_of(1)]
+
+
+async def _until_somebody_waits(server: MySqlServer) -> None:
+    """Until the server says that a transaction waits for a lock."""
+    for _ in range(500):
+        if (await server.run_sql("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))[0][0]:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("nobody waits")
 
 
 async def test_single_records_are_found_before_and_after_their_words_are_indexed(store: MySqlStore, raw: Raw) -> None:
