@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, postgresql, redis, startup, store
+from bench import conversations, edge, mongo, mysql, postgresql, redis, startup, store
 from bench.measure import Figure, table
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -25,6 +25,8 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "crowded": store.crowded,
     "redis": redis.redis,
     "postgresql": postgresql.postgresql,
+    "mysql": mysql.mysql,
+    "mongo": mongo.mongo,
     "edge": edge.searches,
     "quality": conversations.quality,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -95,12 +94,6 @@ def emptied(server: Mongo, database: str, prefix: str = "memory_") -> None:
                 client[database][name].delete_many({})
 
 
-def kill_transactions(server: Mongo) -> None:
-    """Those of clients that are gone."""
-    with server.connected() as client:
-        client.admin.command("killAllSessions", [])
-
-
 def spoil(server: Mongo, database: str, collection: str, key: Key) -> None:
     """Change what a record says behind the store's back."""
     with server.connected() as client:
@@ -108,11 +101,3 @@ def spoil(server: Mongo, database: str, collection: str, key: Key) -> None:
             {"_id": {"tenant": key.tenant, "id": key.id}}, {"$set": {"body": '{"not":"said"}'}}
         )
         assert changed.modified_count == 1
-
-
-def wait_until(true: Any, seconds: float = 30.0) -> None:
-    """Ask until it holds."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # the only way to learn it is to ask again

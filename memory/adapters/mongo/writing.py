@@ -68,10 +68,10 @@ async def put_one(desk: Desk, write: Put) -> Outcome:
         applied = born_at >= generation and await _blindly(shelf, write, document, announcement.token)
         outcome = Outcome(Status.APPLIED, version=write.record.version, generation=born_at)
         if not applied:
-            found = await shelf.documents.find_one(at(write.key))
-            decision = decide(write, slot_of(shelf, found), generation, no_number)
+            found, current = await asyncio.gather(shelf.documents.find_one(at(write.key)), desk.registry.generations([partition]))
+            decision = decide(write, slot_of(shelf, found), current[partition], no_number)
             outcome = decision.outcome
-            applied = decision.changes and await _exactly(shelf, write, found, document, announcement.token)
+            applied = decision.changes and current[partition] == generation and await _exactly(shelf, write, found, document, announcement.token)
         await desk.registry.finish(announcement)
         if applied or outcome.status is not Status.APPLIED:
             return outcome

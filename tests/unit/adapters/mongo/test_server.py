@@ -163,12 +163,12 @@ async def test_a_caller_that_gives_up_leaves_the_connections_and_transactions_cl
 
 
 async def test_a_record_over_what_a_document_holds_is_rejected_and_its_neighbours_are_kept(store: MongoStore) -> None:
-    whole = record(2, texts={"content": "y" * (8 * 2**20 - 2_000)})
+    whole = record(2, body={"said": "y" * (8 * 2**20 - 2_000)})
     many_tags = record(3, fields={"tags": ("",) * 1_500_000})
     outcomes = await store.apply([put(record(1)), put(whole), put(many_tags), put(record(4))])
     assert [o.status for o in outcomes] == ["applied", "applied", "rejected", "applied"]
     assert "MongoDB holds at most" in outcomes[2].reason
-    assert (await live(store, 2)).texts == whole.texts
+    assert (await live(store, 2)).body == whole.body
 
 
 async def test_text_that_is_no_text_is_rejected_by_name_or_finds_nothing(store: MongoStore) -> None:
@@ -217,7 +217,8 @@ async def test_a_damaged_document_is_set_aside_with_a_copy_that_erasure_reaches(
 
 async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing(store: MongoStore, raw: Raw) -> None:
     await done(store, *[put(record(n)) for n in range(4)])
-    for n, change in enumerate(({"$unset": {"version": ""}}, {"$set": {"fields": 5}}, {"$set": {"created_at": "x", "checksum": None}})):
+    changes: list[dict[str, Any]] = [{"$unset": {"version": ""}}, {"$set": {"fields": 5}}, {"$set": {"created_at": "x", "checksum": None}}]
+    for n, change in enumerate(changes):
         raw["memory_entries"].update_one({"id": id_of(n)}, change)
     assert [isinstance(s, Corrupt) for s in await store.get(ENTRIES, [key_of(n) for n in range(4)])] == [True, True, True, False]
 

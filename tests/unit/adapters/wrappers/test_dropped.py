@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
@@ -15,7 +15,7 @@ from memory.ports.query import Query, within
 from memory.ports.record import Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion
-from tests.support import postgres_servers, redis_servers
+from tests.support import mongo_servers, mysql_servers, postgres_servers, redis_servers
 from tests.support.backends import marks_of
 from tests.support.dropping import Dropping
 
@@ -30,6 +30,7 @@ class Driver:
     backend: str
     port: Callable[[], int]
     store: Callable[[int], Store]
+    before: Callable[[], Awaitable[None]] | None = None
 
 
 def _redis(port: int) -> Store:
@@ -45,9 +46,26 @@ def _postgresql(port: int) -> Store:
     return PostgresStore(server.url(f"dropped_{uuid.uuid4().hex}").replace(f":{server.settings['port']}/", f":{port}/"))
 
 
+def _mariadb(port: int) -> Store:
+    from memory.adapters.sql.mysql.store import MySqlStore
+
+    server = mysql_servers.container()
+    return MySqlStore(server.url("dropped").replace(f":{server.port}/", f":{port}/"))
+
+
+def _mongo(port: int) -> Store:
+    from memory.adapters.mongo.store import MongoStore
+
+    server = mongo_servers.replica_set()
+    url = server.url("dropped").replace(f":{server.port}/", f":{port}/")
+    return MongoStore(f"{url}&directConnection=true", prefix=f"d{uuid.uuid4().hex}_")
+
+
 DRIVERS = [
     Driver("redis", lambda: redis_servers.durable().port, _redis),
     Driver("postgresql", lambda: int(postgres_servers.container().settings["port"]), _postgresql),
+    Driver("mariadb", lambda: mysql_servers.container().port, _mariadb, before=lambda: mysql_servers.container().fresh("dropped")),
+    Driver("mongo_replica_set", lambda: mongo_servers.replica_set().port, _mongo),
 ]
 
 
@@ -63,6 +81,8 @@ class Shaky:
 @pytest.fixture(params=[pytest.param(d, id=d.backend, marks=marks_of(d.backend)) for d in DRIVERS])
 async def shaky(request: pytest.FixtureRequest) -> AsyncIterator[Shaky]:
     driver: Driver = request.param
+    if driver.before is not None:
+        await driver.before()
     async with Dropping(driver.port()) as way:
         bare = driver.store(way.port)
         await bare.open(COLLECTIONS)
