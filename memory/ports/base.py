@@ -287,7 +287,7 @@ class BaseStore(ABC):
 def record_bytes(record: Record) -> int:
     """The size of a record as `max_record_bytes` counts it."""
     content = json.dumps([dict(record.fields), dict(record.body), dict(record.texts)], ensure_ascii=False, separators=(",", ":"), default=str)
-    return len(content.encode()) + len(record.vector or b"")
+    return len(content.encode("utf-8", "surrogatepass")) + len(record.vector or b"")
 
 
 def _vector_problem(packed: bytes) -> str:

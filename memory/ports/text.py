@@ -26,9 +26,17 @@ STOPWORDS = frozenset(
 """Words that carry no meaning in a question (D58). "not" is not among them."""
 
 
-@lru_cache(maxsize=65_536)
+LONGEST_STEMMED = 64
+"""Characters. Longer runs of letters are no words of a language; cutting their ends would take a time that grows with the square of their length."""
+
+
 def stem(word: str) -> str:
     """The Porter stem of a folded word: deploy = deploying, not deployment; connect = connection; fly is not flies (D57)."""
+    return _stemmed(word) if len(word) <= LONGEST_STEMMED else word
+
+
+@lru_cache(maxsize=65_536)
+def _stemmed(word: str) -> str:
     return _stemmer.stemWord(word) if len(word) > 2 and word.isascii() else word
 
 
@@ -42,7 +50,7 @@ def fold(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The stems of a text in order, as indexed: runs of letters and digits, and each CJK character on its own."""
-    return [stem(token) for token in _TOKEN.findall(fold(text))]
+    return [_stemmed(token) if len(token) <= LONGEST_STEMMED else token for token in _TOKEN.findall(fold(text))]
 
 
 def query_words(text: str) -> list[str]:

@@ -29,14 +29,14 @@ from memory.adapters.mongo.reading import Burial
 from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
 from memory.adapters.mongo.searching import search
 from memory.adapters.mongo.shelf import Shelf
-from memory.adapters.mongo.values import HALF_A_CHARACTER, Document, Unstorable
+from memory.adapters.mongo.values import Document, Unstorable
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
 from memory.domain.errors import ConfigError, InvalidInput, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, Search, Words
-from memory.ports.record import JsonValue, Key, Record, Stored
+from memory.ports.record import JsonValue, Key, Stored
 from memory.ports.store import Health
 from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Write
 
@@ -221,12 +221,6 @@ class MongoStore(BaseStore):
             log.warning("store '%s': %d corrupt records could not be set aside: %s", self.name, len(spoiled), type(exc).__name__)
             return False
         return True
-
-    def _record_refusal(self, collection: Collection, record: Record) -> str:
-        try:
-            return super()._record_refusal(collection, record)
-        except UnicodeEncodeError:  # measuring a record encodes it
-            return HALF_A_CHARACTER
 
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, Unstorable):

@@ -124,6 +124,14 @@ async def test_part_of_a_word_finds_nothing(store: Store) -> None:
 
 @needs("lexical")
 @pytest.mark.asyncio
+async def test_a_run_of_letters_of_any_length_is_one_word(store: Store) -> None:
+    """Also one that a stemmer would take long over: its time grows with the square of such a word's length."""
+    await done(store, put(text(1, "y" * 100_000)), put(text(2, "y" * 99_999)))
+    assert await hit_ids(store, "y" * 100_000) == {id_of(1)}
+
+
+@needs("lexical")
+@pytest.mark.asyncio
 async def test_stopwords_are_asked_only_when_there_is_nothing_else(store: Store) -> None:
     await done(store, put(text(1, "the lighthouse")), put(text(2, "the harbour")), put(text(3, "not here")))
     assert await hit_ids(store, "what is the lighthouse") == {id_of(1)}
