@@ -44,7 +44,7 @@ def combine(by_words: Mapping[str, float], by_meaning: Mapping[str, float]) -> l
 def rank_by_words(records: Sequence[Record], collection: Collection, text: str, limit: int) -> list[Hit]:
     """What a store with an index would answer to `Words`, from the records themselves: for stores that cannot search by words."""
     wanted = query_words(text)
-    weights = {part.name: part.weight for part in collection.texts}
+    weights = collection.weights
     counted = [count_words(((t, weights[p]) for p, t in r.texts.items()), frozenset(wanted)) for r in records]
     average = sum(length for _, length in counted) / len(counted) if counted else 0.0
     rarities = {w: rarity(len(records), sum(w in found for found, _ in counted)) for w in wanted}

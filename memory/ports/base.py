@@ -267,8 +267,7 @@ class BaseStore(ABC):
                 return f"field '{name}' takes {declared.type}, not {type(value).__name__}"
             if isinstance(value, datetime) and value.utcoffset() is None:
                 return f"field '{name}' is a naive datetime; give it a time zone"
-        parts = {p.name for p in collection.texts}
-        if unknown := [name for name in record.texts if name not in parts]:
+        if unknown := [name for name in record.texts if name not in collection.weights]:
             return f"text part '{unknown[0]}' is not declared by collection '{collection.name}'"
         if record.vector is not None:
             if not collection.vector:

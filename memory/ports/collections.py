@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,9 +43,19 @@ class Collection:
     fields: tuple[Field, ...] = ()
     texts: tuple[TextPart, ...] = ()
     vector: bool = False
+    weights: Mapping[str, float] = dataclasses.field(init=False, repr=False, compare=False)
+    """The weight of each text part, by its name."""
+    _fields: Mapping[str, Field] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", {part.name: part.weight for part in self.texts})
+        object.__setattr__(self, "_fields", {f.name: f for f in self.fields})
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # asked with every record; equal collections have equal names
 
     def field(self, name: str) -> Field | None:
-        return next((f for f in self.fields if f.name == name), None)
+        return self._fields.get(name)
 
 
 _ENTRY_FIELDS = (

@@ -15,7 +15,7 @@ def by_words(text: str, collection: Collection, records: Sequence[Record]) -> li
     wanted = frozenset(query_words(text))
     if not wanted:
         return []
-    weights = {part.name: part.weight for part in collection.texts}
+    weights = collection.weights
     counted = [(r, *count_words([(t, weights[name]) for name, t in r.texts.items()], wanted)) for r in records]
     lengths = sum(length for _, _, length in counted)
     average = lengths / len(counted) if counted else 0.0

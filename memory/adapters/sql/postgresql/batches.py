@@ -17,7 +17,7 @@ from memory.adapters.sql.values import TOMBSTONE, Unstorable
 from memory.ports.record import Key
 from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
 
-MOST_ROWS = 125
+MOST_ROWS = 84
 """Rows sent by one statement. The next ones are made ready while the server works on these."""
 
 
