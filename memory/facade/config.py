@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
-from memory.facade.values import Duration, Interval, StoreUrl, masked, masked_options, parse_duration, scheme_of, show_duration
+from memory.facade.values import Duration, Interval, StoreUrl, is_broken_url, masked, masked_options, parse_duration, scheme_of, show_duration
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
@@ -53,6 +53,8 @@ def _url(value: str) -> str:
 def _url_or_name(value: str) -> str:
     if not value:
         raise ValueError("must name a store or give a URL")
+    if is_broken_url(value):
+        raise ValueError("is not a URL: '://' must follow the scheme, as in sqlite:///memory.db")
     return StoreUrl(value) if scheme_of(value) else value
 
 

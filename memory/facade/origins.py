@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 from memory.domain.errors import ConfigError
 from memory.facade import document_database
 from memory.facade.config import BadSetting, MemoryConfig
-from memory.facade.values import scheme_of
+from memory.facade.values import is_broken_url, scheme_of
 from memory.policies.routing import TIERS
 
 FILE_NAME = "memory.toml"
@@ -78,6 +78,8 @@ def _url_of(text: str, folder: Path) -> str | None:
         raise ConfigError("the config is empty: give a URL, a database file or a .toml file")
     if scheme_of(text):
         return text
+    if is_broken_url(text):
+        raise ConfigError("the config is not a URL: '://' must follow the scheme, as in sqlite:///memory.db")
     if text.endswith(".toml"):
         return None
     if "?" in text:

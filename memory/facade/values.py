@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://|(file):(?=[^:])", re.IGNORECASE)
-_SECRET_NAME = r"(?:pass|pwd|token|secret|key|credential)"  # noqa: S105 - part of a pattern
+_BROKEN = re.compile(r"[a-z][a-z0-9+.-]+(?::/?|//).*@", re.IGNORECASE | re.DOTALL)
+_SECRET_NAME = r"(?:pass|pwd|token|secret|key|credential|mechanismproperties)"  # noqa: S105 - part of a pattern
 _SECRET_PARAMETER = re.compile(rf"([?&][^=&#]*{_SECRET_NAME}[^=&#]*=)[^&#]*", re.IGNORECASE)
 _SECRET_OPTION = re.compile(_SECRET_NAME, re.IGNORECASE)
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
@@ -23,6 +24,11 @@ def scheme_of(text: str) -> str | None:
     """The scheme of a URL in lower case; None for what is not a URL. A folder may be written `file:folder`, without slashes (RFC 8089)."""
     found = _SCHEME.match(text)
     return (found[1] or found[2]).lower() if found else None
+
+
+def is_broken_url(text: str) -> bool:
+    """Whether it reads like a URL with a user in it whose `//` is missing: it may hold a password, so no message repeats it."""
+    return scheme_of(text) is None and _BROKEN.match(text) is not None
 
 
 def masked(url: str) -> str:

@@ -127,6 +127,7 @@ class Library:
     def _finish_what_was_interrupted(self) -> None:
         steps = self.commits.unfinished()
         if steps:
+            self._listen()  # before it notes: what others noted meanwhile would be passed over
             self.changes.note("/".join((*s.folder, s.name)) for s in steps)
             self.shelves.changed("/".join((*s.folder, s.name)) for s in steps)
             self.commits.finish(steps)

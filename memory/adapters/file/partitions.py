@@ -91,7 +91,7 @@ class Partitions:
             for scope, carried in list(self._of(tenant).items()):
                 if carried is None:
                     carried = self._known[tenant][scope] = self._digest(key.tenant, tenant, scope)
-                if carried == digest:
+                if carried == digest:  # None where a cut name's partition is not known yet: it is asked for again the next time
                     yield Shelf(tenant, scope, collection)
         yield Shelf(tenant, OTHER, collection)
 
@@ -117,11 +117,14 @@ class Partitions:
             known = self._known[tenant] = {scope: None for scope in sorted(self._disk.folders((tenant,))) if is_name(scope)}
         return known
 
-    def _digest(self, name: str, tenant: str, scope: str) -> int:
+    def _digest(self, name: str, tenant: str, scope: str) -> int | None:
+        """The digest of a scope's ids; None for a cut name whose partition has no file yet, as where the process that made it died."""
         plain = decoded(scope)
         if plain is None:
             payload = self._named(tenant, scope)
-            plain = str(payload["scope"]) if payload is not None else ""
+            if payload is None:
+                return None
+            plain = str(payload["scope"])
         return digest_of(Partition(name, plain))
 
     def _named(self, tenant: str, scope: str) -> dict[str, object] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from memory.adapters.file.library import Library
@@ -17,7 +18,8 @@ from memory.ports.record import Mark, Record, Standing, Tombstone, header
 from memory.ports.text import bm25, query_words, rarity
 
 _KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
-_TRIES = 8
+_TRIES, _FREELY = 8, 3
+"""How often a question is asked at most, and how often of these while others may write."""
 
 
 class Reading:
@@ -28,11 +30,11 @@ class Reading:
 
     def query(self, query: Query) -> Page:
         """What was found is read from disk; where it has changed or cannot be read, the question is asked again."""
-        for _ in range(_TRIES):
-            self._library.steady(self._deadline)
-            matching = self._matching(query)
-            found, cursor = page_of(matching.standings, query)
-            whole = self._whole(query.collection, matching, found)
+        for attempt in range(_TRIES):
+            with self._steadily(attempt):
+                matching = self._matching(query)
+                found, cursor = page_of(matching.standings, query)
+                whole = self._whole(query.collection, matching, found)
             if whole is not None:
                 break
         else:
@@ -45,10 +47,10 @@ class Reading:
         return Count(len(entries), sum(e.bytes for e in entries))
 
     def search(self, search: Search) -> list[Hit]:
-        for _ in range(_TRIES):
-            self._library.steady(self._deadline)
-            hits, matching = self._hits(search)
-            whole = self._whole(search.collection, matching, [hit.record for hit in hits])
+        for attempt in range(_TRIES):
+            with self._steadily(attempt):
+                hits, matching = self._hits(search)
+                whole = self._whole(search.collection, matching, [hit.record for hit in hits])
             if whole is not None:
                 break
         else:
@@ -60,6 +62,16 @@ class Reading:
         """What matches, and what cannot be read of the asked partitions. With the lock."""
         matching = self._matching(replace(query, limit=None, cursor=None, order=()))
         return [*matching.entries, *matching.corrupt]
+
+    @contextmanager
+    def _steadily(self, attempt: int) -> Iterator[None]:
+        """As of now; where others kept changing what was found, with the lock, so that they wait."""
+        if attempt < _FREELY:
+            self._library.steady(self._deadline)
+            yield
+        else:
+            with self._library.locked(self._deadline):
+                yield
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
@@ -87,7 +99,7 @@ class Reading:
         """The shelves to look on, and for those that hold several scopes' records, which scopes."""
         if isinstance(where, Partitions):
             tenant, scopes = encoded(where.tenant), frozenset(p.scope for p in where.partitions)
-            return {**{Shelf(tenant, encoded(scope), collection): frozenset((scope,)) for scope in scopes}, Shelf(tenant, OTHER, collection): scopes}
+            return {**{Shelf(tenant, encoded(scope), collection): None for scope in scopes}, Shelf(tenant, OTHER, collection): scopes}
         tenants = [encoded(where.tenant)] if isinstance(where, Tenant) else self._library.partitions.tenants()
         return {Shelf(tenant, scope, collection): None for tenant in tenants for scope in self._library.partitions.scopes(tenant)}
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from memory.adapters.file.disk import Disk, NoFile, read_at
-from memory.adapters.file.names import BACKUP, SUFFIX, Place, Shelf, decoded, is_id_of_ours, is_name
+from memory.adapters.file.names import BACKUP, OTHER, SUFFIX, Place, Shelf, decoded, is_name
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records, check_place
 from memory.adapters.file.sealing import Damaged, Foreign, unseal_record
@@ -176,7 +176,7 @@ class Shelves:
         if record_id is None:
             record_id = look.damage.id or look.place.stem
         key = Key(self._partitions.tenant_named(look.place.shelf.tenant), record_id)
-        scope = decoded(look.place.shelf.scope) if is_id_of_ours(record_id) else look.damage.scope
+        scope = look.damage.scope if look.place.shelf.scope == OTHER else decoded(look.place.shelf.scope)
         return Entry(look.place, key, None, scope, 0)
 
 

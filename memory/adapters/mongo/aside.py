@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from memory.adapters.mongo.documents import CORRUPT, key_in
+from memory.adapters.mongo.documents import ASIDE, CORRUPT, key_in
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.shelf import Shelf, as_it_was, at, replacement
 from memory.adapters.mongo.values import Document
@@ -44,11 +44,15 @@ class Aside:
             whole = await one.shelf.documents.find_one(at(key) | as_it_was(one.document))
             if whole is None:
                 continue
-            note = one.shelf.layout.corrupt(whole, one.problem)
+            note = one.shelf.layout.corrupt(whole, one.problem) | {ASIDE: True}
             place = _id(one.shelf, key)
             copy = {"_id": place, **place, "scope": note.get("scope"), "problem": one.problem, "found_at": micros(system_clock()), "document": whole}
             await self._copies.replace_one({"_id": place}, copy, upsert=True)
-            await one.shelf.documents.update_one(at(key) | as_it_was(whole), replacement(note))
+            done = await one.shelf.documents.update_one(at(key) | as_it_was(whole), replacement(note))
+            if not done.matched_count:  # changed meanwhile: by one who set it aside too, or by one who may have deleted it
+                now = await one.shelf.documents.find_one(at(key), {ASIDE: 1})
+                if now is None or ASIDE not in now:
+                    await self.forget(one.shelf, [key])
 
     async def forget(self, shelf: Shelf, keys: Sequence[Key], session: Any = None) -> None:
         """Nothing of what was deleted stays readable."""

@@ -38,6 +38,9 @@ CORRUPT = "corrupt"
 FENCE = "fence"
 """Nothing stands under the key; the document keeps late writes away (see `partitions`) and goes after a day."""
 
+ASIDE = "aside"
+"""Beside a document's checksum: a copy of what stood here damaged is set aside. Every replacement keeps it, so that a deletion finds the copy."""
+
 LARGEST = 16 * 2**20 - 2**16
 """A document ends at 16 MiB; what fences, and an update around it, may add is left free."""
 
@@ -45,7 +48,7 @@ SEALED = (
     *("_id", "tenant", "id", "kind", "scope", "version", "created_at", "updated_at", "expires_at", "fields", "body", "texts", "vector", "generation"),
     *("role", "tier", "owed", "owing", "previous", "accesses", "accessed_at", "cached_at", "epoch", "to", "note", "discard_at", "stamp"),
 )
-"""What the checksum covers, in its order. Beside it there are the words (`words`, `counts`, `length`), and what fences a document (`fenced`)."""
+"""What the checksum covers, in its order. Beside it there are the words (`words`, `counts`, `length`), `fenced` and `aside`."""
 WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "counts": 0, "length": 0}
 """A projection: nobody reads a record's words back."""
 HEADER: Mapping[str, Any] = dict.fromkeys(("tenant", "id", "scope", "version", "created_at", "updated_at", "generation", "role", "tier"), 1)

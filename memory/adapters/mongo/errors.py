@@ -52,6 +52,8 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
             return StoreTimeout(store, f"{place} did not answer in time")
         case driver.PyMongoError() | BSONError():
             return StoreError(store, f"the driver refused ({type(error).__name__})")
+        case OverflowError():
+            return InvalidInput("number", f"store '{store}' takes integers of at most 64 bits")
         case OSError():
             return StoreUnavailable(store, f"{place} cannot be reached ({type(error).__name__})")
         case _:

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pymongo import ReturnDocument, UpdateOne
@@ -32,6 +31,10 @@ _MOST = 10_000
 _MANY = 20
 """Announcements of more keys are taken back at once, those of fewer with the next one."""
 _FENCES_A_DOCUMENT = 64
+_CROWDED, _LARGE = 500, 4 * 2**20
+"""Announcements and their bytes: with more, the oldest are fenced and taken back: processes that died or ended have left them."""
+_CROWD: Mapping[str, Any] = {"generation": 1, "size": {"$bsonSize": "$writers"}, "count": {"$size": {"$objectToArray": "$writers"}}}
+_AT_ONCE = 1_000
 
 Announced = Mapping[Partition, Sequence[tuple[str, Document]]]
 """What is about to be written: the collection's name and the address of the document, by partition."""
@@ -71,7 +74,7 @@ class Registry:
         while True:
             try:
                 found = await self._partitions.find_one_and_update(
-                    {"_id": _id(partition)}, update, {"generation": 1}, upsert=True, return_document=ReturnDocument.AFTER
+                    {"_id": _id(partition)}, update, _CROWD, upsert=True, return_document=ReturnDocument.AFTER
                 )
             except Exception as exc:
                 if not is_duplicate(exc):
@@ -79,6 +82,8 @@ class Registry:
                 continue  # another one made the partition's document meanwhile
             generation = int(found["generation"]) if found else 0
             self._remember(partition, generation)
+            if found and (found["count"] > _CROWDED or found["size"] > _LARGE):
+                await self.fence(partition, oldest=True)
             return generation
 
     def likely(self, partition: Partition) -> int:
@@ -124,18 +129,21 @@ class Registry:
             assert found is not None  # noqa: S101 - of an upsert the document after it
             return int(found["generation"])
 
-    async def fence(self, partition: Partition) -> None:
-        """Keep out what was announced under lower generations. What was announced since begins again as well, which does no harm."""
+    async def fence(self, partition: Partition, *, oldest: bool = False) -> None:
+        """Keep out what was announced under lower generations; with `oldest` only some of the older half of it.
+
+        What was announced since begins again as well, which does no harm.
+        """
         found = await self._partitions.find_one({"_id": _id(partition)}, {"writers": 1})
-        writers: Mapping[str, Any] = (found or {}).get("writers", {})
-        by_collection: dict[str, list[UpdateOne]] = {}
-        for token, keys in writers.items():
-            for name, record_id in keys:
-                by_collection.setdefault(name, []).append(_fence(token, Key(partition.tenant, record_id)))
-        for name, fences in by_collection.items():
-            await self._put_up(name, fences)
-        if writers:
-            await self._partitions.update_one({"_id": _id(partition)}, {"$unset": dict.fromkeys([f"writers.{token}" for token in writers], "")})
+        writers: list[tuple[str, Any]] = list((found or {}).get("writers", {}).items())  # MongoDB keeps fields in the order they came in
+        for portion in list(_portions(writers[: len(writers) // 2]))[:1] if oldest else _portions(writers):
+            by_collection: dict[str, list[UpdateOne]] = {}
+            for token, keys in portion:
+                for name, record_id in keys:
+                    by_collection.setdefault(name, []).append(_fence(token, Key(partition.tenant, record_id)))
+            for name, fences in by_collection.items():
+                await self._put_up(name, fences)
+            await self._partitions.update_one({"_id": _id(partition)}, {"$unset": {f"writers.{token}": "" for token, _ in portion}})
 
     async def _put_up(self, name: str, fences: Sequence[UpdateOne]) -> None:
         left = list(fences)
@@ -153,15 +161,23 @@ def _id(partition: Partition) -> Document:
     return {"tenant": text_of(partition.tenant), "scope": text_of(partition.scope)}
 
 
+def _portions(writers: Sequence[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
+    """So many announcements at a time as make some thousand keys."""
+    portion: list[tuple[str, Any]] = []
+    keys = 0
+    for token, announced in writers:
+        portion.append((token, announced))
+        keys += len(announced)
+        if keys >= _AT_ONCE:
+            yield portion
+            portion, keys = [], 0
+    if portion:
+        yield portion
+
+
 def _fence(token: str, key: Key) -> UpdateOne:
     stands = address(key)
-    made = {**stands, "kind": FENCE, "fenced_at": datetime.now(UTC)}
+    made = {"id": stands["id"], "kind": FENCE}  # the filter of the upsert says the tenant already
     tokens = {"$each": [token], "$slice": -_FENCES_A_DOCUMENT}
-    return UpdateOne(
-        {"_id": stands, "tenant": {"$eq": stands["tenant"]}}, {"$push": {"fenced": tokens}, "$setOnInsert": _without_tenant(made)}, upsert=True
-    )
-
-
-def _without_tenant(made: Document) -> Document:
-    """The filter of the upsert says the tenant already."""
-    return {name: value for name, value in made.items() if name != "tenant"}
+    update = {"$push": {"fenced": tokens}, "$setOnInsert": made, "$currentDate": {"fenced_at": True}}  # a fence that stood already stands anew
+    return UpdateOne({"_id": stands, "tenant": {"$eq": stands["tenant"]}}, update, upsert=True)

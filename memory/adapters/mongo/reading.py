@@ -10,7 +10,7 @@ from typing import Any
 from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.aside import Aside, Spoiled, is_fresh
-from memory.adapters.mongo.documents import CORRUPT, RECORD, WITHOUT_WORDS, address, key_in
+from memory.adapters.mongo.documents import ASIDE, CORRUPT, FENCE, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
 from memory.adapters.mongo.errors import is_duplicate
 from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf, among, as_it_was, at, swap
@@ -101,9 +101,10 @@ async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str
         {"$project": dict(WITHOUT_WORDS)},
     ]
     if Kind.RECORD in query.kinds:
-        aside = [{"$match": located(query.where) | {"kind": {"$eq": CORRUPT}}}, {"$project": {"kind": 1, "stamp": 1}}]
+        there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
+        aside = [{"$match": there | {"kind": {"$eq": CORRUPT}}}, {"$project": {"kind": 1, "stamp": 1}}]
         pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": aside}})
-    cursor = await shelf.settled.aggregate(pipeline, batchSize=1_000 if take is None else take + MOST)
+    cursor = await shelf.settled.aggregate(pipeline, batchSize=1_000 if take is None else take + MOST, allowDiskUse=True)
     documents = await cursor.to_list()
     corrupt = [key_in(d) for d in documents if d["kind"] == CORRUPT]
     return [d for d in documents if d["kind"] != CORRUPT] if corrupt else documents, corrupt
@@ -137,7 +138,7 @@ async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
     read again.
     """
     shelf.conditions.query(burial.query)  # refuses what cannot be asked
-    there = located(burial.query.where) | {"kind": {"$in": [RECORD, CORRUPT]}}
+    there = located(burial.query.where) | {"kind": {"$nin": [MARK, TOMBSTONE, FENCE]}}  # also where the kind is what is damaged
     buried = 0
     async for documents in _portions(shelf, there):
         while documents:
@@ -170,7 +171,7 @@ async def _bury(shelf: Shelf, aside: Aside, doomed: Sequence[tuple[Document, Tom
         if not is_duplicate(exc):
             raise
         changed = {error["index"] for error in exc.details["writeErrors"]}
-    await aside.forget(shelf, [t.key for i, (d, t) in enumerate(doomed) if d["kind"] == CORRUPT and i not in changed])
+    await aside.forget(shelf, [t.key for i, (d, t) in enumerate(doomed) if ASIDE in d and i not in changed])
     return [doomed[i][0]["_id"] for i in changed]
 
 

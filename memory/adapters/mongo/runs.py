@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from pymongo.errors import BulkWriteError
 
-from memory.adapters.mongo.documents import FENCE, address
+from memory.adapters.mongo.documents import ASIDE, FENCE, address
 from memory.adapters.mongo.errors import DUPLICATE_KEY
 from memory.adapters.mongo.partitions import Announcement
 from memory.adapters.mongo.shelf import Shelf, among, as_it_was, swap, unfenced
 from memory.adapters.mongo.values import Document, Unstorable
 from memory.adapters.mongo.writing import Desk, born, no_number, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
-from memory.ports.record import Corrupt, Key, Partition, Record
+from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Append, AtVersion, Outcome, Put, Status
 
 AT_ONCE = 125
@@ -170,7 +169,7 @@ class Run:
 
     def _change(self, shelf: Shelf, write: KeyedWrite, decision: Decision, found: Document | None) -> Any:
         if decision.leaves is None:
-            document = {**address(write.key), "_id": address(write.key), "kind": FENCE, "fenced_at": datetime.now(UTC)}
+            document = {**address(write.key), "_id": address(write.key), "kind": FENCE}
         else:
             document = shelf.layout.document(decision.leaves)
         # What this transaction wrote itself is fenced by that write already, and nobody else can change it.
@@ -194,7 +193,7 @@ class Run:
         gone = [
             self._left[i].key
             for i in places
-            if not isinstance(decisions[i].leaves, Record) and isinstance(slot_of(shelf, found.get((shelf.name, self._left[i].key))).stored, Corrupt)
+            if not isinstance(decisions[i].leaves, Record) and ASIDE in found.get((shelf.name, self._left[i].key), {})
         ]
         await self._desk.aside.forget(shelf, gone, self._session)
 

@@ -11,7 +11,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.documents import FENCE, Layout, address
+from memory.adapters.mongo.documents import ASIDE, FENCE, Layout, address
 from memory.adapters.mongo.filters import Conditions
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.values import Document
@@ -61,8 +61,12 @@ def unfenced(token: str | None) -> Document:
 
 
 def replacement(document: Document) -> Sequence[Document]:
-    """An update that puts the document in the place of what stands there, fences kept. It is one literal: nothing in it is an expression."""
-    return [{"$replaceWith": {"$mergeObjects": [{"$literal": document}, {"fenced": "$fenced"}]}}]
+    """An update that puts the document in the place of what stands there. It is one literal: nothing in it is an expression.
+
+    Fences are kept, and that a copy is set aside. A fence stands from now on, by the server's clock.
+    """
+    kept = {"fenced": "$fenced", ASIDE: f"${ASIDE}"} | ({"fenced_at": "$$NOW"} if document["kind"] == FENCE else {})
+    return [{"$replaceWith": {"$mergeObjects": [{"$literal": document}, kept]}}]
 
 
 def swap(key: Key, condition: Document, document: Document) -> UpdateOne:

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.adapters.mongo.aside import Aside
 from memory.adapters.mongo.counters import Counters
-from memory.adapters.mongo.documents import CORRUPT, FENCE, RECORD, TOMBSTONE, address, sealed
+from memory.adapters.mongo.documents import ASIDE, FENCE, RECORD, TOMBSTONE, address, sealed
 from memory.adapters.mongo.errors import is_duplicate
 from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.shelf import Shelf, as_it_was, at, replacement, unfenced
@@ -89,13 +89,13 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
     for _ in range(ROUNDS):
         try:
             before = await shelf.documents.find_one_and_update(
-                at(write.key) | standing(write.when, write.version), replacement(document), {"kind": 1}, upsert=upsert
+                at(write.key) | standing(write.when, write.version), replacement(document), {ASIDE: 1}, upsert=upsert
             )
         except Exception as exc:
             if not is_duplicate(exc):
                 raise
         else:
-            if before is not None and before["kind"] == CORRUPT:
+            if before is not None and ASIDE in before:
                 await desk.aside.forget(shelf, [write.key])
             if before is not None or upsert:
                 return Outcome(Status.APPLIED, version=write.version)

@@ -17,13 +17,16 @@ T = TypeVar("T")
 
 PASSING = ("open", "close")
 """Never refused and never counted: who opens or closes a store means it."""
+LATE = 5.0
+"""Seconds. A call that its caller gives up after waiting so long, or longer, was not answered: readers have deadlines shorter than a store's own."""
 
 
 class CircuitBreaker(Wrapper):
     """After `failures` calls in a row that found the store unavailable, calls are refused as `StoreUnavailable` for `cool_down` seconds.
 
     Then one call is let through: if it is answered, all are again; if not, the wait begins anew. Any answer counts, also a conflict or a refusal:
-    only `StoreUnavailable` and its kinds are failures. `check()` is never refused, and one that finds the store well lets all calls through.
+    failures are `StoreUnavailable` and its kinds, and calls given up after `LATE` seconds. `check()` is never refused, and one that finds the
+    store well lets all calls through.
     """
 
     def __init__(self, inner: Store, failures: int = 5, cool_down: float = 10.0) -> None:
@@ -45,8 +48,13 @@ class CircuitBreaker(Wrapper):
         if call.method in PASSING:
             return await work()
         trying = self._admit()
+        begun = _now()
         try:
             answer = await work()
+        except asyncio.CancelledError:
+            if _now() - begun >= LATE:
+                self._unanswered()
+            raise
         except StoreUnavailable:
             self._unanswered()
             raise

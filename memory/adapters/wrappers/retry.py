@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
 from memory.adapters.wrappers.base import Call, Wrapper
 from memory.domain.errors import StoreError
-from memory.ports.record import Mark, Record, Tombstone
+from memory.ports.record import Key, Mark, Record, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Annotate, Append, Delete, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import Annotate, Append, Delete, Outcome, Put, RaiseGeneration, Release, Status, Write
 
 T = TypeVar("T")
 
@@ -44,31 +44,47 @@ class Retry(Wrapper):
         for attempt in range(1, attempts + 1):
             try:
                 answer = await work()
+                if attempt > 1 and call.method == "apply":
+                    return cast(T, await self._judged(call, cast("list[Outcome]", answer)))
+                return answer
             except StoreError as error:
                 if not error.retryable or attempt == attempts:
                     raise
-                await asyncio.sleep(random.uniform(0, min(LONGEST, self._backoff * 2 ** (attempt - 1))))  # noqa: S311 - no secret
-                continue
-            if attempt > 1 and call.method == "apply":
-                return cast(T, recognised(call, cast("list[Outcome]", answer)))
-            return answer
+            await asyncio.sleep(random.uniform(0, min(LONGEST, self._backoff * 2 ** (attempt - 1))))  # noqa: S311 - no secret
         raise AssertionError("the last attempt returns or raises")
+
+    async def _judged(self, call: Call, outcomes: list[Outcome]) -> list[Outcome]:
+        """The outcomes of a batch that may have been carried out before: what is there already was applied."""
+        known = recognised(call.writes, outcomes)
+        if not call.together or all(o.applied for o in known):
+            return known
+        left = {i: write for i, write in enumerate(call.writes) if known[i].status is Status.SKIPPED}
+        if not all(known[i].applied for i in range(len(known)) if i not in left):
+            return outcomes
+        # What stood in the way is there, by this call or by another's same work. Only the rest's own application says that it is there too.
+        done = await self.inner.apply(list(left.values()), together=True)
+        if not all(o.applied for o in done):
+            return outcomes
+        rest = dict(zip(left, done, strict=True))
+        return [rest.get(i, outcome) for i, outcome in enumerate(known)]
 
 
 def _may_be_repeated(call: Call) -> bool:
     return call.method not in NOT_AGAIN and not any(isinstance(write, RaiseGeneration) and write.to is None for write in call.writes)
 
 
-def recognised(call: Call, outcomes: list[Outcome]) -> list[Outcome]:
-    """The outcomes of a batch that may have been carried out before: what is there already was applied."""
-    known = [_recognised(write, outcome) for write, outcome in zip(call.writes, outcomes, strict=True)]
-    if not call.together or all(o.applied for o in outcomes):
-        return known
-    # Kept together or not at all: a conflict with the batch's own work says that all of it is there.
-    mine = any(after.applied and not before.applied for before, after in zip(outcomes, known, strict=True))
-    if mine and all(o.applied or o.status is Status.SKIPPED for o in known):
-        return [_as_applied(w) if o.status is Status.SKIPPED else o for w, o in zip(call.writes, known, strict=True)]
-    return outcomes
+def recognised(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes, with every conflict that is the write's own work known for an application. What stands under a key is one write's work only."""
+    known: list[Outcome] = []
+    ours: set[tuple[str, Key]] = set()
+    for write, outcome in zip(writes, outcomes, strict=True):
+        judged = outcome
+        if not isinstance(write, RaiseGeneration) and (address := (write.collection.name, write.key)) not in ours:
+            judged = _recognised(write, outcome)
+            if judged is not outcome:
+                ours.add(address)
+        known.append(judged)
+    return known
 
 
 def _recognised(write: Write, outcome: Outcome) -> Outcome:
@@ -99,17 +115,11 @@ def _is_there(record: Record, stored: Record) -> bool:
 
 
 def _is_annotated(write: Annotate, stored: Record) -> bool:
-    """Whether a change of role has been made: the role it starts from is gone, the one it leads to is there."""
+    """Whether a change of role has been made: the role it starts from is gone, the one it leads to is there, and what it settles is not owed."""
+    if any(step in stored.owed for step in write.settle):
+        return False
     return stored.version == write.at and write.role is not None and stored.role is write.role and write.tier in (None, stored.tier)
 
 
-def _as_applied(write: Write) -> Outcome:
-    match write:
-        case Put() | Append():
-            return Outcome(Status.APPLIED, version=write.record.version, generation=write.record.generation)
-        case Delete():
-            return Outcome(Status.APPLIED, version=write.version)
-        case Release() | Annotate():
-            return Outcome(Status.APPLIED, version=write.at)
-        case Purge() | RaiseGeneration():
-            return Outcome(Status.APPLIED)
+def _as_applied(write: Delete | Release | Annotate) -> Outcome:
+    return Outcome(Status.APPLIED, version=write.version if isinstance(write, Delete) else write.at)

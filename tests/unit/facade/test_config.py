@@ -21,6 +21,7 @@ SECRETS = [
     ("postgresql://app:hun/ter2@db/memory", "postgresql://app:***@db/memory"),
     ("mongodb://u:hunter2@a,b/?replicaSet=r", "mongodb://u:***@a,b/?replicaSet=r"),
     ("qdrant://host?api_key=hunter2&x=1", "qdrant://host?api_key=***&x=1"),
+    ("mongodb://db/m?authMechanismProperties=AWS_SESSION_TOKEN:hunter2", "mongodb://db/m?authMechanismProperties=***"),
 ]
 
 
@@ -86,6 +87,18 @@ def test_an_error_does_not_repeat_the_secret_it_was_given() -> None:
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize("broken", ["mysql:/ann:hunter2@host/db", "mysql//ann:hunter2@host/db", "mysql:ann:hunter2@host/db?pool_size=2"])
+def test_a_url_that_lost_its_slashes_is_not_repeated(broken: str) -> None:
+    for source in (broken, {"tiers": {"mid": broken}}, {"routes": [{"tiers": ["mid"], "store": broken, "tenants": ["a"]}]}):
+        with pytest.raises(ConfigError, match="not a URL") as refused:
+            MemoryConfig.load(source)
+        assert "hunter2" not in str(refused.value)
+
+
+def test_a_file_may_have_an_at_sign_in_its_name() -> None:
+    assert MemoryConfig.load("ann@home.db").tiers.mid == "sqlite:///ann@home.db"
 
 
 def test_configuration_is_frozen() -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 import asyncmy
 
 from memory.adapters.sql.mysql.claims import MySqlConfig
-from memory.adapters.sql.mysql.errors import LOST, number_of
+from memory.adapters.sql.mysql.errors import LOST, MALFORMED, number_of
 from memory.domain.errors import ConfigError
 
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
@@ -142,19 +143,24 @@ async def dial(config: MySqlConfig, **more: Any) -> Any:
 
 async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any) -> Any:
     given = {"use_unicode": False, "autocommit": True, **more}
-    return await asyncmy.connect(
-        host=config.host,
-        port=config.port,
-        unix_socket=config.socket,
-        user=config.user,
-        password=config.password.encode(),
-        database=config.database,
-        ssl=context,
-        charset="utf8mb4",
-        connect_timeout=config.connect_timeout,
-        program_name="memory-tiers",
-        **given,
-    )
+    try:
+        return await asyncmy.connect(
+            host=config.host,
+            port=config.port,
+            unix_socket=config.socket,
+            user=config.user,
+            password=config.password.encode(),
+            database=config.database,
+            ssl=context,
+            charset="utf8mb4",
+            connect_timeout=config.connect_timeout,
+            program_name="memory-tiers",
+            **given,
+        )
+    except RuntimeError as exc:  # MySQL's usual way to authenticate, without TLS
+        raise ConfigError("the server takes this user's password only over TLS (ssl_mode), or encrypted: pip install cryptography") from exc
+    except (struct.error, IndexError) as exc:  # what answers there speaks another protocol
+        raise asyncmy.errors.OperationalError(MALFORMED, "Malformed packet") from exc
 
 
 def _context(config: MySqlConfig) -> ssl.SSLContext:

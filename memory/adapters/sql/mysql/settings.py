@@ -15,6 +15,7 @@ from memory.ports.record import JsonValue
 _READ = """SELECT VERSION(), @@SESSION.sql_mode, @@SESSION.time_zone, @@max_allowed_packet, @@innodb_flush_log_at_trx_commit,
 @@innodb_flush_log_at_timeout, @@log_bin, @@sync_binlog, UNIX_TIMESTAMP()"""
 _UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
+_BINLOG_FORMAT = "SHOW VARIABLES LIKE 'binlog_format'"
 _BESIDES = 65_536
 """Bytes of a packet that are not the record's: its names, its bookkeeping, the protocol's own."""
 
@@ -45,6 +46,8 @@ class Settings:
         version, mode = version.decode(), mode.decode()
         if "STRICT_ALL_TABLES" not in mode.split(",") or zone != b"+00:00":
             raise ConfigError(f"store '{store}': the server does not let a session be strict and in UTC (a proxy in between?)")
+        if binlog and [bytes(value) for _, value in await connection.fetch(_BINLOG_FORMAT)] == [b"STATEMENT"]:
+            raise ConfigError(f"store '{store}': binlog_format = STATEMENT cannot log writes under READ COMMITTED; set it to ROW or MIXED")
         started = datetime.fromtimestamp(int(now) - int(uptime), UTC).isoformat()
         return Settings(flavour_of(version, store), version, mode, packet, flush, timedelta(seconds=every), bool(binlog), sync, started)
 

@@ -84,6 +84,20 @@ async def test_only_one_call_tries_at_a_time_and_one_given_up_lets_the_next_try(
     await answers(store)
 
 
+@pytest.mark.parametrize(("waited", "state"), [(breaker.LATE, "open"), (0.1, "closed")])
+async def test_calls_given_up_late_are_failures_and_those_given_up_early_say_nothing(clock: list[float], waited: float, state: str) -> None:
+    """Readers have deadlines of their own: a frozen store is to be left alone also where its own limit of time is longer."""
+    store = CircuitBreaker(await opened(*[FaultyStore.HANG] * 2), failures=2)
+    for _ in range(2):
+        waiting = asyncio.ensure_future(store.get(ENTRIES, [key_of(1)]))
+        await asyncio.sleep(0)
+        clock[0] += waited
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert store.state == state
+
+
 async def test_a_full_store_is_there_and_bad_input_says_nothing_of_it(clock: list[float]) -> None:
     inner = await opened(StoreFull("faulty", "no room"), gone())
     store = CircuitBreaker(inner, failures=1, cool_down=10)

@@ -138,6 +138,41 @@ async def test_a_batch_that_was_not_kept_stays_so() -> None:
     assert await found(store, 2) is None
 
 
+async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() -> None:
+    """Another wrote the very same record; the first attempt did nothing. What is told to be applied is applied."""
+    store = await opened(None, None, gone())
+    await done(store, put(record(1)))
+    await done(store, put(record(2, version=3, owed=(Owed("deliver"),))))
+    writes: list[Write] = [put(record(1), Absent()), Annotate(ENTRIES, key_of(2), 3, settle=(Owed("deliver"),)), put(record(3), Absent())]
+    outcomes = await patient(store).apply(writes, together=True)
+    assert [o.status for o in outcomes] == [Status.APPLIED] * 3
+    assert (await live(store, 2)).owed == ()
+    assert (await live(store, 3)).version == outcomes[2].version
+
+
+async def test_a_part_that_is_there_does_not_hide_that_the_rest_conflicts() -> None:
+    store = await opened(None, None, gone())
+    await done(store, put(record(1)))
+    await done(store, put(record(2, version=7)))
+    outcomes = await patient(store).apply([put(record(1), Absent()), put(record(2, version=8), AtVersion(3)), put(record(3))], together=True)
+    assert [o.status for o in outcomes] == [Status.CONFLICT, Status.CONFLICT, Status.SKIPPED]
+    assert await found(store, 3) is None
+
+
+async def test_what_stands_under_a_key_is_the_work_of_one_write() -> None:
+    twice: list[Write] = [append(record(1), ENTRY_VERSIONS, "stored_version")] * 2
+    outcomes = await patient(await opened(LOST)).apply(twice)
+    assert [(o.status, o.number) for o in outcomes] == [(Status.APPLIED, 1), (Status.CONFLICT, None)]
+
+
+async def test_a_change_of_role_by_another_does_not_settle_what_is_owed() -> None:
+    store = await opened(None, gone())
+    await done(store, put(record(1, version=3, role=Role.HOME, owed=(Owed("deliver"),))))
+    write = Annotate(ENTRIES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME, settle=(Owed("deliver"),))
+    (outcome,) = await patient(store).apply([write])
+    assert outcome.status is Status.CONFLICT
+
+
 async def test_a_conflict_at_the_first_attempt_is_not_looked_into() -> None:
     """Nothing of ours can stand there: the same write by another is another's."""
     store = await opened()

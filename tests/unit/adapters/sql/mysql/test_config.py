@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -136,3 +137,25 @@ def test_the_adapter_is_read_without_its_driver() -> None:
     drivers = "[name for name in ('asyncmy', 'sqlalchemy', 'numpy') if name in sys.modules]"
     asked = f"import sys; from memory.adapters.sql.mysql import adapter; adapter.claims; print({drivers})"
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+async def test_what_speaks_another_protocol_is_unavailable() -> None:
+    async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x05\0\0\0hello")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(StoreUnavailable):
+        await MySqlStore(f"mysql://127.0.0.1:{port}/db?connect_timeout=5").open(COLLECTIONS)
+    server.close()
+
+
+async def test_a_password_that_the_driver_cannot_encrypt_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(**_: object) -> None:  # as the driver does without `cryptography`, where MySQL asks for it
+        raise RuntimeError("'cryptography' package is required")
+
+    monkeypatch.setattr("asyncmy.connect", refuse)
+    with pytest.raises(ConfigError, match="cryptography"):
+        await MySqlStore("mysql://127.0.0.1/db?ssl_mode=disabled").open(COLLECTIONS)

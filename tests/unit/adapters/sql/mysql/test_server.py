@@ -98,6 +98,16 @@ async def test_every_session_is_strict_whatever_the_server_is(own: MySqlServer, 
     assert row[1:] == (b"+00:00", b"READ-COMMITTED")
 
 
+async def test_a_log_of_statements_is_refused_at_open_and_not_at_every_write() -> None:
+    server = MySqlServer("--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT")
+    try:
+        await server.fresh("logged")
+        with pytest.raises(ConfigError, match="ROW or MIXED"):
+            await MySqlStore(server.url("logged")).open(COLLECTIONS)
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize(("flush", "window"), [(0, timedelta(seconds=1)), (2, timedelta(seconds=1))])
 async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(
     own: MySqlServer, impatient: MySqlStore, flush: int, window: timedelta, caplog: pytest.LogCaptureFixture
