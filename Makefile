@@ -17,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
-WORKERS ?= 2
+WORKERS ?= 3
 UV ?= uv
 LOCKED := pyproject.toml tools/install.py
 CODE := memory memory_tiers tests tools bench
@@ -25,8 +25,8 @@ CODE := memory memory_tiers tests tools bench
 # The tests start Python some hundred times: what it compiled once is kept, in a shell that forbids it, too.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Workers take whole files, in the order of tests/conftest.py: a file's fixtures are made once.
-SPREAD := --dist loadfile --no-loadscope-reorder
+# Workers take whole files, of the contract whole harnesses, in the order of tests/conftest.py: a file's fixtures are made once.
+SPREAD := --dist loadgroup --no-loadscope-reorder
 
 # A backend named in MEMORY_REQUIRE=sqlite,in_memory fails the tests where it did not run. COVERAGE=1 also measures which branches ran.
 PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAGS)

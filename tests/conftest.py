@@ -22,6 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
     places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_share(item)))
+
+
+def _share(item: pytest.Item) -> str:
+    """What one worker takes as a whole: a file, whose fixtures are then made once; of the contract the tests of one harness."""
+    chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
+    return f"{item.path.parent.name}/{item.path.name} {getattr(chosen, 'name', '')}".rstrip()
 
 
 @pytest.fixture(params=every_backend())

@@ -58,7 +58,7 @@ def main() -> int:
         if not Path(where).is_relative_to(folder / "env"):
             print(f"this would test {where}, not the wheel", file=sys.stderr)
             return 1
-        spread = ("--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+        spread = ("--numprocesses", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
         command = [python, "-m", "pytest", "--quiet", *spread, "-p", "no:cacheprovider", *sys.argv[1:]]
         return subprocess.run(command, cwd=place, env=environment()).returncode
 

@@ -76,7 +76,7 @@ class Append:
     """Store a new record under `Absent()`, with the next number of the partition's counter in its integer field `field`.
 
     Numbers start at 1, grow, and are never given twice, also not after the record's deletion; a conflict uses up no number
-    (where the store is not `atomic`, appends of one key that meet may leave one out).
+    (appends of one key that meet may leave one out).
     The outcome carries the number.
     """
 

@@ -82,7 +82,8 @@ class Registry:
                 continue  # another one made the partition's document meanwhile
             generation = int(found["generation"]) if found else 0
             self._remember(partition, generation)
-            if found and (found["count"] > _CROWDED or found["size"] > _LARGE):
+            # An answer that the server gives again, because the driver asked twice, tells neither.
+            if found and (found.get("count", 0) > _CROWDED or found.get("size", 0) > _LARGE):
                 await self.fence(partition, oldest=True)
             return generation
 
