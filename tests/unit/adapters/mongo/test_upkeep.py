@@ -104,7 +104,9 @@ async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: 
 
 
 @pytest.mark.parametrize(
-    ("roles", "part"), [({Role.ARRIVING}, None), ({Role.CACHED}, None), ({Role.HOME, Role.ARRIVING}, Eq("owing", True))], ids=str
+    ("roles", "part"),
+    [({Role.ARRIVING}, None), ({Role.CACHED}, None), ({Role.HOME, Role.ARRIVING}, Eq("owing", True))],
+    ids=["arriving", "cached", "owing"],
 )
 async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
     store: MongoStore, raw: Raw, roles: set[Role], part: Filter | None
