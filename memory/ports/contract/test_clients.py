@@ -163,7 +163,10 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
             await erasing.delete_matching(Query(ENTRIES, within(HERE)), version)
             page = await erasing.query(Query(ENTRIES, within(HERE)))
             assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
-            await asyncio.sleep(0)  # let the others write
+            before = applied
+            async with asyncio.timeout(30):
+                while applied == before:  # let the others write
+                    await asyncio.sleep(0.001)
     finally:
         stop.set()
         await asyncio.gather(*writers)
