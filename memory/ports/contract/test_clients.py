@@ -165,7 +165,7 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
             assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
             before = applied
             async with asyncio.timeout(30):
-                while applied == before:  # let the others write
+                while applied == before:  # noqa: ASYNC110 - let the others write
                     await asyncio.sleep(0.001)
     finally:
         stop.set()
