@@ -25,7 +25,7 @@ CODE := memory memory_tiers tests tools bench
 # The tests start Python some hundred times: what it compiled once is kept, in a shell that forbids it, too.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Workers take whole files, of the contract whole harnesses, in the order of tests/conftest.py: a file's fixtures are made once.
+# What a worker takes as a whole, and in which order, says tests/conftest.py: files, harnesses of the contract, tests on the same servers.
 SPREAD := --dist loadgroup --no-loadscope-reorder
 
 # A backend named in MEMORY_REQUIRE=sqlite,in_memory fails the tests where it did not run. COVERAGE=1 also measures which branches ran.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backends import Backend, every_backend
+from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.reporting import BackendReport
 
 LONGEST_FIRST = ("simulation", "contract", "meta", "faults", "cli")
@@ -18,6 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(BackendReport(config), "memory-backends")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
     places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
@@ -27,9 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _share(item: pytest.Item) -> str:
-    """What one worker takes as a whole: a file, whose fixtures are then made once; of the contract the tests of one harness."""
+    """What one worker takes as a whole, its fixtures and servers made once: the contract of one harness, tests on the same servers, or a file."""
     chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-    return f"{item.path.parent.name}/{item.path.name} {getattr(chosen, 'name', '')}".rstrip()
+    if chosen is not None:
+        return str(chosen.name)
+    marked = {name for mark in item.iter_markers("backend") for name in mark.args}
+    servers = sorted(name for name in marked if name in BACKENDS and BACKENDS[name].needs_server)
+    return " and ".join(servers) or f"{item.path.parent.name}/{item.path.name}"
 
 
 @pytest.fixture(params=every_backend())
