@@ -283,9 +283,12 @@ class BaseStore(ABC):
         return ""
 
 
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
 def record_bytes(record: Record) -> int:
     """The size of a record as `max_record_bytes` counts it."""
-    content = json.dumps([dict(record.fields), dict(record.body), dict(record.texts)], ensure_ascii=False, separators=(",", ":"), default=str)
+    content = _as_json([dict(record.fields), dict(record.body), dict(record.texts)])
     return len(content.encode("utf-8", "surrogatepass")) + len(record.vector or b"")
 
 

@@ -48,14 +48,20 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(c for c in decomposed if not unicodedata.combining(c)))
 
 
+def cut(text: str) -> list[str]:
+    """The folded words of a text in order: runs of letters and digits, and each CJK character on its own."""
+    found: list[str] = _TOKEN.findall(fold(text))
+    return found
+
+
 def words(text: str) -> list[str]:
-    """The stems of a text in order, as indexed: runs of letters and digits, and each CJK character on its own."""
-    return [_stemmed(token) if len(token) <= LONGEST_STEMMED else token for token in _TOKEN.findall(fold(text))]
+    """The stems of a text's words in order, as indexed."""
+    return [_stemmed(token) if len(token) <= LONGEST_STEMMED else token for token in cut(text)]
 
 
 def query_words(text: str) -> list[str]:
     """The distinct stems a query looks for, in order: without stopwords, unless there is nothing else (D58)."""
-    tokens = _TOKEN.findall(fold(text))
+    tokens = cut(text)
     content = [t for t in tokens if t not in STOPWORDS] or tokens
     return list(dict.fromkeys(stem(t) for t in content))
 

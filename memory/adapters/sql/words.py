@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from memory.ports.text import words
+from memory.ports.text import cut, stem
 
 LABELS = "ABCD"
 _LONGEST = 128
@@ -23,6 +23,12 @@ def token(stem: str) -> str:
     if len(stem) > _LONGEST:
         return "h" + blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return "x" + stem if stem.isascii() else "y" + stem.encode("utf-8", "surrogatepass").hex()
+
+
+@lru_cache(maxsize=65_536)
+def _token_of(word: str) -> str:
+    """The token of a folded word."""
+    return token(stem(word))
 
 
 class Parts:
@@ -45,17 +51,23 @@ class Parts:
             text = texts[i]
             if not text:
                 continue
-            tokens = [token(stem) for stem in words(text)]
+            tokens = [_token_of(word) for word in cut(text)]
             total += len(tokens)
             one, label = 1 << (i * self.bits), f"{i + 1}{self._labels[i]}"
             if len(tokens) > self.most:
                 tokens = list(_capped(tokens, self.most))
-            for word in tokens:
-                counts[word] = counts.get(word, 0) + one
             here = dict.fromkeys(tokens, label)
-            for word in here.keys() & labels.keys():
-                here[word] = f"{labels[word]},{label}"
-            labels |= here
+            if not counts and len(here) == len(tokens):
+                counts = dict.fromkeys(tokens, one)
+            else:
+                for word in tokens:
+                    counts[word] = counts.get(word, 0) + one
+            if labels:
+                for word in here.keys() & labels.keys():
+                    here[word] = f"{labels[word]},{label}"
+                labels |= here
+            else:
+                labels = here
         return total, counts, labels
 
     def unpacked(self, packed: Any) -> list[Any]:

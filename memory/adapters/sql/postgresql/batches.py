@@ -17,8 +17,8 @@ from memory.adapters.sql.values import TOMBSTONE, Unstorable
 from memory.ports.record import Key
 from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
 
-MOST_ROWS = 84
-"""Rows sent by one statement. The next ones are made ready while the server works on these."""
+MOST_ROWS, FEWEST_ROWS = 84, 28
+"""Rows sent by one statement. The next ones are made ready while the server works on these. The first and the last are few: one side waits then."""
 
 
 class PgBatch(Batch[Connection, PgShelf]):
@@ -39,7 +39,7 @@ class PgBatch(Batch[Connection, PgShelf]):
             shelf = self._shelves(group[0][1].collection)
             group.sort(key=lambda pair: pair[1].key)
             sent: dict[tuple[str, str], tuple[int, int]] = {}
-            for address in await self._insert(shelf, condition, self._contents(desk, shelf, group, sent)):
+            for address in await self._insert(shelf, condition, self._contents(desk, shelf, group, sent), len(group)):
                 i, generation = sent[address]
                 write = self._left.pop(i)
                 assert isinstance(write, Put)  # noqa: S101 - see above
@@ -60,12 +60,15 @@ class PgBatch(Batch[Connection, PgShelf]):
             sent[(content.row[TENANT], content.row[ID])] = (i, generation)
             yield content
 
-    async def _insert(self, shelf: PgShelf, condition: str, contents: Iterator[Content]) -> list[tuple[str, str]]:
-        """The keys of the rows that were stored, as columns hold them. The rows come by key."""
+    async def _insert(self, shelf: PgShelf, condition: str, contents: Iterator[Content], most: int) -> list[tuple[str, str]]:
+        """The keys of the rows that were stored, as columns hold them. The rows come by key, and are at most so many."""
         stored: list[tuple[str, str]] = []
         under_way: asyncio.Task[Sequence[Any]] | None = None
         try:
-            while rows := [shelf.parameters(content) for content in islice(contents, MOST_ROWS)]:
+            for size in _portions(most):
+                rows = [shelf.parameters(content) for content in islice(contents, size)]
+                if not rows:
+                    break
                 if under_way is not None:
                     stored += [(r[0], r[1]) for r in await under_way]
                 sql, columns = shelf.insert_many(condition, rows)
@@ -100,9 +103,9 @@ class PgBatch(Batch[Connection, PgShelf]):
         fresh = [h.content for h in changed.values() if h.content is not None and h.row is None]
         over = [h.content for h in changed.values() if h.content is not None and h.row is not None]
         gone = [key for key, h in changed.items() if h.content is None and h.row is not None]
-        if len(await self._insert(shelf, ABSENT, _by_key(fresh))) != len(fresh):
+        if len(await self._insert(shelf, ABSENT, _by_key(fresh), len(fresh))) != len(fresh):
             raise Collided
-        await self._insert(shelf, ALWAYS, _by_key(over))
+        await self._insert(shelf, ALWAYS, _by_key(over), len(over))
         if gone:
             await self._by_keys(shelf.delete_many, gone)
         left = gone + [key for key, h in changed.items() if h.content is not None and h.content.row[KIND] == TOMBSTONE and h.row is not None]
@@ -122,6 +125,19 @@ class PgBatch(Batch[Connection, PgShelf]):
         if isinstance(write, Append):
             scope_text(write.record.key.tenant, write.counter)
         key_text(write.key)
+
+
+def _portions(rows: int) -> Iterator[int]:
+    """How many rows go at a time."""
+    between = rows - 2 * FEWEST_ROWS
+    if between <= 0:
+        yield rows
+        return
+    yield FEWEST_ROWS
+    pieces = -(-between // MOST_ROWS)
+    for piece in range(pieces):
+        yield between * (piece + 1) // pieces - between * piece // pieces
+    yield FEWEST_ROWS
 
 
 def _by_key(contents: Sequence[Content]) -> Iterator[Content]:

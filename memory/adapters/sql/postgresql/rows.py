@@ -70,10 +70,8 @@ class Layout:
 
     def record(self, record: Record, partition: int | None, generation: int) -> Content:
         """The row of a live record. Raises `Unstorable`."""
-        for name, integer in (
-            ("version", record.version), ("accesses", record.accesses), ("previous", record.previous or 0), ("generation", generation)
-        ):  # fmt: skip
-            encode_integer(name, integer)
+        encode_integer("version", record.version), encode_integer("generation", generation)
+        encode_integer("accesses", record.accesses), encode_integer("previous", record.previous or 0)
         row = self._empty.copy()
         tenant, record_id = key_text(record.key)
         row[:FIRST_FIELD] = (
@@ -280,6 +278,7 @@ ENCODERS: dict[FieldType, Callable[[str, Any], Any]] = {
 _SIZED = frozenset({FieldType.TEXT, FieldType.BYTES})
 
 
+@lru_cache(maxsize=4096)
 def scope_text(tenant: str, scope: str) -> str:
     """A scope as a parameter takes it. Raises `Unstorable` for one too long to be indexed with its tenant."""
     if _is_long(tenant, scope):

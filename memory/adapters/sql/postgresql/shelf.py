@@ -18,7 +18,23 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 
 from memory.adapters.sql.postgresql.asking import PgConditions, PgShaper
 from memory.adapters.sql.postgresql.connection import Connection
-from memory.adapters.sql.postgresql.rows import GENERATION, HEADER, ID, PARTITION, SCOPE, TENANT, VERSION, Content, Layout, Row, layout_of
+from memory.adapters.sql.postgresql.rows import (
+    ACCESSES,
+    GENERATION,
+    HEADER,
+    ID,
+    KIND,
+    PARTITION,
+    ROLE,
+    SCOPE,
+    TENANT,
+    TIER,
+    VERSION,
+    Content,
+    Layout,
+    Row,
+    layout_of,
+)
 from memory.adapters.sql.postgresql.schema import table_of
 from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.prepared import MOST
@@ -32,6 +48,9 @@ from memory.ports.record import Key, Tombstone
 
 _MOST_ROWS = 500
 """Rows buried by one statement."""
+
+_SHARED = (TENANT, KIND, PARTITION, SCOPE, GENERATION, ROLE, TIER, ACCESSES)
+"""Columns that are alike in the rows of most batches: those of one partition's new records."""
 
 # The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
 ABSENT = "DO NOTHING"
@@ -74,7 +93,7 @@ class PgShelf(Shelf[Connection]):
         row = f"SELECT {self._one()}"
         self.swap = f"{self._update(row)} AND t.checksum = ${count + 1} RETURNING true"
         # Many rows
-        self._many: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._many: dict[tuple[str, tuple[int, ...], bool], str] = {}
         self.delete_many = (
             f"DELETE FROM {self.qualified} AS t USING unnest($1::text[], $2::text[]) AS k(tenant, id) "  # noqa: S608
             "WHERE t.tenant = k.tenant AND t.id = k.id"
@@ -216,22 +235,27 @@ class PgShelf(Shelf[Connection]):
             f"ON CONFLICT (collection, tenant, id) DO UPDATE SET {again} RETURNING true"
         )
 
-    def insert_many(self, condition: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Sequence[Any]]]:
-        """A statement that stores these rows, of distinct keys, in order, and its arguments: a column each. Columns without a value are left out."""
+    def insert_many(self, condition: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
+        """A statement that stores these rows, of distinct keys, in order, and its arguments: a column each, or its one value where the rows share all
+        of `_SHARED`. Columns without a value are left out.
+        """
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
-        sql = self._many.get((condition, given))
+        shared = frozenset(_SHARED) if all(columns[i].count(columns[i][0]) == len(rows) for i in _SHARED) else frozenset()
+        sql = self._many.get((condition, given, bool(shared)))
         if sql is None:
             if len(self._many) >= MOST:
                 self._many.clear()
-            sql = self._many[(condition, given)] = self._insert_many(condition, [self._stored[i] for i in given])
-        return sql, [columns[i] for i in given]
+            sql = self._many[(condition, given, bool(shared))] = self._insert_many(condition, given, shared)
+        return sql, [columns[i][0] if i in shared else columns[i] for i in given]
 
-    def _insert_many(self, condition: str, stored: Sequence[tuple[str, str, str]]) -> str:
-        arrays = ", ".join([f"${i}::{kind}[]" for i, (_, kind, _) in enumerate(stored, 1)])
-        names = ", ".join([f'"{name}"' for name, _, _ in stored])
-        chosen = ", ".join([_cast(f'r."{name}"', to) for name, _, to in stored])
-        insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen} FROM unnest({arrays}) AS r({names})"  # noqa: S608
+    def _insert_many(self, condition: str, given: Sequence[int], shared: frozenset[int]) -> str:
+        stored = [(f"${n}::{self._stored[i][1]}", *self._stored[i], i in shared) for n, i in enumerate(given, 1)]
+        arrays = ", ".join([f"{value}[]" for value, _, _, _, once in stored if not once])
+        apart = ", ".join([f'"{name}"' for _, name, _, _, once in stored if not once])
+        names = ", ".join([f'"{name}"' for _, name, _, _, _ in stored])
+        chosen = ", ".join([_cast(value if once else f'r."{name}"', to) for value, name, _, to, once in stored])
+        insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen} FROM unnest({arrays}) AS r({apart})"  # noqa: S608
         return f"{insert} {self._on_conflict(condition)} RETURNING t.tenant, t.id"
 
     def _update(self, rows: str, also: str = "") -> str:
