@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from memory.adapters.file.disk import Disk, NoFile
+from memory.adapters.file.errors import Unsettled
 from memory.adapters.file.sealing import Damaged, seal, unseal
 from memory.domain.errors import StoreError
 
@@ -101,23 +102,27 @@ class Commits:
     def carry_out(self, staged: Staged, announce: Callable[[], None]) -> None:
         """Make what was prepared count, and wait until it is kept. `announce` is called before the first change, and after the journal is there.
 
-        Where it returns or raises before, nothing has changed; an error after that leaves open what has, and the journal settles it.
+        Where it raises, nothing has changed, but for `Unsettled`: that leaves open what has, and the journal settles it.
         """
         journaled = len(staged.steps) > 1 and not staged.in_any_order
         try:
             if journaled:
                 self._write_journal(staged.steps)
             announce()
+            done = 0 if journaled else self._do(staged.steps[:1])
         except BaseException:
-            if self._disk.remove(STAGING, JOURNAL):
-                self._disk.sync_folder(STAGING)  # before what it names goes
+            with _open_until_done(staged):
+                if self._disk.remove(STAGING, JOURNAL):
+                    self._disk.sync_folder(STAGING)  # before what it names goes
+            staged.begun = False
             self.forget(staged)
             raise
-        staged.begun = True
-        if journaled:
-            self.finish(staged.steps)
-        else:
-            self._do(staged.steps)
+        with _open_until_done(staged):
+            if journaled:
+                self.finish(staged.steps)
+            else:
+                self._do(staged.steps[done:])
+                self._settle(staged.steps)
 
     def _write_journal(self, steps: Sequence[Step]) -> None:
         plain = [{"folder": list(s.folder), "name": s.name, "staged": s.staged} for s in steps]
@@ -133,15 +138,21 @@ class Commits:
     def finish(self, steps: Sequence[Step]) -> None:
         """Carry out what is left of these."""
         self._do(steps)
+        self._settle(steps)
         self._disk.remove(STAGING, JOURNAL)
         self._disk.sync_folder(STAGING)
 
-    def _do(self, steps: Sequence[Step]) -> None:
+    def _do(self, steps: Sequence[Step]) -> int:
+        """Take these steps; how many they were."""
         for step in steps:
             if step.staged is None:
                 self._disk.remove(step.folder, step.name)
             else:
                 self._disk.rename(STAGING, step.staged, step.folder, step.name)
+        return len(steps)
+
+    def _settle(self, steps: Sequence[Step]) -> None:
+        """Wait until the steps are on the disk."""
         for folder in dict.fromkeys(s.folder for s in steps):
             with suppress(FileNotFoundError):
                 self._disk.sync_folder(folder)
@@ -164,6 +175,15 @@ class Commits:
         for name in self._disk.names(STAGING):
             if name != JOURNAL:
                 self._disk.remove(STAGING, name)
+
+
+@contextmanager
+def _open_until_done(staged: Staged) -> Iterator[None]:
+    staged.begun = True
+    try:
+        yield
+    except OSError as exc:
+        raise Unsettled(*exc.args) from exc
 
 
 def _fresh() -> str:

@@ -19,6 +19,10 @@ class Symlink(Exception):
         self.path = path
 
 
+class Unsettled(OSError):
+    """The system failed after a change was decided: it is carried out in part, and whoever has the lock next carries out the rest."""
+
+
 def translate(store: str, error: BaseException) -> Exception | None:
     """Our error for the system's; None for what is not the system's."""
     if isinstance(error, Symlink):
@@ -26,6 +30,8 @@ def translate(store: str, error: BaseException) -> Exception | None:
     if not isinstance(error, OSError):
         return None
     said = f"{error.strerror or type(error).__name__}" + (f": '{error.filename}'" if error.filename else "")
+    if isinstance(error, Unsettled):
+        return StoreUnavailable(store, f"the disk failed while the call was being carried out ({said}); it may be kept: read before you write again")
     if error.errno in _FULL:
         return StoreFull(store, f"the disk has no room left, or the file would be too large ({said}); nothing of the call was kept")
     if error.errno in _REFUSED:

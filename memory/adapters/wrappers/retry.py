@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from memory.adapters.wrappers.base import Call, Wrapper
 from memory.domain.errors import StoreError
-from memory.ports.record import Key, Mark, Record, Tombstone
+from memory.ports.record import Mark, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Append, Delete, Outcome, Put, RaiseGeneration, Release, Status, Write
 
@@ -31,7 +31,8 @@ class Retry(Wrapper):
     """Makes a call up to `attempts` times while it raises an error that says it is retryable; the last one's error is the caller's.
 
     Between attempts it waits a random time, up to `backoff` seconds at first and twice as long each time ("full jitter", AWS Architecture Blog).
-    Not made again: `check`, `close`, `delete_matching`, and a batch that raises a generation by one, which would raise it twice.
+    Not made again: `check`, `close`, `delete_matching`, a batch that raises a generation by one, which would raise it twice, and one with several
+    writes of one key, whose earlier ones nobody could recognise. An access that is noted again may be counted twice.
     """
 
     def __init__(self, inner: Store, attempts: int = 3, backoff: float = 0.1) -> None:
@@ -70,21 +71,15 @@ class Retry(Wrapper):
 
 
 def _may_be_repeated(call: Call) -> bool:
-    return call.method not in NOT_AGAIN and not any(isinstance(write, RaiseGeneration) and write.to is None for write in call.writes)
+    if call.method in NOT_AGAIN or any(isinstance(write, RaiseGeneration) and write.to is None for write in call.writes):
+        return False
+    written = [(write.collection.name, write.key) for write in call.writes if not isinstance(write, RaiseGeneration)]
+    return len(set(written)) == len(written)
 
 
 def recognised(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes, with every conflict that is the write's own work known for an application. What stands under a key is one write's work only."""
-    known: list[Outcome] = []
-    ours: set[tuple[str, Key]] = set()
-    for write, outcome in zip(writes, outcomes, strict=True):
-        judged = outcome
-        if not isinstance(write, RaiseGeneration) and (address := (write.collection.name, write.key)) not in ours:
-            judged = _recognised(write, outcome)
-            if judged is not outcome:
-                ours.add(address)
-        known.append(judged)
-    return known
+    """The outcomes of writes of different keys, with every conflict that is the write's own work known for an application."""
+    return [outcome if isinstance(write, RaiseGeneration) else _recognised(write, outcome) for write, outcome in zip(writes, outcomes, strict=True)]
 
 
 def _recognised(write: Write, outcome: Outcome) -> Outcome:

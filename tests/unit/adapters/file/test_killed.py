@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from memory.adapters.file.commits import Commits, Step
 from memory.adapters.file.disk import Disk
 from memory.adapters.file.store import FileStore
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, append, asked, done, found, id_of, key_of, live, one, put, record
 from memory.ports.query import Query, within
@@ -279,3 +280,45 @@ async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, mo
             assert at > 0
             return
     raise AssertionError("the batch never came to its end")
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["one call", "every call from there"])
+@pytest.mark.parametrize("method", ["write_new", "rename", "remove", "sync_folder", "copy"])
+async def test_an_error_of_a_full_disk_says_that_nothing_was_kept_only_where_nothing_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, lasting: bool
+) -> None:
+    genuine: Callable[..., object] = getattr(Disk, method)
+    said: set[type[BaseException] | None] = set()
+    for at in range(40):
+        folder = tmp_path / str(at)
+        store = await opened(folder)
+        await done(store, put(record(1, body={"v": 1})), put(record(2)))
+        calls = 0
+
+        def full(self: Disk, *arguments: object, at: int = at) -> object:
+            nonlocal calls
+            calls += 1
+            if calls == at + 1 or (lasting and calls > at):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return genuine(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Disk, method, full)
+            error: BaseException | None = None
+            try:
+                await store.apply([put(record(1, version=2, body={"v": 2})), put(record(2, version=2)), put(record(3)), RaiseGeneration(HERE)])
+            except (StoreFull, StoreUnavailable) as exc:
+                error = exc
+        again = await opened(folder)
+        for looking in (store, again):
+            kept = {(await live(looking, n)).version for n in (1, 2)}
+            assert len(kept) == 1, f"cut off after {at} calls of {method}"
+            assert (await found(looking, 3) is not None) is (kept == {2})
+            if error is None or isinstance(error, StoreFull):
+                assert kept == ({2} if error is None else {1}), f"{error!r} after {at} calls of {method}"
+        said.add(None if error is None else type(error))
+        await again.close()
+        await store.close()
+    assert None in said, "the last of them went through"
+    assert StoreFull in said or method in ("remove", "sync_folder"), said
+    assert StoreUnavailable in said or method in ("write_new", "copy"), said

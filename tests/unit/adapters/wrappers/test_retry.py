@@ -159,10 +159,12 @@ async def test_a_part_that_is_there_does_not_hide_that_the_rest_conflicts() -> N
     assert await found(store, 3) is None
 
 
-async def test_what_stands_under_a_key_is_the_work_of_one_write() -> None:
-    twice: list[Write] = [append(record(1), ENTRY_VERSIONS, "stored_version")] * 2
-    outcomes = await patient(await opened(LOST)).apply(twice)
-    assert [(o.status, o.number) for o in outcomes] == [(Status.APPLIED, 1), (Status.CONFLICT, None)]
+async def test_a_batch_with_several_writes_of_one_key_is_not_made_again() -> None:
+    """The second of them stands there: nobody could tell that the first was carried out."""
+    store = await opened(LOST)
+    with pytest.raises(StoreUnavailable):
+        await patient(store).apply([put(record(1, version=2), Newer()), put(record(1, version=3), Newer())])
+    assert (store.calls, (await live(store, 1)).version) == (1, 3)
 
 
 async def test_a_change_of_role_by_another_does_not_settle_what_is_owed() -> None:
