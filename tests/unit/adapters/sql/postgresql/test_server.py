@@ -1,40 +1,23 @@
-"""What only a real server shows: wrong passwords, settings, frozen and dead servers, cancelled writes, and many processes at once."""
+"""What only a real server shows and the contract does not ask: wrong passwords, settings, connections, races of its own, limits."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.domain.errors import ConfigError, StoreTimeout, StoreUnavailable
+from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Record, pack_vector
-from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration
-from tests.support.postgres_servers import InContainer, Postgres
+from memory.ports.writes import AtVersion, Newer
+from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
 
 pytestmark = ON_SERVER
-
-
-@pytest.fixture(scope="module")
-def own() -> InContainer:
-    """A server that may be frozen and killed without disturbing other tests."""
-    return InContainer()
-
-
-@pytest_asyncio.fixture
-async def impatient(own: InContainer) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(own.url(command_timeout=1, connect_timeout=1, pool_timeout=1, pool_size=2))
-    await store.open(COLLECTIONS)
-    yield store
-    await store.close()
 
 
 async def test_a_wrong_password_is_a_config_error_that_does_not_show_it(server: Postgres) -> None:
@@ -77,64 +60,7 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(store: Po
         await raw("ALTER ROLE postgres RESET synchronous_commit")
 
 
-# -- frozen and dead --------------------------------------------------------------------------------------------------
-
-
-async def test_every_call_to_a_frozen_server_ends_in_time_and_later_ones_work(impatient: PostgresStore, own: InContainer) -> None:
-    await done(impatient, put(record(1, texts={"content": "lantern"})))
-    query = Query(ENTRIES, within(HERE))
-    calls: dict[str, Callable[[], Awaitable[object]]] = {
-        "get": lambda: impatient.get(ENTRIES, [key_of(1)]),
-        "one write": lambda: impatient.apply([put(record(2))]),
-        "a batch": lambda: impatient.apply([put(record(n)) for n in range(3, 9)]),
-        "query": lambda: impatient.query(query),
-        "count": lambda: impatient.count(query),
-        "search": lambda: searched(impatient, "lantern"),
-        "delete_matching": lambda: impatient.delete_matching(query, 50),
-    }
-    own.freeze()
-    try:
-        for name, call in calls.items():
-            begun = time.monotonic()
-            with pytest.raises((StoreTimeout, StoreUnavailable)):
-                await call()
-            assert time.monotonic() - begun < 4, name
-        begun = time.monotonic()
-        outcomes = await asyncio.gather(*[impatient.get(ENTRIES, [key_of(1)]) for _ in range(8)], return_exceptions=True)
-        assert all(isinstance(o, StoreUnavailable) for o in outcomes)
-        assert not (await impatient.check()).ok
-        assert time.monotonic() - begun < 12
-        late = PostgresStore(own.url(command_timeout=1, connect_timeout=1))
-        with pytest.raises((StoreTimeout, StoreUnavailable)):
-            await late.open(COLLECTIONS)
-    finally:
-        own.thaw()
-    assert isinstance(await live(impatient, 1), Record)
-    assert (await impatient.check()).ok
-
-
-async def test_a_store_survives_the_death_and_return_of_its_server(impatient: PostgresStore, own: InContainer) -> None:
-    await done(impatient, put(record(1)), RaiseGeneration(HERE, 3))
-    before = await live(impatient, 1)
-    own.kill()
-    with pytest.raises(StoreUnavailable):
-        await live(impatient, 1)
-    assert not (await impatient.check()).ok
-    own.revive()
-    assert await live(impatient, 1) == before
-    assert (await one(impatient, RaiseGeneration(HERE, 0))).number == 3
-
-
-async def test_a_cancelled_write_is_whole_or_absent_and_its_connection_is_not_used_again(store: PostgresStore) -> None:
-    for n in range(40):
-        call = asyncio.ensure_future(store.apply([put(record(10 * n + i)) for i in range(5)]))
-        await asyncio.sleep(0.0005 * (n % 10))  # each round is cut off at another point
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        kept = await store.get(ENTRIES, [key_of(10 * n + i) for i in range(5)])
-        assert len({k is None for k in kept}) == 1
-        answers = await asyncio.gather(*[store.get(ENTRIES, [key_of(10 * n + i)]) for i in range(5)])
-        assert [a[0] for a in answers] == kept
+# -- connections ------------------------------------------------------------------------------------------------------
 
 
 async def test_more_callers_than_connections_wait_their_turn(server: Postgres, store: PostgresStore, schema: str) -> None:
@@ -158,35 +84,6 @@ async def test_without_prepared_statements_that_outlive_a_transaction_everything
 
 
 # -- races ------------------------------------------------------------------------------------------------------------
-
-
-async def test_no_record_of_an_erased_generation_outlives_its_erasure(server: Postgres, store: PostgresStore, schema: str) -> None:
-    other = PostgresStore(server.url(schema))
-    await other.open(COLLECTIONS)
-    stop = asyncio.Event()
-    written = 0
-
-    async def write(client: PostgresStore, worker: int) -> None:
-        nonlocal written
-        n = 0
-        while not stop.is_set():
-            n += 1
-            known = (await one(client, RaiseGeneration(HERE, 0))).number or 0
-            some = [put(record(1000 * worker + 3 * n + i, generation=known), Absent()) for i in range(1 + n % 3)]
-            written += sum(o.applied for o in await client.apply(some))
-
-    writers = [asyncio.ensure_future(write(client, w)) for w, client in enumerate([store, other] * 6, start=1)]
-    try:
-        for version in range(100, 125):
-            raised = (await one(other, RaiseGeneration(HERE))).number
-            await other.delete_matching(Query(ENTRIES, within(HERE)), version)
-            page = await store.query(Query(ENTRIES, within(HERE)))
-            assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
-    finally:
-        stop.set()
-        await asyncio.gather(*writers)
-    assert written > 100
-    await other.close()
 
 
 async def test_a_database_that_is_serializable_by_default_loses_no_write(server: Postgres, store: PostgresStore, schema: str, raw: Raw) -> None:
