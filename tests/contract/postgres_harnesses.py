@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.record import Key
 from memory.ports.store import Store
-from tests.contract.served import Served
+from tests.contract.served import HURRY, OneSchema
 from tests.support import postgres_servers
 from tests.support.postgres_servers import Postgres
 
@@ -19,8 +19,8 @@ FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tabl
 LOOP EXECUTE 'DELETE FROM memory.' || quote_ident(name); END LOOP; END $$"""
 
 
-class Postgresql(Served):
-    """One server a test process. The first store makes the schema; the others find it emptied, because making it takes longer than most tests."""
+class Postgresql(OneSchema):
+    """PostgreSQL as it comes, in a container."""
 
     name = "postgresql"
     exact_scores = True
@@ -36,55 +36,34 @@ class Postgresql(Served):
         tenant_statistics=True,
     )
     secrets = (postgres_servers.PASSWORD, quote(postgres_servers.PASSWORD, safe=""))
-    _made: ClassVar[set[str]] = set()
-
-    def server(self) -> Postgres:
-        return postgres_servers.container()
+    hurry = HURRY
 
     def running(self) -> Postgres:
-        return self.server()
+        return postgres_servers.container()
 
-    def _store(self, **options: Any) -> Store:
+    def store(self, **options: Any) -> Store:
         from memory.adapters.sql.postgresql.store import PostgresStore
 
-        store: Store = PostgresStore(self.server().url(**options), name=self.name)
+        store: Store = PostgresStore(self.running().url(**options), name=self.name)
         return store
 
-    async def make(self) -> Store:
-        if self.name in self._made:
-            await self._run(_EMPTY)
-        else:
-            store = self._store()
-            await store.open(COLLECTIONS)
-            await store.close()
-            self._made.add(self.name)
-        return self._store()
+    async def emptied(self) -> None:
+        await self._run(_EMPTY)
 
     async def _run(self, statement: str, *values: object) -> str:
         """Behind every store's back. Returns what the server says of it."""
         import asyncpg
 
-        connection = await asyncpg.connect(**self.server().settings)
+        connection = await asyncpg.connect(**self.running().settings)
         try:
             said: str = await connection.execute(statement, *values)
             return said
         finally:
             await connection.close()
 
-    async def client(self, store: Store) -> Store:
-        return self._store()
-
-    async def hurried(self, store: Store) -> Store:
-        return self._store(command_timeout=1, connect_timeout=1, pool_timeout=1)
-
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
         changed = f'UPDATE memory.{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
         assert await self._run(changed, key.tenant, key.id) == "UPDATE 1"
-
-    async def restart(self, store: Store) -> Store:
-        self.server().kill()
-        self.server().revive()
-        return self._store()
 
 
 class PostgresqlWithVectors(Postgresql):
@@ -105,5 +84,5 @@ class PostgresqlWithVectors(Postgresql):
         max_vector_dims=16_000,
     )
 
-    def server(self) -> Postgres:
+    def running(self) -> Postgres:
         return postgres_servers.with_pgvector()

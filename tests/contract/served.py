@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
+from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.harness import Harness
 from memory.ports.store import Store
 
@@ -40,3 +42,50 @@ class Served(Harness):
 
     async def bring_back(self, store: Store) -> None:
         await asyncio.to_thread(self.running().revive)
+
+
+HURRY: Mapping[str, float] = {"command_timeout": 1, "connect_timeout": 1, "pool_timeout": 1}
+"""The options of a store on a database with a pool of connections that waits for nothing for long."""
+
+
+class OneSchema(Served):
+    """One server a test process. The first store makes the schema; the others find it emptied, because making it takes longer than most tests.
+
+    Implement `running`, `store`, `emptied`, `spoil` and the claims.
+    """
+
+    hurry: ClassVar[Mapping[str, float]]
+    """The options of a store that waits for nothing for long."""
+    _made: ClassVar[set[str]] = set()
+
+    def store(self, **options: Any) -> Store:
+        """A store on the schema."""
+        raise NotImplementedError(f"{type(self).__name__} must implement store()")
+
+    async def begin(self) -> None:
+        """What is done before the first store makes the schema."""
+
+    async def emptied(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must implement emptied()")
+
+    async def make(self) -> Store:
+        if self.name in self._made:
+            await self.emptied()
+        else:
+            await self.begin()
+            store = self.store()
+            await store.open(COLLECTIONS)
+            await store.close()
+            self._made.add(self.name)
+        return self.store()
+
+    async def client(self, store: Store) -> Store:
+        return self.store()
+
+    async def hurried(self, store: Store) -> Store:
+        return self.store(**self.hurry)
+
+    async def restart(self, store: Store) -> Store:
+        self.running().kill()
+        self.running().revive()
+        return self.store()

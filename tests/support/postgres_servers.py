@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -101,12 +102,17 @@ class WithPgvector:
         self._server.ensure_postgres_running()
 
     def freeze(self) -> None:
-        for process in self._processes():
-            process.suspend()
+        self._each("suspend")
 
     def thaw(self) -> None:
+        self._each("resume")
+
+    def _each(self, do: str) -> None:
+        import psutil
+
         for process in self._processes():
-            process.resume()
+            with suppress(psutil.NoSuchProcess):  # those that serve a connection come and go
+                getattr(process, do)()
 
     def _processes(self) -> list[psutil.Process]:
         """The server's own, the parent first: it must not start new ones."""
