@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 
 from memory.adapters.qdrant.engine import Change, Engine, Vectors
 from memory.adapters.qdrant.keys import counter_point, generation_point, record_point
-from memory.adapters.qdrant.payloads import Payload, Unstorable, is_sound, number_payload, payload_of, reader_of
+from memory.adapters.qdrant.payloads import Payload, is_sound, number_payload, payload_of, reader_of
 from memory.adapters.qdrant.searching import unit
 from memory.adapters.qdrant.words import sparse_record
 from memory.domain.errors import CorruptRecord, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.deciding import KeyedWrite, Slot, decide
 from memory.ports.record import Corrupt, Partition, Record, Standing
+from memory.ports.storable import Unstorable
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 
 ATTEMPTS = 100

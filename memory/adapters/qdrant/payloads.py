@@ -21,6 +21,7 @@ from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import Kind
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer, encode_real
 
 Payload: TypeAlias = dict[str, Any]
 
@@ -43,31 +44,11 @@ _from_json = json.JSONDecoder().decode
 _moment = lru_cache(maxsize=4096)(moment)
 
 
-class Unstorable(ValueError):
-    """A value that no payload can hold; the message names it and the limit."""
-
-
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
 def _text(value: str) -> str:
     return value if type(value) is str else str.__str__(value)
-
-
-def _integer(name: str, value: int) -> int:
-    if not -(2**63) <= value < 2**63:
-        raise Unstorable(f"{name}: an integer has at most 64 bits")
-    return int(value)
-
-
-def _real(name: str, value: float) -> float:
-    try:
-        real = float(value)
-    except OverflowError:
-        real = float("inf")
-    if real - real != 0:
-        raise Unstorable(f"{name}: a real number must be finite")
-    return real
 
 
 def pack_bytes(value: bytes) -> str:
@@ -76,8 +57,8 @@ def pack_bytes(value: bytes) -> str:
 
 _ENCODERS: dict[FieldType, Callable[[str, Any], Any]] = {
     FieldType.TEXT: lambda _, v: _text(v),
-    FieldType.INTEGER: _integer,
-    FieldType.REAL: _real,
+    FieldType.INTEGER: encode_integer,
+    FieldType.REAL: encode_real,
     FieldType.BOOLEAN: lambda _, v: int(v),
     FieldType.TIME: lambda _, v: micros(v),
     FieldType.TAGS: lambda _, v: [_text(tag) for tag in v],
@@ -152,7 +133,7 @@ def payload_of(collection: Collection, standing: Standing) -> Payload:
         "tenant": _text(standing.key.tenant),
         "id": _text(standing.key.id),
         "rank": rank(standing.key.id),
-        "version": _integer("version", standing.version),
+        "version": encode_integer("version", standing.version),
         "owing": int(bool(standing.owed)),
         "owed": _owed_text(standing.owed) if standing.owed else None,
     }
@@ -184,17 +165,17 @@ def _add_record(payload: Payload, collection: Collection, record: Record) -> Non
     payload |= {
         "partition": partition_word(collection.name, record.partition),
         "scope": _text(record.scope),
-        "generation": _integer("generation", record.generation or 0),
+        "generation": encode_integer("generation", record.generation or 0),
         "role": record.role.value,
         "tier": _text(record.tier),
         "created_at": micros(record.created_at),
         "updated_at": micros(record.updated_at),
         "expires_at": None if record.expires_at is None else micros(record.expires_at),
-        "accesses": _integer("accesses", record.accesses),
+        "accesses": encode_integer("accesses", record.accesses),
         "accessed_at": None if record.accessed_at is None else micros(record.accessed_at),
         "cached_at": None if record.cached_at is None else micros(record.cached_at),
         "epoch": None if record.epoch is None else _text(record.epoch),
-        "previous": None if record.previous is None else _integer("previous", record.previous),
+        "previous": None if record.previous is None else encode_integer("previous", record.previous),
         "body": body if record.body else None,
         "vector": vector,
         "bytes": size,
@@ -210,7 +191,14 @@ def _size(value: object) -> int:
 
 def number_payload(kind: str, tenant: str, scope: str, name: str, number: int) -> Payload:
     """A generation or a counter, as the point that holds it."""
-    payload = {"schema": SCHEMA, "kind": NUMBER, "name": f"{kind}:{name}", "tenant": tenant, "scope": scope, "number": _integer("number", number)}
+    payload = {
+        "schema": SCHEMA,
+        "kind": NUMBER,
+        "name": f"{kind}:{name}",
+        "tenant": tenant,
+        "scope": scope,
+        "number": encode_integer("number", number),
+    }
     return _checked(_sealed(payload))
 
 
@@ -219,7 +207,7 @@ def _checked(payload: Payload) -> Payload:
     try:
         _to_json(payload).encode()
     except UnicodeEncodeError as exc:
-        raise Unstorable("record: text holds half of a surrogate pair, which is no character") from exc
+        raise Unstorable(HALF_A_CHARACTER) from exc
     return payload
 
 

@@ -11,13 +11,10 @@ from typing import Any
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import FieldValue
+from memory.ports.storable import Unstorable, encode_integer
 
 known_moment = lru_cache(maxsize=4096)(moment)
 """One record has the same moment several times, and so have records written together."""
-
-
-class Unstorable(ValueError):
-    """A value that cannot be stored; the message names it and the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +41,6 @@ def codec_of(collection: Collection) -> Codec:
     return codec
 
 
-def _integer(name: str, value: Any) -> int:
-    if not -(2**63) <= value < 2**63:
-        raise Unstorable(f"{name}: an integer has at most 64 bits")
-    return int(value)
-
-
 def _real(name: str, value: Any) -> float | int:
     if value - value != 0:
         raise Unstorable(f"{name}: a real number must be finite")
@@ -59,7 +50,7 @@ def _real(name: str, value: Any) -> float | int:
 
 _ENCODERS: dict[FieldType, Callable[[str, Any], Any]] = {
     FieldType.TEXT: lambda _, v: v,
-    FieldType.INTEGER: _integer,
+    FieldType.INTEGER: encode_integer,
     FieldType.REAL: _real,
     FieldType.BOOLEAN: lambda _, v: v,
     FieldType.TIME: lambda _, v: micros(v),

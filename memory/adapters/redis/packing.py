@@ -28,11 +28,12 @@ from datetime import datetime
 from hashlib import blake2b, sha1
 from typing import Any
 
-from memory.adapters.redis.fields import Unstorable, codec_of
+from memory.adapters.redis.fields import codec_of
 from memory.adapters.redis.names import partition_token, plain_bytes
 from memory.domain.time import micros
 from memory.ports.collections import Collection
 from memory.ports.record import JsonValue, Key, Owed, Record, Role
+from memory.ports.storable import Unstorable
 
 FORMAT = ord("1")
 SEAL_END, HEAD = 17, 153

@@ -14,7 +14,6 @@ from memory.adapters.redis.asking import Match, Question
 from memory.adapters.redis.claims import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.cluster import ClusterLink
 from memory.adapters.redis.errors import translate
-from memory.adapters.redis.fields import Unstorable
 from memory.adapters.redis.inspection import Inspection
 from memory.adapters.redis.link import Link
 from memory.adapters.redis.names import SCHEMA, place_of
@@ -41,6 +40,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Corrupt, JsonValue, Key, Record, Stored
+from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import assert_never
 
-from memory.adapters.redis.fields import Unstorable
 from memory.adapters.redis.names import Place, home_bucket, partition_token, place_of, plain_bytes
 from memory.adapters.redis.packing import Parts, digits, grave_parts, identity_of, letter_of, milliseconds, owed_token, record_parts, written
 from memory.adapters.redis.reading import Spot
@@ -14,6 +13,7 @@ from memory.adapters.redis.scripts import Argument, Call
 from memory.adapters.redis.unpacking import stored_in
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Partition, Record, Role
+from memory.ports.storable import Unstorable
 from memory.ports.writes import (
     Absent,
     Always,

@@ -11,10 +11,17 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from memory.adapters.sql.columns import field_column
-from memory.adapters.sql.values import Row, Unstorable, decode_tags, encode_tags, encode_value, tag_token
+from memory.adapters.sql.values import (
+    Row,
+    decode_tags,
+    encode_tags,
+    encode_value,
+    tag_token,
+)
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
+from memory.ports.comparing import SYSTEM_TYPES, comparable, suits
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
@@ -36,6 +43,7 @@ from memory.ports.query import (
     Where,
 )
 from memory.ports.record import FieldValue
+from memory.ports.storable import Unstorable
 
 Shape: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = list[Any]
@@ -43,12 +51,6 @@ Values: TypeAlias = list[Any]
 TRUE: Shape = ("true",)
 FALSE: Shape = ("false",)
 
-_SYSTEM_TYPES: dict[str, FieldType] = {
-    **dict.fromkeys(("id", "scope", "role", "tier"), FieldType.TEXT),
-    **dict.fromkeys(("version", "generation", "accesses"), FieldType.INTEGER),
-    **dict.fromkeys(("created_at", "updated_at", "expires_at", "discard_at", "accessed_at"), FieldType.TIME),
-    "owing": FieldType.BOOLEAN,
-}
 NEVER_MISSING = frozenset(("id", "version", "owing", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope"))
 """Of live records."""
 
@@ -100,7 +102,7 @@ class Shaper:
     def __init__(self, collection: Collection, at: Mapping[str, int]) -> None:
         self._at = at
         self._name = collection.name
-        self._types = {**_SYSTEM_TYPES, **{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}}
+        self._types = {**SYSTEM_TYPES, **{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}}
 
     def type_of(self, field: str) -> FieldType:
         kind = self._types.get(field)
@@ -158,7 +160,7 @@ class Shaper:
         kind = self.type_of(field)
         if kind in NUMBERS:
             if isinstance(value, int | float):
-                return _number(value)
+                return comparable(value)
         elif suits(kind, value):
             try:
                 return encode_value(kind, field, value)
@@ -221,28 +223,6 @@ class Shaper:
         if kind is FieldType.TIME:
             return moment(value)
         return bool(value) if kind is FieldType.BOOLEAN else value
-
-
-def suits(kind: FieldType, value: FieldValue) -> bool:
-    """Whether the value is of the field's type, numbers aside."""
-    match kind:
-        case FieldType.TEXT:
-            return isinstance(value, str)
-        case FieldType.TIME:
-            return isinstance(value, datetime) and value.utcoffset() is not None
-        case FieldType.TAGS:
-            return isinstance(value, tuple) and all(isinstance(tag, str) for tag in value)
-        case FieldType.BYTES:
-            return isinstance(value, bytes)
-        case _:
-            return False
-
-
-def _number(value: float) -> float:
-    """A number to compare with. One that 64 bits cannot hold compares like the nearest real number does."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return float("inf") if value > 0 else float("-inf")
-    return int(value) if isinstance(value, bool) else value
 
 
 def _code(value: Any) -> str:

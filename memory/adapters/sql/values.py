@@ -16,19 +16,16 @@ from memory.domain.time import micros, moment
 from memory.ports.collections import FieldType
 from memory.ports.query import Kind
 from memory.ports.record import FieldValue, JsonValue, Owed
+from memory.ports.storable import HALF_A_CHARACTER as HALF_A_CHARACTER
+from memory.ports.storable import Unstorable as Unstorable
+from memory.ports.storable import encode_integer as encode_integer
+from memory.ports.storable import encode_real as finite
 
 Row = Sequence[Any]
 """The columns of a row in the order of the table, without `number`."""
 
 CORRUPT = "corrupt"
 RECORD, MARK, TOMBSTONE = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value
-
-HALF_A_CHARACTER = "record: text holds half of a surrogate pair, which is no character"
-
-
-class Unstorable(ValueError):
-    """A value that no row can hold; the message names it and the limit."""
-
 
 from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -72,20 +69,8 @@ def decode_tags(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-def encode_integer(name: str, value: int) -> int:
-    if not -(2**63) <= value < 2**63:
-        raise Unstorable(f"{name}: an integer has at most 64 bits")
-    return int(value)
-
-
 def encode_real(name: str, value: float) -> float:
-    try:
-        real = float(value) + 0.0  # SQLite forgets the sign of zero
-    except OverflowError:
-        real = float("inf")
-    if real - real != 0:
-        raise Unstorable(f"{name}: a real number must be finite")
-    return real
+    return finite(name, value) + 0.0  # SQLite forgets the sign of zero
 
 
 ENCODERS: dict[FieldType, Callable[[str, Any], Any]] = {

@@ -15,12 +15,20 @@ from memory.adapters.sql.postgresql.rows import ENCODERS, OWED, Row, aware, layo
 from memory.adapters.sql.postgresql.schema import TIME, indexed_part
 from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.server.exactly import ExactShaper
-from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, NUMBERS, Shape, Values, suits
-from memory.adapters.sql.values import Unstorable
+from memory.adapters.sql.shapes import (
+    FALSE,
+    NEVER_MISSING,
+    NOTHING,
+    NUMBERS,
+    Shape,
+    Values,
+)
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
+from memory.ports.comparing import suits
 from memory.ports.query import SYSTEM_FIELDS, Has, Order
 from memory.ports.record import FieldValue
+from memory.ports.storable import Unstorable
 
 
 class PgShaper(ExactShaper):

@@ -15,10 +15,18 @@ from memory.adapters.sql.columns import content_columns, field_column, text_colu
 from memory.adapters.sql.postgresql.schema import COLUMN_TYPES, SYSTEM_COLUMNS, table_of
 from memory.adapters.sql.postgresql.values import canonical, checked, for_jsonb, from_jsonb, unescape
 from memory.adapters.sql.postgresql.words import counts_text, vector_text
-from memory.adapters.sql.values import CORRUPT, MARK, RECORD, TOMBSTONE, Unstorable, digest, encode_integer, encode_real
+from memory.adapters.sql.values import (
+    CORRUPT,
+    MARK,
+    RECORD,
+    TOMBSTONE,
+    digest,
+    encode_real,
+)
 from memory.adapters.sql.words import Parts
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Owed, Record, Role, Stored, Tombstone
+from memory.ports.storable import Unstorable, encode_integer
 
 Row: TypeAlias = Sequence[Any]
 """The columns of a row's content in the order of the table; the checksum is the last."""

@@ -13,8 +13,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from memory.adapters.sql.values import HALF_A_CHARACTER, Unstorable
 from memory.ports.record import JsonValue
+from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 
 _ESCAPED = str.maketrans({"\x00": "\x01\x01", "\x01": "\x01\x02"})
 _UNESCAPE = re.compile("\x01([\x01\x02])")

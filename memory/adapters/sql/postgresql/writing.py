@@ -11,10 +11,10 @@ from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.values import checked
 from memory.adapters.sql.server.batch import no_number
 from memory.adapters.sql.server.store import Busy
-from memory.adapters.sql.values import Unstorable
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, decide
 from memory.ports.record import Tombstone
+from memory.ports.storable import Unstorable
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When
 
 ROUNDS = 100

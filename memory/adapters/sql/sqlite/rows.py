@@ -13,14 +13,11 @@ from memory.adapters.sql.sqlite.schema import SYSTEM_COLUMNS, tables_of
 from memory.adapters.sql.values import (
     CORRUPT,
     ENCODERS,
-    HALF_A_CHARACTER,
     MARK,
     RECORD,
     TOMBSTONE,
     Row,
-    Unstorable,
     digest,
-    encode_integer,
     encode_json,
     encode_owed,
     maybe_micros,
@@ -28,6 +25,7 @@ from memory.adapters.sql.values import (
 from memory.domain.time import micros
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
+from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer
 from memory.ports.text import words
 
 _ROLES = {role.value: role for role in Role}

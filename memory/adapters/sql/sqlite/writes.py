@@ -11,8 +11,14 @@ from memory.adapters.sql.sqlite.pending import Stems, WordsOf
 from memory.adapters.sql.sqlite.rows import GENERATION, ID, PARTITION, REVISION, ROLE, TENANT, TIER, WORDS
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
-from memory.adapters.sql.values import CORRUPT, HALF_A_CHARACTER, MARK, TOMBSTONE, Row, Unstorable
+from memory.adapters.sql.values import (
+    CORRUPT,
+    MARK,
+    TOMBSTONE,
+    Row,
+)
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
+from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 from memory.ports.writes import (
     Absent,
     Always,

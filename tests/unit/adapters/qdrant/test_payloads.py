@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.adapters.qdrant.keys import generation_point, partition_word, point_id, rank, record_point
-from memory.adapters.qdrant.payloads import Unstorable, payload_of, reader_of
+from memory.adapters.qdrant.payloads import payload_of, reader_of
 from memory.domain.ids import new_id
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.storable import Unstorable
 
 AT = datetime(2024, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 WHOLE = Record(

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from memory.adapters.sql.postgresql.rows import layout_of
 from memory.adapters.sql.postgresql.values import canonical, checked, escape, for_jsonb, from_jsonb, unescape
 from memory.adapters.sql.postgresql.words import counts_text, lexeme, vector_text
-from memory.adapters.sql.values import Unstorable
 from memory.adapters.sql.words import Parts, token
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import T0, record
 from memory.ports.record import Owed, Role, pack_vector
+from memory.ports.storable import Unstorable
 from memory.ports.text import words
 
 PINNED = 9101395273792919756
