@@ -10,7 +10,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from memory.adapters.mongo.documents import ASIDE, CORRUPT, key_in
 from memory.adapters.mongo.schema import Names
-from memory.adapters.mongo.shelf import Shelf, as_it_was, at, replacement
+from memory.adapters.mongo.shelf import Shelf, as_it_was, replacement
 from memory.adapters.mongo.values import Document
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
@@ -41,16 +41,16 @@ class Aside:
         """Move documents that still are as they were read out of the way."""
         for one in spoiled:
             key = key_in(one.document)
-            whole = await one.shelf.documents.find_one(at(key) | as_it_was(one.document))
+            whole = await one.shelf.documents.find_one(one.shelf.at(key) | as_it_was(one.document))
             if whole is None:
                 continue
             note = one.shelf.layout.corrupt(whole, one.problem) | {ASIDE: True}
             place = _id(one.shelf, key)
             copy = {"_id": place, **place, "scope": note.get("scope"), "problem": one.problem, "found_at": micros(system_clock()), "document": whole}
             await self._copies.replace_one({"_id": place}, copy, upsert=True)
-            done = await one.shelf.documents.update_one(at(key) | as_it_was(whole), replacement(note))
+            done = await one.shelf.documents.update_one(one.shelf.at(key) | as_it_was(whole), replacement(note))
             if not done.matched_count:  # changed meanwhile: by one who set it aside too, or by one who may have deleted it
-                now = await one.shelf.documents.find_one(at(key), {ASIDE: 1})
+                now = await one.shelf.documents.find_one(one.shelf.at(key), {ASIDE: 1})
                 if now is None or ASIDE not in now:
                     await self.forget(one.shelf, [key])
 

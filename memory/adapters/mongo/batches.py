@@ -20,8 +20,8 @@ from memory.adapters.mongo.documents import address
 from memory.adapters.mongo.errors import is_collision, is_duplicate
 from memory.adapters.mongo.partitions import Announcement
 from memory.adapters.mongo.runs import Run, is_blind
-from memory.adapters.mongo.values import Document, Unstorable, text_of
-from memory.adapters.mongo.writing import ROUNDS, Busy, Desk, born, raise_generation
+from memory.adapters.mongo.values import Document, Unstorable, encode_integer, text_of
+from memory.adapters.mongo.writing import ROUNDS, Busy, Desk, raise_generation
 from memory.ports.deciding import KeyedWrite
 from memory.ports.record import Key, Partition
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
@@ -56,11 +56,12 @@ class Batch:
         """Refuse what no document can hold before anything is sent. Raises `Unstorable`."""
         if isinstance(write, RaiseGeneration):
             text_of(write.partition.tenant), text_of(write.partition.scope)
+            encode_integer("generation", write.to or 0)
             return
         address(write.key)
         if isinstance(write, Append):
             text_of(write.counter)
-            self._desk.shelf(write.collection).layout.document(born(write.record, 0))
+            self._desk.shelf(write.collection).layout.document(write.record, 0)
         elif isinstance(write, Put):
             text_of(write.record.scope)
 
@@ -149,14 +150,14 @@ class Batch:
             raise NotTogether
 
     async def _announce(self, writes: Mapping[int, Write]) -> Announcement:
-        announced: dict[Partition, dict[tuple[str, str], Document]] = {}
+        announced: dict[Partition, dict[tuple[str, str], None]] = {}
         for write in writes.values():
             if isinstance(write, Put | Append):
                 name = self._desk.shelf(write.collection).name
-                announced.setdefault(write.record.partition, {})[(name, write.key.id)] = address(write.key)
+                announced.setdefault(write.record.partition, {})[(name, text_of(write.key.id))] = None
         if not announced:
             return _NOBODY
-        return await self._desk.registry.announce({p: [(name, d) for (name, _), d in keys.items()] for p, keys in announced.items()})
+        return await self._desk.registry.announce({partition: list(keys) for partition, keys in announced.items()})
 
 
 async def _commit(session: Any) -> None:

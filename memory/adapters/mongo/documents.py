@@ -6,6 +6,7 @@ A record of one tenant never shares it with another's, and both are compared byt
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -18,8 +19,9 @@ from memory.adapters.mongo.values import (
     HALF_A_CHARACTER,
     Document,
     Unstorable,
+    cached_moment,
     decode_owed,
-    decode_value,
+    decoder_of,
     encode_json,
     encode_owed,
     encode_value,
@@ -51,9 +53,12 @@ SEALED = (
 """What the checksum covers, in its order. Beside it there are the words (`words`, `counts`, `length`), `fenced` and `aside`."""
 WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "counts": 0, "length": 0}
 """A projection: nobody reads a record's words back."""
+EVERYWHERE: Mapping[str, str] = {"id": "_id.id", "tenant": "_id.tenant"}
+"""How questions about everything spell what a page over it is sorted by last."""
 HEADER: Mapping[str, Any] = dict.fromkeys(("tenant", "id", "scope", "version", "created_at", "updated_at", "generation", "role", "tier"), 1)
 
-_stamps = random.SystemRandom()
+_stamps = random.Random()  # noqa: S311 - they need not be secret, only not the same twice
+os.register_at_fork(after_in_child=_stamps.seed)
 
 
 def address(key: Key) -> Document:
@@ -67,7 +72,14 @@ def key_in(document: Mapping[str, Any]) -> Key:
 
 def checksum(document: Mapping[str, Any]) -> int:
     """Over the document's bytes as BSON, in an order of our own: what rewrites documents may order them otherwise."""
-    encoded = bson.encode({name: document[name] for name in SEALED if name in document})
+    return _digest(_sealed_part(document))
+
+
+def _sealed_part(document: Mapping[str, Any]) -> bytes:
+    return bson.encode({name: document[name] for name in SEALED if name in document})
+
+
+def _digest(encoded: bytes) -> int:
     return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big", signed=True)
 
 
@@ -75,22 +87,16 @@ def sealed(document: Document) -> Document:
     """The document with a stamp of this one write and its checksum. Raises `Unstorable` for what MongoDB cannot hold."""
     document["stamp"] = _stamps.getrandbits(63)
     try:
-        document["checksum"] = checksum(document)
-        size = len(bson.encode(document)) if "body" in document and len(document["body"]) + _spread(document) > 2**20 else 0
+        encoded = _sealed_part(document)
+        size = len(bson.encode(document)) if len(encoded) > 2**20 else 0  # the words have room enough beside less than that
     except UnicodeEncodeError:
         raise Unstorable(HALF_A_CHARACTER) from None
     except (BSONError, OverflowError) as exc:
         raise Unstorable(f"record: {_limit(exc)}") from exc
     if size > LARGEST:
         raise Unstorable(f"record: as a document it takes {size} bytes, and MongoDB holds at most {LARGEST}")
+    document["checksum"] = _digest(encoded)
     return document
-
-
-def _spread(document: Document) -> int:
-    """About how large the parts are that can be large, or can take more room as BSON than as JSON."""
-    tags = sum(16 * len(v) + sum(map(len, v)) for v in document["fields"].values() if isinstance(v, list))
-    fields = sum(len(v) for v in document["fields"].values() if isinstance(v, str | bytes))
-    return tags + fields + sum(map(len, document["texts"].values())) + len(document.get("owed", "")) + len(document.get("vector", b""))
 
 
 def _limit(error: Exception) -> str:
@@ -103,14 +109,15 @@ class Layout:
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.types = {f.name: f.type for f in collection.fields}
+        self._decoders = {f.name: decoder_of(f.type) for f in collection.fields}
         self.parts = Parts(collection.texts)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def document(self, standing: Standing) -> Document:
-        """As MongoDB holds it. A record must have a generation. Raises `Unstorable`."""
+    def document(self, standing: Standing, generation: int = 0) -> Document:
+        """As MongoDB holds it, a record without a generation under this one. Raises `Unstorable`."""
         if isinstance(standing, Record):
-            return self._record(standing)
+            return self._record(standing, generation)
         document = _begun(standing.key, MARK if isinstance(standing, Mark) else TOMBSTONE, standing.version)
         if isinstance(standing, Mark):
             document |= {"scope": text_of(standing.scope), "to": text_of(standing.to)}
@@ -121,7 +128,7 @@ class Layout:
             document["discard_at"] = micros(standing.discard_at)
         return sealed(document)
 
-    def _record(self, record: Record) -> Document:
+    def _record(self, record: Record, generation: int) -> Document:
         document = _begun(record.key, RECORD, record.version)
         document |= {
             "scope": text_of(record.scope),
@@ -130,20 +137,23 @@ class Layout:
             "fields": {name: encode_value(self.types[name], name, value) for name, value in record.fields.items() if value is not None},
             "body": encode_json("body", dict(record.body)),
             "texts": {part: text_of(text) for part, text in record.texts.items()},
-            "generation": record.generation,
+            "generation": generation if record.generation is None else record.generation,
             "role": record.role.value,
             "tier": text_of(record.tier),
             "accesses": record.accesses,
         }
-        given: dict[str, Any] = {
-            "expires_at": record.expires_at and micros(record.expires_at),
-            "vector": record.vector and bytes(record.vector),
-            "previous": record.previous,
-            "accessed_at": record.accessed_at and micros(record.accessed_at),
-            "cached_at": record.cached_at and micros(record.cached_at),
-            "epoch": None if record.epoch is None else text_of(record.epoch),
-        }
-        document |= {name: value for name, value in given.items() if value is not None}
+        if record.expires_at is not None:
+            document["expires_at"] = micros(record.expires_at)
+        if record.vector is not None:
+            document["vector"] = bytes(record.vector)
+        if record.previous is not None:
+            document["previous"] = record.previous
+        if record.accessed_at is not None:
+            document["accessed_at"] = micros(record.accessed_at)
+        if record.cached_at is not None:
+            document["cached_at"] = micros(record.cached_at)
+        if record.epoch is not None:
+            document["epoch"] = text_of(record.epoch)
         _owe(document, record)
         if self.collection.texts:
             document["length"], counts = self.parts.index(record.texts)
@@ -175,9 +185,9 @@ class Layout:
             return Corrupt(key, f"it cannot be read ({type(exc).__name__})")
 
     def _standing(self, key: Key, document: Mapping[str, Any]) -> Standing:
-        version, owed = int(document["version"]), decode_owed(document.get("owed"))
         if document["kind"] == RECORD:
             return self._record_in(key, document)
+        version, owed = int(document["version"]), decode_owed(document.get("owed"))
         discard_at = maybe_moment(document.get("discard_at"))
         if document["kind"] == MARK:
             return Mark(key, document["scope"], version, document["to"], owed, discard_at)
@@ -186,14 +196,16 @@ class Layout:
         raise ValueError(document["kind"])
 
     def _record_in(self, key: Key, document: Mapping[str, Any]) -> Record:
-        fields: dict[str, FieldValue] = {name: decode_value(self.types[name], value) for name, value in document["fields"].items()}
+        fields: dict[str, FieldValue] = {
+            name: value if (decoder := self._decoders[name]) is None else decoder(value) for name, value in document["fields"].items()
+        }
         previous = document.get("previous")
         return Record(
             key=key,
             scope=document["scope"],
             version=int(document["version"]),
-            created_at=_moment(document["created_at"]),
-            updated_at=_moment(document["updated_at"]),
+            created_at=cached_moment(document["created_at"]),
+            updated_at=cached_moment(document["updated_at"]),
             expires_at=maybe_moment(document.get("expires_at")),
             fields=fields,
             body=from_json(document["body"]),
@@ -217,16 +229,12 @@ def header_in(document: Mapping[str, Any]) -> Record:
         key_in(document),
         document["scope"],
         int(document["version"]),
-        _moment(document["created_at"]),
-        _moment(document["updated_at"]),
+        cached_moment(document["created_at"]),
+        cached_moment(document["updated_at"]),
         generation=int(document["generation"]),
         role=Role(document["role"]),
         tier=document["tier"],
     )
-
-
-def _moment(at: int) -> Any:
-    return maybe_moment(at)
 
 
 def _begun(key: Key, kind: str, version: int | None) -> Document:

@@ -26,6 +26,12 @@ def is_duplicate(error: BaseException) -> bool:
     return isinstance(error, driver.OperationFailure) and DUPLICATE_KEY in set(_codes(error))
 
 
+def is_only_duplicates(error: driver.BulkWriteError) -> bool:
+    """Each write of a bulk was done, or met something that stands under its key already."""
+    details = error.details
+    return not details.get("writeConcernErrors") and all(e.get("code") == DUPLICATE_KEY for e in details.get("writeErrors", ()))
+
+
 def is_collision(error: BaseException) -> bool:
     """A transaction met another one, or a primary that stepped down: nothing of it was kept, and it may be done again at once."""
     return isinstance(error, driver.PyMongoError) and error.has_error_label("TransientTransactionError")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, assert_never
 
-from memory.adapters.mongo.documents import RECORD
+from memory.adapters.mongo.documents import EVERYWHERE, RECORD
 from memory.adapters.mongo.values import Document, Unstorable, decode_value, encode_value, text_of
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
@@ -190,26 +190,27 @@ class Conditions:
         last = -1 if order and order[-1].descending else 1
         keys: dict[str, int] = {}
         for by in order:
-            keys.setdefault(_path(by.field), -1 if by.descending else 1)
-        keys.setdefault("id", last)
+            keys.setdefault(_place_of(by.field, where), -1 if by.descending else 1)
+        keys.setdefault(_place_of("id", where), last)
         if isinstance(where, Everywhere):
-            keys.setdefault("tenant", last)
+            keys.setdefault(EVERYWHERE["tenant"], last)
         return keys
 
-    def after(self, order: Sequence[Order], position: Position) -> Document:
+    def after(self, order: Sequence[Order], position: Position, where: Where) -> Document:
         """Documents strictly behind the position."""
         keys = [(by.field, by.descending, self._place(by.field, value)) for by, value in zip(order, position.values, strict=True)]
         keys.append(("id", bool(order) and order[-1].descending, position.id))
         behind: list[Document] = []
         equal: list[Document] = []
         for field, descending, value in keys:
-            if (further := _behind(field, descending, value)) is not NEVER:
+            path = _place_of(field, where)
+            if (further := _behind(field, path, descending, value)) is not NEVER:
                 behind.append({"$and": [*equal, further]})
-            equal.append(_same(field, value))
+            equal.append(_same(path, value))
         beyond: Document = {"$or": behind} if behind else NEVER
         field, descending, value = keys[0]
         if field in _NEVER_MISSING and value is not None:  # said once more for the whole, so that an index is read from here on
-            return {"$and": [{_path(field): {"$lte" if descending else "$gte": value}}, beyond]}
+            return {"$and": [{_place_of(field, where): {"$lte" if descending else "$gte": value}}, beyond]}
         return beyond
 
     def _place(self, field: str, value: FieldValue) -> Any:
@@ -239,14 +240,18 @@ def _path(field: str) -> str:
     return field if field in SYSTEM_FIELDS else f"fields.{field}"
 
 
-def _same(field: str, value: Any) -> Document:
-    if field == "owing":
+def _place_of(field: str, where: Where) -> str:
+    """What is sorted by to sort by the field."""
+    return EVERYWHERE["id"] if field == "id" and isinstance(where, Everywhere) else _path(field)
+
+
+def _same(path: str, value: Any) -> Document:
+    if path == "owing":
         return {"owing": {"$eq": True} if value else {"$ne": True}}
-    return {_path(field): {"$eq": value}}
+    return {path: {"$eq": value}}
 
 
-def _behind(field: str, descending: bool, value: Any) -> Document:
-    path = _path(field)
+def _behind(field: str, path: str, descending: bool, value: Any) -> Document:
     if field == "owing":
         return NEVER if bool(value) is not descending else {"owing": {"$ne": True} if descending else {"$eq": True}}
     if value is None:

@@ -23,6 +23,7 @@ class Inspection:
     version: str
     topology: str
     transactions: bool
+    sharded: bool
     journaled: bool
     durable: bool
     run: str
@@ -60,7 +61,7 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
     if replica_set:
         facts |= {"replica_set": str(replica_set), "members": len(hello.get("hosts", ()))}
     run = str(hello.get("topologyVersion", {}).get("processId", ""))
-    return Inspection(version, topology, bool(sharded or replica_set), journaled, durable, run, tuple(advice), facts)
+    return Inspection(version, topology, bool(sharded or replica_set), sharded, journaled, durable, run, tuple(advice), facts)
 
 
 async def _has_journal(client: AsyncMongoClient[Document], version: str) -> bool:

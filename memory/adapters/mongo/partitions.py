@@ -7,7 +7,8 @@ the fence stands, as one that was done before the generation was raised: whoever
 point, and when a frozen one wakes up: an announcement that nobody takes back only makes the next raise put up a fence too many.
 
 A fence is the announcement's token in the document's `fenced`, which every replacement keeps; where there is no document one is made that
-reads as nothing. MongoDB's expiry takes those away after a day.
+reads as nothing. MongoDB's expiry takes those away after a day. One put at a time need not announce its key: see `passes`. Where collections may be
+sharded it does, since no index is unique over all shards.
 """
 
 from __future__ import annotations
@@ -22,22 +23,41 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.documents import FENCE, address
-from memory.adapters.mongo.errors import is_duplicate
+from memory.adapters.mongo.errors import is_duplicate, is_only_duplicates
+from memory.adapters.mongo.passes import PASS, Pass, Passes, pass_of
 from memory.adapters.mongo.schema import Names
-from memory.adapters.mongo.values import Document, text_of
+from memory.adapters.mongo.shelf import unfenced
+from memory.adapters.mongo.values import Document, encode_integer, text_of
 from memory.ports.record import Key, Partition
 
 _MOST = 10_000
 _MANY = 20
 """Announcements of more keys are taken back at once, those of fewer with the next one."""
-_FENCES_A_DOCUMENT = 64
+_FENCES_A_DOCUMENT = 1_000
+"""Tokens of batches that were kept out; of more, the oldest go. Together they are far smaller than what `LARGEST` leaves free."""
 _CROWDED, _LARGE = 500, 4 * 2**20
 """Announcements and their bytes: with more, the oldest are fenced and taken back: processes that died or ended have left them."""
 _CROWD: Mapping[str, Any] = {"generation": 1, "size": {"$bsonSize": "$writers"}, "count": {"$size": {"$objectToArray": "$writers"}}}
 _AT_ONCE = 1_000
 
-Announced = Mapping[Partition, Sequence[tuple[str, Document]]]
-"""What is about to be written: the collection's name and the address of the document, by partition."""
+Announced = Mapping[Partition, Sequence[tuple[str, str]]]
+"""What is about to be written: the collection's name and the id of the document, by partition."""
+
+
+class Permit:
+    """To write one document under this generation, unless a raised one keeps it out: by its pass, or by the token of its announcement."""
+
+    def __init__(self, partition: Partition, generation: int, *, token: str = "", used: Pass | None = None) -> None:
+        self.partition, self.generation, self.token, self.used = partition, generation, token, used
+
+    @property
+    def condition(self) -> Document:
+        """Goes into the write's filter."""
+        return unfenced(self.token or None)
+
+    def on(self, document: Document) -> Document:
+        """The document as it is to be written."""
+        return document if self.used is None else document | {PASS: self.used.text}
 
 
 class Announcement:
@@ -52,25 +72,68 @@ class Announcement:
 class Registry:
     """The documents of partitions. What this process announced and finished is taken back when it next announces something there."""
 
-    def __init__(self, database: AsyncDatabase[Document], names: Names) -> None:
+    def __init__(self, database: AsyncDatabase[Document], names: Names, *, passes: bool = False) -> None:
         self._database = database
         self._partitions = database[names.partitions]
+        self._passes = Passes() if passes else None
         self._finished: dict[Partition, list[str]] = {}
         self._seen: dict[Partition, int] = {}
+
+    # -- several keys -------------------------------------------------------------------------------------------------
 
     async def announce(self, announced: Announced) -> Announcement:
         """From here on these keys may be written under the generations the answer tells."""
         made = Announcement({})
-        generations = await asyncio.gather(*[self._announce(made, partition, keys) for partition, keys in announced.items()])
+        made.keys = sum(map(len, announced.values()))
+        generations = await asyncio.gather(
+            *[self._announce(partition, made.token, [list(key) for key in keys]) for partition, keys in announced.items()]
+        )
         made.generations = dict(zip(announced, generations, strict=True))
         return made
 
-    async def _announce(self, made: Announcement, partition: Partition, keys: Sequence[tuple[str, Document]]) -> int:
-        made.keys += len(keys)
+    async def finish(self, made: Announcement) -> None:
+        """What was announced has happened or has failed, for certain. After anything else the announcement must stay."""
+        for partition in made.generations:
+            if made.keys > _MANY:
+                await self._partitions.update_one({"_id": _id(partition)}, {"$unset": {f"writers.{made.token}": ""}})
+            else:
+                self._take_back_later(partition, made.token)
+
+    # -- one key ------------------------------------------------------------------------------------------------------
+
+    def ready(self, partition: Partition, collection: str) -> Permit | None:
+        """A permit that is at hand."""
+        found = None if self._passes is None else self._passes.take((partition, collection))
+        return None if found is None else Permit(partition, found.generation, used=found)
+
+    async def permit(self, partition: Partition, collection: str, record_id: str) -> Permit:
+        """A new permit to write the document of this id in the collection of that name."""
+        if self._passes is None:
+            made = await self.announce({partition: [(collection, record_id)]})
+            return Permit(partition, made.generations[partition], token=made.token)
+        block = self._passes.block((partition, collection))
+        block.generation = await self._announce(partition, block.token, {"in": collection, "passes": block.size})
+        for old in self._passes.announced(block):
+            self._take_back_later(old.place[0], old.token)
+        return Permit(partition, block.generation, used=block.take())
+
+    def give_back(self, permit: Permit) -> None:
+        """The write has happened or has failed, for certain. After anything else the permit must stay."""
+        if permit.used is None:
+            self._take_back_later(permit.partition, permit.token)
+            return
+        block = permit.used.block
+        block.open -= 1
+        if block.over:
+            self._take_back_later(permit.partition, block.token)
+
+    # -- announcing ---------------------------------------------------------------------------------------------------
+
+    async def _announce(self, partition: Partition, token: str, what: Any) -> int:
         finished = self._finished.pop(partition, ())
-        update: Document = {"$set": {f"writers.{made.token}": [[name, stands["id"]] for name, stands in keys]}, "$setOnInsert": {"generation": 0}}
+        update: Document = {"$set": {f"writers.{token}": what}, "$setOnInsert": {"generation": 0}}
         if finished:
-            update["$unset"] = dict.fromkeys([f"writers.{token}" for token in finished], "")
+            update["$unset"] = dict.fromkeys([f"writers.{old}" for old in finished], "")
         while True:
             try:
                 found = await self._partitions.find_one_and_update(
@@ -87,6 +150,11 @@ class Registry:
                 await self.fence(partition, oldest=True)
             return generation
 
+    def _take_back_later(self, partition: Partition, token: str) -> None:
+        if len(self._finished) > _MOST:
+            self._finished.clear()
+        self._finished.setdefault(partition, []).append(token)
+
     def likely(self, partition: Partition) -> int:
         """The generation as last seen. It may have gone on since: nothing is decided by it."""
         return self._seen.get(partition, 0)
@@ -96,15 +164,7 @@ class Registry:
             self._seen.clear()
         self._seen[partition] = generation
 
-    async def finish(self, made: Announcement) -> None:
-        """What was announced has happened or has failed, for certain. After anything else the announcement must stay."""
-        for partition in made.generations:
-            if made.keys > _MANY:
-                await self._partitions.update_one({"_id": _id(partition)}, {"$unset": {f"writers.{made.token}": ""}})
-            else:
-                if len(self._finished) > _MOST:
-                    self._finished.clear()
-                self._finished.setdefault(partition, []).append(made.token)
+    # -- generations --------------------------------------------------------------------------------------------------
 
     async def generations(self, partitions: Sequence[Partition], session: Any = None) -> dict[Partition, int]:
         """Where there is no document the generation is 0."""
@@ -115,6 +175,8 @@ class Registry:
 
     async def raise_to(self, partition: Partition, to: int | None, session: Any = None) -> int:
         """The generation after raising it to at least `to`, or by one. Only when `fence` has been called too, the raise is in force."""
+        if to is not None:
+            encode_integer("generation", to)
         if to == 0:
             return (await self.generations([partition], session))[partition]
         change: Document = {"$inc": {"generation": 1}} if to is None else {"$max": {"generation": to}}
@@ -135,27 +197,46 @@ class Registry:
 
         What was announced since begins again as well, which does no harm.
         """
+        if self._passes is not None and not oldest:
+            self._passes.forget(partition)
         found = await self._partitions.find_one({"_id": _id(partition)}, {"writers": 1})
         writers: list[tuple[str, Any]] = list((found or {}).get("writers", {}).items())  # MongoDB keeps fields in the order they came in
         for portion in list(_portions(writers[: len(writers) // 2]))[:1] if oldest else _portions(writers):
             by_collection: dict[str, list[UpdateOne]] = {}
-            for token, keys in portion:
-                for name, record_id in keys:
-                    by_collection.setdefault(name, []).append(_fence(token, Key(partition.tenant, record_id)))
+            passes: dict[str, list[UpdateOne]] = {}
+            for token, what in portion:
+                if isinstance(what, dict):
+                    passes.setdefault(what["in"], []).extend(_fences(partition, token, what["passes"]))
+                    continue
+                for name, record_id in what:
+                    by_collection.setdefault(name, []).append(self._fence(token, Key(partition.tenant, record_id)))
             for name, fences in by_collection.items():
                 await self._put_up(name, fences)
+            for name, fences in passes.items():
+                await self._put_up(name, fences, again=False)
             await self._partitions.update_one({"_id": _id(partition)}, {"$unset": {f"writers.{token}": "" for token, _ in portion}})
 
-    async def _put_up(self, name: str, fences: Sequence[UpdateOne]) -> None:
+    def _fence(self, token: str, key: Key) -> UpdateOne:
+        stands = address(key)
+        tenant = {"tenant": stands["tenant"]}
+        update = {
+            "$push": {"fenced": {"$each": [token], "$slice": -_FENCES_A_DOCUMENT}},
+            "$setOnInsert": {**tenant, "id": stands["id"], "kind": FENCE},
+            "$currentDate": {"fenced_at": True},  # a fence that stood already stands anew
+        }
+        return UpdateOne({"_id": stands} | (tenant if self._passes is None else {}), update, upsert=True)
+
+    async def _put_up(self, name: str, fences: Sequence[UpdateOne], *, again: bool = True) -> None:
+        """Put up fences, `again` where a document appeared there meanwhile; one that has the very pass was there before, and no fence is needed."""
         left = list(fences)
         while left:
             try:
                 await self._database[name].bulk_write(left, ordered=False)
                 return
             except BulkWriteError as exc:
-                if not is_duplicate(exc):
+                if not is_only_duplicates(exc):
                     raise
-                left = [left[error["index"]] for error in exc.details["writeErrors"]]  # a document appeared there meanwhile
+                left = [left[error["index"]] for error in exc.details["writeErrors"]] if again else []
 
 
 def _id(partition: Partition) -> Document:
@@ -168,7 +249,7 @@ def _portions(writers: Sequence[tuple[str, Any]]) -> Iterator[list[tuple[str, An
     keys = 0
     for token, announced in writers:
         portion.append((token, announced))
-        keys += len(announced)
+        keys += announced["passes"] if isinstance(announced, dict) else len(announced)
         if keys >= _AT_ONCE:
             yield portion
             portion, keys = [], 0
@@ -176,9 +257,9 @@ def _portions(writers: Sequence[tuple[str, Any]]) -> Iterator[list[tuple[str, An
         yield portion
 
 
-def _fence(token: str, key: Key) -> UpdateOne:
-    stands = address(key)
-    made = {"id": stands["id"], "kind": FENCE}  # the filter of the upsert says the tenant already
-    tokens = {"$each": [token], "$slice": -_FENCES_A_DOCUMENT}
-    update = {"$push": {"fenced": tokens}, "$setOnInsert": made, "$currentDate": {"fenced_at": True}}  # a fence that stood already stands anew
-    return UpdateOne({"_id": stands, "tenant": {"$eq": stands["tenant"]}}, update, upsert=True)
+def _fences(partition: Partition, token: str, passes: int) -> list[UpdateOne]:
+    """One for each pass. It is refused as a duplicate where the pass was used: then that write has happened."""
+    tenant = text_of(partition.tenant)
+    update: Document = {"$setOnInsert": {"tenant": tenant, "kind": FENCE}, "$currentDate": {"fenced_at": True}}
+    texts = [pass_of(token, number) for number in range(passes)]
+    return [UpdateOne({"_id": {"tenant": tenant, PASS: text}, PASS: text}, update, upsert=True) for text in texts]

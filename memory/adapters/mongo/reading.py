@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import bson
 from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.aside import Aside, Spoiled, is_fresh
 from memory.adapters.mongo.documents import ASIDE, CORRUPT, FENCE, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
-from memory.adapters.mongo.errors import is_duplicate
+from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.filters import both, located
-from memory.adapters.mongo.shelf import Shelf, among, as_it_was, at, swap
+from memory.adapters.mongo.shelf import Shelf, as_it_was
 from memory.adapters.mongo.values import Document, Unstorable
 from memory.ports.asking import lets_through
 from memory.ports.query import Count, Everywhere, Kind, Page, Query, decode_cursor, encode_cursor
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
 
 MOST = 500
-"""Documents deleted at once."""
+LARGE = 16 * 2**20
+"""Documents deleted at once, and about how many bytes of them."""
 
 
 async def get(shelf: Shelf, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Spoiled]]:
@@ -28,10 +30,10 @@ async def get(shelf: Shelf, keys: Sequence[Key]) -> tuple[list[Stored | None], l
     possible = [key for key in dict.fromkeys(keys) if _possible(key)]
     documents: dict[Key, Document] = {}
     if len(possible) == 1:
-        one = await shelf.settled.find_one(at(possible[0]), WITHOUT_WORDS)
+        one = await shelf.settled.find_one(shelf.at(possible[0]), WITHOUT_WORDS)
         documents = {} if one is None else {possible[0]: one}
     elif possible:
-        documents = {key_in(d): d async for d in shelf.settled.find(among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1)}
+        documents = {key_in(d): d async for d in shelf.settled.find(shelf.among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1)}
     spoiled: list[Spoiled] = []
     return [_sorted_out(shelf, documents.get(key), spoiled) for key in keys], spoiled
 
@@ -58,7 +60,7 @@ async def query(shelf: Shelf, query: Query) -> tuple[Page, list[Spoiled]]:
     """One page, and what was found unreadable while reading it: then the page is to be read again."""
     wanted = shelf.conditions.query(query)
     if query.cursor is not None:
-        wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order)))
+        wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
     documents, corrupt, more = await _documents(shelf, query, wanted)
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []
@@ -66,7 +68,7 @@ async def query(shelf: Shelf, query: Query) -> tuple[Page, list[Spoiled]]:
         stored = _sorted_out(shelf, document, spoiled)
         if stored is not None and not isinstance(stored, Corrupt):
             answers.append(stored)
-    cursor = encode_cursor(shelf.conditions.position(query.order, documents[-1]), documents[-1]["id"]) if more and not spoiled else None
+    cursor = encode_cursor(shelf.conditions.position(query.order, documents[-1]), key_in(documents[-1]).id) if more and not spoiled else None
     corrupt += [key_in(one.document) for one in spoiled]
     return Page(tuple(answers), cursor, tuple(corrupt)), spoiled
 
@@ -83,7 +85,7 @@ async def _documents(shelf: Shelf, query: Query, wanted: Document) -> tuple[list
         if not isinstance(query.where, Everywhere):
             return found[:limit], corrupt, True
         # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
-        places = [(shelf.conditions.position(query.order, d), d["id"]) for d in found]
+        places = [(shelf.conditions.position(query.order, d), key_in(d).id) for d in found]
         end = limit
         while end < len(places) and places[end] == places[end - 1]:
             end += 1
@@ -98,12 +100,11 @@ async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str
         {"$match": wanted},
         {"$sort": dict(sort)},
         *([] if take is None else [{"$limit": take}]),
-        {"$project": dict(WITHOUT_WORDS)},
     ]
     if Kind.RECORD in query.kinds:
         there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
-        aside = [{"$match": there | {"kind": {"$eq": CORRUPT}}}, {"$project": {"kind": 1, "stamp": 1}}]
-        pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": aside}})
+        pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": [{"$match": there | {"kind": {"$eq": CORRUPT}}}]}})
+    pipeline.append({"$project": dict(WITHOUT_WORDS)})
     cursor = await shelf.settled.aggregate(pipeline, batchSize=1_000 if take is None else take + MOST, allowDiskUse=True)
     documents = await cursor.to_list()
     corrupt = [key_in(d) for d in documents if d["kind"] == CORRUPT]
@@ -151,11 +152,13 @@ async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
 
 async def _portions(shelf: Shelf, wanted: Document) -> AsyncIterator[list[Document]]:
     portion: list[Document] = []
+    size = 0
     async for document in shelf.documents.find(wanted, WITHOUT_WORDS, batch_size=MOST):
         portion.append(document)
-        if len(portion) == MOST:
+        size += len(bson.encode(document))
+        if len(portion) == MOST or size >= LARGE:
             yield portion
-            portion = []
+            portion, size = [], 0
     if portion:
         yield portion
 
@@ -166,9 +169,9 @@ async def _bury(shelf: Shelf, aside: Aside, doomed: Sequence[tuple[Document, Tom
         return []
     changed: set[int] = set()
     try:
-        await shelf.documents.bulk_write([swap(t.key, as_it_was(d), shelf.layout.document(t)) for d, t in doomed], ordered=False)
+        await shelf.documents.bulk_write([shelf.swap(t.key, as_it_was(d), shelf.layout.document(t)) for d, t in doomed], ordered=False)
     except BulkWriteError as exc:
-        if not is_duplicate(exc):
+        if not is_only_duplicates(exc):
             raise
         changed = {error["index"] for error in exc.details["writeErrors"]}
     await aside.forget(shelf, [t.key for i, (d, t) in enumerate(doomed) if ASIDE in d and i not in changed])

@@ -9,17 +9,20 @@ from typing import Any
 from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.documents import ASIDE, FENCE, address
-from memory.adapters.mongo.errors import DUPLICATE_KEY
+from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.partitions import Announcement
-from memory.adapters.mongo.shelf import Shelf, among, as_it_was, swap, unfenced
+from memory.adapters.mongo.shelf import Shelf, as_it_was, unfenced
 from memory.adapters.mongo.values import Document, Unstorable
-from memory.adapters.mongo.writing import Desk, born, no_number, slot_of
+from memory.adapters.mongo.writing import Desk, no_number, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
 from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Append, AtVersion, Outcome, Put, Status
 
 AT_ONCE = 125
 """Documents sent at once. The next ones are made while the server works on these."""
+
+_IN_A_ROW = 8
+"""Documents made before others get a turn."""
 
 
 class Run:
@@ -53,7 +56,7 @@ class Run:
             under_way: asyncio.Task[None] | None = None
             try:
                 for start in range(0, len(writes), AT_ONCE):
-                    portion = self._documents(shelf, writes[start : start + AT_ONCE])
+                    portion = await self._documents(shelf, writes[start : start + AT_ONCE])
                     if under_way is not None:
                         await under_way
                     under_way = asyncio.ensure_future(self._insert(shelf, portion, last=start + AT_ONCE >= len(writes)))
@@ -62,16 +65,17 @@ class Run:
                 if under_way is not None:
                     await under_way
 
-    def _documents(self, shelf: Shelf, writes: Sequence[tuple[int, Put]]) -> dict[int, Document]:
+    async def _documents(self, shelf: Shelf, writes: Sequence[tuple[int, Put]]) -> dict[int, Document]:
         """The documents of these writes but for those that are refused, or will be."""
         documents: dict[int, Document] = {}
-        for i, write in writes:
+        for place, (i, write) in enumerate(writes):
+            if place % _IN_A_ROW == 0:
+                await asyncio.sleep(0)  # what is being sent goes on
             generation = self._generations[write.record.partition]
-            record = born(write.record, generation)
-            if record.generation is None or record.generation < generation:
+            if write.record.generation is not None and write.record.generation < generation:
                 continue
             try:
-                documents[i] = shelf.layout.document(record)
+                documents[i] = shelf.layout.document(write.record, generation)
             except Unstorable as exc:
                 self.outcomes[i] = Outcome(Status.REJECTED, reason=str(exc))
                 del self._left[i]
@@ -87,7 +91,7 @@ class Run:
         try:
             await (shelf.documents if last else shelf.unwaited).insert_many(documents.values(), ordered=False, session=self._session)
         except BulkWriteError as exc:
-            if self._session is not None or not _only_duplicates(exc):
+            if self._session is not None or not is_only_duplicates(exc):
                 raise
             met = {error["index"] for error in exc.details["writeErrors"]}
         for place, (i, document) in enumerate(documents.items()):
@@ -138,7 +142,7 @@ class Run:
             by_shelf.setdefault(shelf.name, (shelf, []))[1].append(write.key)
         found: dict[tuple[str, Key], Document] = {}
         for name, (shelf, keys) in by_shelf.items():
-            async for document in shelf.documents.find(among(keys), session=self._session):
+            async for document in shelf.documents.find(shelf.among(keys), session=self._session):
                 found[(name, Key(document["_id"]["tenant"], document["_id"]["id"]))] = document
         return found
 
@@ -175,14 +179,14 @@ class Run:
         # What this transaction wrote itself is fenced by that write already, and nobody else can change it.
         ours = (shelf.name, write.key) in self._written
         token = self._token if isinstance(write, Put | Append) and not ours else None
-        return swap(write.key, as_it_was(found) | unfenced(token), document)
+        return shelf.swap(write.key, as_it_was(found) | unfenced(token), document)
 
     async def _send(self, shelf: Shelf, changes: Sequence[Any]) -> set[int]:
         """Which of them met something else than was found."""
         try:
             await shelf.documents.bulk_write(changes, ordered=False, session=self._session)
         except BulkWriteError as exc:
-            if self._session is not None or not _only_duplicates(exc):
+            if self._session is not None or not is_only_duplicates(exc):
                 raise
             return {error["index"] for error in exc.details["writeErrors"]}
         return set()
@@ -201,8 +205,3 @@ class Run:
 def is_blind(writes: Mapping[int, KeyedWrite]) -> bool:
     """Whether every write puts a record where probably nothing stands."""
     return all(isinstance(write, Put) and not isinstance(write.when, AtVersion) for write in writes.values())
-
-
-def _only_duplicates(error: BulkWriteError) -> bool:
-    details = error.details
-    return not details.get("writeConcernErrors") and all(e.get("code") == DUPLICATE_KEY for e in details.get("writeErrors", ()))

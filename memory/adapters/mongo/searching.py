@@ -9,7 +9,7 @@ from typing import Any
 from memory.adapters.mongo.aside import Spoiled, is_fresh
 from memory.adapters.mongo.documents import HEADER, WITHOUT_WORDS, header_in, key_in
 from memory.adapters.mongo.filters import records_in
-from memory.adapters.mongo.shelf import Shelf, among
+from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.words import token
 from memory.ports.query import Hit, Search
@@ -73,7 +73,7 @@ def _scored(shelf: Shelf, words: Sequence[str], candidates: Sequence[Mapping[str
 
 async def _hits(shelf: Shelf, search: Search, scores: Mapping[Key, float], spoiled: list[Spoiled]) -> list[Hit]:
     """The records of these keys, as far as they still are what was asked for; those that cannot be read are added to the spoiled."""
-    wanted = among(list(scores)) | records_in(search.where, search.roles)
+    wanted = shelf.among(list(scores)) | records_in(search.where, search.roles)
     hits: list[Hit] = []
     async for document in shelf.settled.find(wanted, WITHOUT_WORDS if search.whole else HEADER, batch_size=len(scores) + 1):
         key = key_in(document)

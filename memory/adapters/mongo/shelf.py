@@ -24,7 +24,8 @@ class Shelf:
     has, which no failover takes back.
     """
 
-    def __init__(self, collection: Collection, database: AsyncDatabase[Document], names: Names, *, majority: bool) -> None:
+    def __init__(self, collection: Collection, database: AsyncDatabase[Document], names: Names, *, majority: bool, sharded: bool) -> None:
+        self._sharded = sharded
         self.collection = collection
         self.layout = Layout(collection)
         self.conditions = Conditions(collection)
@@ -37,17 +38,22 @@ class Shelf:
         """The collection's name in the database."""
         return self.documents.name
 
+    def at(self, key: Key) -> Document:
+        """A filter for the document under the key. For a cluster's shard key the tenant is said apart from the `_id`; elsewhere a document is found
+        whose tenant is damaged.
+        """
+        stands = address(key)
+        return {"_id": stands, "tenant": {"$eq": stands["tenant"]}} if self._sharded else {"_id": stands}
 
-def at(key: Key) -> Document:
-    """A filter for the document under the key. The tenant is said apart from the `_id` for the sake of a cluster's shard key."""
-    stands = address(key)
-    return {"_id": stands, "tenant": {"$eq": stands["tenant"]}}
+    def among(self, keys: Sequence[Key]) -> Document:
+        """A filter for the documents under these keys."""
+        addresses = [address(key) for key in keys]
+        there: Document = {"_id": {"$in": addresses}}
+        return there | {"tenant": {"$in": list({stands["tenant"]: None for stands in addresses})}} if self._sharded else there
 
-
-def among(keys: Sequence[Key]) -> Document:
-    """A filter for the documents under these keys."""
-    addresses = [address(key) for key in keys]
-    return {"_id": {"$in": addresses}, "tenant": {"$in": list({stands["tenant"]: None for stands in addresses})}}
+    def swap(self, key: Key, condition: Document, document: Document) -> UpdateOne:
+        """Put the document where the condition holds or nothing stands. Elsewhere the server answers E11000, for each write of a bulk apart."""
+        return UpdateOne(self.at(key) | condition, replacement(document), upsert=True)
 
 
 def as_it_was(found: Mapping[str, Any] | None) -> Document:
@@ -67,8 +73,3 @@ def replacement(document: Document) -> Sequence[Document]:
     """
     kept = {"fenced": "$fenced", ASIDE: f"${ASIDE}"} | ({"fenced_at": "$$NOW"} if document["kind"] == FENCE else {})
     return [{"$replaceWith": {"$mergeObjects": [{"$literal": document}, kept]}}]
-
-
-def swap(key: Key, condition: Document, document: Document) -> UpdateOne:
-    """Put the document where the condition holds or nothing stands. Elsewhere the server answers E11000, for each write of a bulk apart."""
-    return UpdateOne(at(key) | condition, replacement(document), upsert=True)

@@ -83,13 +83,14 @@ class MongoStore(BaseStore):
         try:
             found = await inspect(self.name, client)
             database = _database(client, self._config, found)
-            await make_ready(self.name, database, self._names, collections)
+            await make_ready(self.name, database, self._names, collections, passes=not found.sharded)
         except BaseException:
             await heartbeats.close(client)
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
-        self._shelves = {c.name: Shelf(c, database, self._names, majority=found.transactions) for c in collections}
-        self._desk = Desk(self._shelf, Registry(database, self._names), Counters(database, self._names), Aside(database, self._names))
+        self._shelves = {c.name: Shelf(c, database, self._names, majority=found.transactions, sharded=found.sharded) for c in collections}
+        registry = Registry(database, self._names, passes=not found.sharded)
+        self._desk = Desk(self._shelf, registry, Counters(database, self._names), Aside(database, self._names))
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
         self._epoch = "" if found.durable else found.run
         for line in found.advice:

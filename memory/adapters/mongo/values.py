@@ -25,13 +25,21 @@ class Unstorable(ValueError):
     """A value that no document can hold; the message names it and the limit."""
 
 
-from_json = json.JSONDecoder().decode
+_decoded = json.JSONDecoder().raw_decode
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def from_json(text: str) -> JsonValue:
+    """What `encode_json` wrote, which has no spaces around it. Raises `ValueError` for anything else."""
+    value, end = _decoded(text)
+    if end != len(text):
+        raise ValueError("not JSON")
+    return value
 
 
 def text_of(value: str) -> str:
     """The text as a plain string; half a character is refused."""
-    plain = str.__str__(value)
+    plain = value if type(value) is str else str.__str__(value)
     if not plain.isascii():
         try:
             plain.encode()
@@ -78,6 +86,11 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
 def encode_value(kind: FieldType, name: str, value: FieldValue) -> Any:
     """A declared field's value as documents hold it."""
     return _ENCODERS[kind](name, value)
+
+
+def decoder_of(kind: FieldType) -> Callable[[Any], FieldValue] | None:
+    """None where values come back as they went in."""
+    return _DECODERS.get(kind)
 
 
 def decode_value(kind: FieldType, value: Any) -> FieldValue:

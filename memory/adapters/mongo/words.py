@@ -7,6 +7,7 @@ through an index that begins with the partition, and ranked by the asked records
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,6 +16,8 @@ from memory.ports.collections import TextPart
 from memory.ports.text import words
 
 _LONGEST = 128
+_SHORT = _LONGEST // 4
+"""Characters that never take more bytes than that."""
 _ROOM = 2 * 2**20
 """Bytes of a document that its words may take, the list and the counts together. Of more, those of the heaviest parts are indexed."""
 _EACH = 32
@@ -39,26 +42,21 @@ class Parts:
 
     def index(self, texts: Mapping[str, str]) -> tuple[int, dict[str, int]]:
         """The number of words, and each word's packed counts."""
-        total = 0
+        parts = [(i, words(text)) for i in self._heaviest_first if (text := texts.get(self._parts[i].name))]
+        total = sum([len(stems) for _, stems in parts])
+        roomy = sum([_EACH * len(stems) + 8 * sum(map(len, stems)) for _, stems in parts]) <= _ROOM
         room = _ROOM
         counts: dict[str, int] = {}
-        for i in self._heaviest_first:
-            text = texts.get(self._parts[i].name)
-            if not text:
-                continue
-            here: dict[str, int] = {}
-            stems = words(text)
-            total += len(stems)
-            for stem in stems:
-                here[stem] = here.get(stem, 0) + 1
-            for stem, count in here.items():
-                word = token(stem)
-                if word not in counts:
+        most = self._most
+        for i, stems in parts:
+            shift = i * self._bits
+            for stem, count in Counter(stems).items():
+                word = stem if len(stem) <= _SHORT else token(stem)
+                if not roomy and word not in counts:
                     room -= _EACH + 2 * len(word.encode())
                     if room < 0:
                         continue
-                    counts[word] = 0
-                counts[word] += min(count, self._most) << (i * self._bits)
+                counts[word] = counts.get(word, 0) + ((count if count < most else most) << shift)
         return total, counts
 
     def weighed(self, packed: int) -> float:

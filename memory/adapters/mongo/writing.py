@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from memory.adapters.mongo.aside import Aside
 from memory.adapters.mongo.counters import Counters
 from memory.adapters.mongo.documents import ASIDE, FENCE, RECORD, TOMBSTONE, address, sealed
 from memory.adapters.mongo.errors import is_duplicate
-from memory.adapters.mongo.partitions import Registry
-from memory.adapters.mongo.shelf import Shelf, as_it_was, at, replacement, unfenced
-from memory.adapters.mongo.values import Document, Unstorable
+from memory.adapters.mongo.filters import NEVER
+from memory.adapters.mongo.partitions import Permit, Registry
+from memory.adapters.mongo.shelf import Shelf, as_it_was, replacement
+from memory.adapters.mongo.values import Document, Unstorable, encode_integer, text_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, decide
-from memory.ports.record import Record, Tombstone
+from memory.ports.record import Tombstone
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put, RaiseGeneration, Status, When
 
 ROUNDS = 100
@@ -48,34 +49,53 @@ async def raise_generation(desk: Desk, write: RaiseGeneration) -> Outcome:
 
 
 async def put_one(desk: Desk, write: Put) -> Outcome:
-    """Announce the key, store the record where the condition holds; where it does not, look, and say what stands there."""
+    """Store the record where the condition holds; where it does not, look, and say what stands there."""
     shelf, partition = desk.shelf(write.collection), write.record.partition
     draft: Document | None = None
-    for _ in range(ROUNDS):
+    for round_ in range(ROUNDS):
         try:
-            keys = [(shelf.name, address(write.key))]
-            announcing = asyncio.ensure_future(desk.registry.announce({partition: keys}))
-            await asyncio.sleep(0)  # it is sent, and the document made meanwhile
-            try:
-                draft = draft or shelf.layout.document(born(write.record, desk.registry.likely(partition)))
-            finally:
-                announcement = await announcing
+            permit = None if round_ else desk.registry.ready(partition, shelf.name)
+            if permit is None:
+                permit, draft = await _permitted(desk, shelf, write, draft)
+            else:
+                draft = _drafted(desk, shelf, write, permit)
         except Unstorable as exc:
             return Outcome(Status.REJECTED, reason=str(exc))
-        generation = announcement.generations[partition]
-        document = draft if write.record.generation is not None or generation == draft["generation"] else sealed(draft | {"generation": generation})
-        born_at = int(document["generation"])
-        applied = born_at >= generation and await _blindly(shelf, write, document, announcement.token)
+        if write.record.generation is None and draft["generation"] != permit.generation:
+            draft = sealed(draft | {"generation": permit.generation})
+        document, born_at = permit.on(draft), int(draft["generation"])
+        applied = born_at >= permit.generation and await _blindly(shelf, write, document, permit)
         outcome = Outcome(Status.APPLIED, version=write.record.version, generation=born_at)
         if not applied:
-            found, current = await asyncio.gather(shelf.documents.find_one(at(write.key)), desk.registry.generations([partition]))
+            found, current = await asyncio.gather(shelf.documents.find_one(shelf.at(write.key)), desk.registry.generations([partition]))
             decision = decide(write, slot_of(shelf, found), current[partition], no_number)
             outcome = decision.outcome
-            applied = decision.changes and current[partition] == generation and await _exactly(shelf, write, found, document, announcement.token)
-        await desk.registry.finish(announcement)
+            applied = decision.changes and current[partition] == permit.generation and await _exactly(shelf, write, found, document, permit)
+        desk.registry.give_back(permit)
         if applied or outcome.status is not Status.APPLIED:
             return outcome
     raise Busy
+
+
+def _drafted(desk: Desk, shelf: Shelf, write: Put, permit: Permit) -> Document:
+    try:
+        return shelf.layout.document(write.record, permit.generation)
+    except Unstorable:
+        desk.registry.give_back(permit)
+        raise
+
+
+async def _permitted(desk: Desk, shelf: Shelf, write: Put, draft: Document | None) -> tuple[Permit, Document]:
+    """A new permit; the document is made while it is asked for, under the generation that was last seen."""
+    partition = write.record.partition
+    asking = asyncio.ensure_future(desk.registry.permit(partition, shelf.name, address(write.key)["id"]))
+    await asyncio.sleep(0)  # it is sent
+    try:
+        draft = draft or shelf.layout.document(write.record, desk.registry.likely(partition))
+    except Unstorable:
+        desk.registry.give_back(await asking)
+        raise
+    return await asking, draft
 
 
 async def delete_one(desk: Desk, write: Delete) -> Outcome:
@@ -89,7 +109,7 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
     for _ in range(ROUNDS):
         try:
             before = await shelf.documents.find_one_and_update(
-                at(write.key) | standing(write.when, write.version), replacement(document), {ASIDE: 1}, upsert=upsert
+                shelf.at(write.key) | standing(write.when, write.version), replacement(document), {ASIDE: 1}, upsert=upsert
             )
         except Exception as exc:
             if not is_duplicate(exc):
@@ -99,20 +119,20 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
                 await desk.aside.forget(shelf, [write.key])
             if before is not None or upsert:
                 return Outcome(Status.APPLIED, version=write.version)
-        found = await shelf.documents.find_one(at(write.key))
+        found = await shelf.documents.find_one(shelf.at(write.key))
         decision = decide(write, slot_of(shelf, found), 0, no_number)
         if not decision.changes:
             return decision.outcome
     raise Busy
 
 
-async def _blindly(shelf: Shelf, write: Put, document: Document, token: str) -> bool:
+async def _blindly(shelf: Shelf, write: Put, document: Document, permit: Permit) -> bool:
     """Store the document where the condition holds, without looking first; whether it did."""
     try:
         if isinstance(write.when, Absent):
             await shelf.documents.insert_one(document)
             return True
-        condition = at(write.key) | standing(write.when, write.record.version) | unfenced(token)
+        condition = shelf.at(write.key) | standing(write.when, write.record.version) | permit.condition
         done = await shelf.documents.update_one(condition, replacement(document), upsert=not isinstance(write.when, AtVersion))
     except Exception as exc:
         if is_duplicate(exc):
@@ -121,10 +141,10 @@ async def _blindly(shelf: Shelf, write: Put, document: Document, token: str) -> 
     return bool(done.matched_count or done.upserted_id is not None)
 
 
-async def _exactly(shelf: Shelf, write: Put, found: Document | None, document: Document, token: str) -> bool:
+async def _exactly(shelf: Shelf, write: Put, found: Document | None, document: Document, permit: Permit) -> bool:
     """Store the document in the place of exactly what was found; whether that still stood there."""
     try:
-        await shelf.documents.update_one(at(write.key) | as_it_was(found) | unfenced(token), replacement(document), upsert=True)
+        await shelf.documents.update_one(shelf.at(write.key) | as_it_was(found) | permit.condition, replacement(document), upsert=True)
     except Exception as exc:
         if is_duplicate(exc):
             return False
@@ -137,6 +157,8 @@ def standing(when: When, version: int) -> Document:
     match when:
         case Absent():
             return {"kind": {"$eq": FENCE}}
+        case AtVersion(n, _, tier) if not _possible(n, tier):
+            return NEVER
         case AtVersion(n, None, None):
             return {"version": {"$eq": n}, "kind": {"$in": [RECORD, TOMBSTONE]}}
         case AtVersion(n, role, tier):
@@ -148,16 +170,20 @@ def standing(when: When, version: int) -> Document:
             return {"$or": [{"version": {"$lt": version}}, {"version": {"$eq": None}}]}
 
 
+def _possible(version: int, tier: str | None) -> bool:
+    """Whether a document can have these."""
+    try:
+        encode_integer("version", version), text_of(tier or "")
+    except Unstorable:
+        return False
+    return True
+
+
 def slot_of(shelf: Shelf, found: Mapping[str, Any] | None) -> Slot:
     """What stands there, for deciding. A corrupt document has the version that can still be read."""
     stored = shelf.layout.read(found)
     version = found.get("version") if found is not None and stored is not None else None
     return Slot(stored, int(version) if isinstance(version, int) else None)
-
-
-def born(record: Record, generation: int) -> Record:
-    """The record with its own generation, or else with this one."""
-    return record if record.generation is not None else replace(record, generation=generation)
 
 
 def no_number() -> int:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
+from pymongo.errors import AutoReconnect
 
-from memory.adapters.mongo.partitions import Announced, Announcement, Registry
+from memory.adapters.mongo import passes, writing
+from memory.adapters.mongo.partitions import Announced, Announcement, Permit, Registry
+from memory.adapters.mongo.schema import FENCE_SECONDS
+from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
+from memory.adapters.mongo.values import Document
+from memory.domain.errors import StoreError
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record
 from memory.ports.query import Query, within
 from memory.ports.record import Record
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Always, AtVersion, Newer, Put, RaiseGeneration, Status, When, Write
+from memory.ports.writes import Absent, Always, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, When, Write
+from tests.support.mongo_servers import Mongo
 from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
 pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
@@ -26,16 +36,25 @@ class Held:
     def __init__(self, store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.announced, self._go = asyncio.Event(), asyncio.Event()
         registry: Registry = store._desk.registry  # type: ignore[union-attr]
-        announce = registry.announce
+        announce, blindly = registry.announce, writing._blindly
 
-        async def held(what: Announced) -> Announcement:
+        async def held_batch(what: Announced) -> Announcement:
             made = await announce(what)
-            if not self.announced.is_set():
-                self.announced.set()
-                await self._go.wait()
+            await self._wait()
             return made
 
-        monkeypatch.setattr(registry, "announce", held)
+        async def held_put(shelf: Shelf, write: Put, document: Document, permit: Permit) -> bool:
+            if shelf in store._shelves.values():
+                await self._wait()
+            return await blindly(shelf, write, document, permit)
+
+        monkeypatch.setattr(registry, "announce", held_batch)
+        monkeypatch.setattr(writing, "_blindly", held_put)
+
+    async def _wait(self) -> None:
+        if not self.announced.is_set():
+            self.announced.set()
+            await self._go.wait()
 
     def let_go(self) -> None:
         self._go.set()
@@ -45,6 +64,20 @@ async def _erased(store: Store) -> None:
     """As an erasure does it."""
     await done(store, RaiseGeneration(HERE))
     await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+
+
+WAYS = ["by keys", "by a new pass", "by a pass at hand"]
+"""How one put is announced. By its key where collections may be sharded; batches always by their keys."""
+
+
+async def _prepared(store: MongoStore, announcing: str) -> None:
+    registry: Registry = store._desk.registry  # type: ignore[union-attr]
+    if announcing == "by keys":
+        registry._passes = None
+    elif announcing == "by a pass at hand":
+        while (permit := registry.ready(HERE, "memory_entries")) is None:
+            await done(store, put(record(900, version=1), Always()))
+        permit.used.block.given -= 1  # type: ignore[union-attr]
 
 
 WRITES: dict[str, tuple[list[Write], list[Put]]] = {
@@ -60,15 +93,18 @@ WRITES: dict[str, tuple[list[Write], list[Put]]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRITES)
+@pytest.mark.parametrize(
+    ("case", "announcing"), [(case, way) for case, (_, writes) in WRITES.items() for way in (WAYS if len(writes) == 1 else WAYS[:1])]
+)
 async def test_a_write_held_back_over_an_erasure_leaves_nothing_of_the_erased_generation(
-    store: MongoStore, build: Callable[[], MongoStore], monkeypatch: pytest.MonkeyPatch, case: str
+    store: MongoStore, build: Callable[[], MongoStore], monkeypatch: pytest.MonkeyPatch, announcing: str, case: str
 ) -> None:
     before, writes = WRITES[case]
     other = build()
     await other.open(COLLECTIONS)
     try:
         await done(store, *before)
+        await _prepared(store, announcing)
         held = Held(store, monkeypatch)
         late = asyncio.ensure_future(store.apply(writes))
         await held.announced.wait()
@@ -81,13 +117,15 @@ async def test_a_write_held_back_over_an_erasure_leaves_nothing_of_the_erased_ge
         await other.close()
 
 
+@pytest.mark.parametrize("announcing", WAYS)
 @pytest.mark.parametrize("when", [Absent(), Newer(), Always()], ids=str)
 async def test_a_fresh_record_held_back_over_an_erasure_is_born_after_it(
-    store: MongoStore, build: Callable[[], MongoStore], monkeypatch: pytest.MonkeyPatch, when: When
+    store: MongoStore, build: Callable[[], MongoStore], monkeypatch: pytest.MonkeyPatch, announcing: str, when: When
 ) -> None:
     other = build()
     await other.open(COLLECTIONS)
     try:
+        await _prepared(store, announcing)
         held = Held(store, monkeypatch)
         late = asyncio.ensure_future(one(store, put(record(1, version=90), when)))
         await held.announced.wait()
@@ -98,6 +136,91 @@ async def test_a_fresh_record_held_back_over_an_erasure_is_born_after_it(
         assert (await live(other, 1)).generation == 1
     finally:
         await other.close()
+
+
+@pytest.mark.parametrize("announcing", WAYS)
+async def test_a_write_held_back_over_the_servers_death_and_an_erasure_leaves_nothing(
+    server: Mongo, store: MongoStore, build: Callable[..., MongoStore], monkeypatch: pytest.MonkeyPatch, announcing: str
+) -> None:
+    """An announcement outlives the server that took it."""
+    await _prepared(store, announcing)
+    held = Held(store, monkeypatch)
+    late = asyncio.ensure_future(one(store, put(record(1, version=90, generation=0), Absent())))
+    await held.announced.wait()
+    server.kill()
+    server.revive()
+    other = build()
+    await other.open(COLLECTIONS)
+    try:
+        await _erased(other)
+        held.let_go()
+        [answer] = await asyncio.gather(late, return_exceptions=True)  # the connection died with the server
+        assert isinstance(answer, StoreError) or (isinstance(answer, Outcome) and answer.reason == "generation")
+        assert await found(other, 1) is None
+    finally:
+        await other.close()
+
+
+async def test_passes_at_hand_are_of_no_use_after_an_erasure(store: MongoStore, build: Callable[[], MongoStore]) -> None:
+    other = build()
+    await other.open(COLLECTIONS)
+    try:
+        await _prepared(store, "by a pass at hand")
+        await _erased(other)
+        assert (await one(store, put(record(1, version=90, generation=0), Newer()))).reason == "generation"
+        assert (await one(store, put(record(2, version=90), Absent()))).generation == 1
+        await _erased(store)
+        assert (await one(store, put(record(3, version=90), Absent()))).generation == 2
+        assert await asked(other) == [key_of(3).id]
+    finally:
+        await other.close()
+
+
+def _ahead(clock: Callable[[], float]) -> float:
+    return clock() + passes.GOOD_FOR + 1
+
+
+async def test_a_pass_is_used_for_a_time_much_shorter_than_a_fence_stands(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _prepared(store, "by a pass at hand")
+    registry: Registry = store._desk.registry  # type: ignore[union-attr]
+    for clock in ("monotonic", "time"):
+        with monkeypatch.context() as patch:
+            at = getattr(time, clock)
+            clocks = {"monotonic": time.monotonic, "time": time.time, clock: partial(_ahead, at)}
+            patch.setattr(passes, "time", SimpleNamespace(**clocks))
+            assert registry.ready(HERE, "memory_entries") is None
+    assert registry.ready(HERE, "memory_entries") is not None
+    assert passes.GOOD_FOR * 60 < FENCE_SECONDS
+
+
+async def test_puts_one_after_the_other_are_announced_together(store: MongoStore, raw: Raw) -> None:
+    raw.command({"profile": 2})
+    try:
+        for n in range(40):
+            await done(store, put(record(n)))
+    finally:
+        raw.command({"profile": 0})
+    assert raw["system.profile"].count_documents({"ns": {"$regex": "store.partitions"}}) == 6  # of 1, 2, 4, 8, 16 and 16
+    assert raw["memory_entries"].count_documents({"pass": {"$exists": True}}) == 40
+
+
+async def test_a_write_of_unknown_end_keeps_its_announcement(store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(*_: object) -> bool:
+        raise AutoReconnect("lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "_blindly", lost)
+        with pytest.raises(StoreError):
+            await store.apply([put(record(1))])
+    document = raw["memory_store.partitions"].find_one({})
+    assert document is not None
+    [unknown] = document["writers"]
+    for n in range(50):
+        await done(store, put(record(n)))
+    document = raw["memory_store.partitions"].find_one({})
+    assert document is not None
+    assert unknown in document["writers"]
+    assert len(document["writers"]) <= 3
 
 
 async def test_a_fence_survives_what_is_written_in_its_place_later(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from memory.adapters.mongo.words import token
 from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.contract.support import HERE, T0, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, Tenant, decode_cursor, within
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, Tenant, decode_cursor, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Role
 from memory.ports.writes import Absent, Always, Newer, Put, Status
 from tests.support.mongo_servers import Mongo
@@ -76,7 +77,7 @@ def _explained(raw: Raw, store: MongoStore, query: Query) -> list[tuple[str, str
     shelf = store._shelf(query.collection)
     wanted = shelf.conditions.query(query)
     if query.cursor is not None:
-        wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order)))
+        wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
     sort = shelf.conditions.ordering(query.order, query.where)
     found = {"find": shelf.name, "filter": wanted, "sort": sort, "limit": 21}
     return _stages(raw.command("explain", found, verbosity="queryPlanner")["queryPlanner"]["winningPlan"])
@@ -91,6 +92,40 @@ async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_pa
         stages = _explained(raw, store, page)
         assert ("IXSCAN", "newest") in stages
         assert not [stage for stage, _ in stages if stage in ("SORT", "COLLSCAN")]
+
+
+@pytest.mark.parametrize("part", [None, Eq("tier", "mid")], ids=str)
+async def test_pages_over_everything_come_from_an_index_in_order(store: MongoStore, raw: Raw, part: Filter | None) -> None:
+    """As maintenance asks for them."""
+    records = [put(record(n, Partition(f"tenant {n % 3}", f"s{n % 5}"), tier="mid")) for n in range(200)]
+    await done(store, *records)
+    query = Query(ENTRIES, Everywhere(), part, limit=20)
+    seen: list[Key] = []
+    while True:
+        assert _explained(raw, store, query)[-1] == ("IXSCAN", "everywhere")
+        raw.command({"profile": 2})
+        page = await store.query(query)
+        raw.command({"profile": 0})
+        seen += [r.key for r in page.records]
+        if page.cursor is None:
+            break
+        query = replace(query, cursor=page.cursor)
+    assert seen == sorted([w.key for w in records], key=lambda key: (key.id, key.tenant))
+    asked = list(raw["system.profile"].find({"command.aggregate": "memory_entries", "op": "command"}))
+    assert len(asked) >= 10
+    assert all(one["docsExamined"] <= 2 * 20 + 2 for one in asked)
+
+
+@pytest.mark.parametrize("where", [within(HERE), Tenant("acme"), within(HERE, Partition("acme", "other"))], ids=str)
+@pytest.mark.parametrize("part", [None, Eq("type", "common")], ids=str)
+async def test_a_question_about_a_place_is_not_answered_by_what_serves_everything(
+    store: MongoStore, raw: Raw, where: Any, part: Filter | None
+) -> None:
+    """In a small scope of a large collection that would read nearly all of it."""
+    fields = {"type": "common"}
+    await done(store, *[put(record(n, Partition(f"tenant {n}", "s"), fields=fields)) for n in range(300)], put(record(999, fields=fields)))
+    for order in ((), (Order("id", True),), (Order("created_at"),)):
+        assert not {"everywhere", "passing"} & {index for _, index in _explained(raw, store, Query(ENTRIES, where, part, order, limit=20))}
 
 
 BY_INDEX: list[tuple[Any, Filter, str]] = [
@@ -124,7 +159,7 @@ async def test_words_are_found_by_their_index_and_lengths_are_summed_without_rea
 async def test_every_index_begins_with_the_tenant_or_serves_maintenance(store: MongoStore, raw: Raw) -> None:
     for collection in COLLECTIONS:
         for name, index in raw[f"memory_{collection.name}"].index_information().items():
-            assert name in ("_id_", "passing", "owing", "expires", "discarded", "fences") or index["key"][0][0] == "tenant"
+            assert name in ("_id_", "passing", "owing", "expires", "discarded", "fences", "everywhere", "passes") or index["key"][0][0] == "tenant"
 
 
 # -- at once ----------------------------------------------------------------------------------------------------------

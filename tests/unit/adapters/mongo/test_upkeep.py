@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memory.adapters.mongo import partitions
+from memory.adapters.mongo import partitions, reading
+from memory.adapters.mongo.aside import Aside
+from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
+from memory.adapters.mongo.values import Document
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, put, record
-from memory.ports.query import Eq, Everywhere, Filter, Query, within
-from memory.ports.record import Corrupt, Role
-from memory.ports.writes import AtVersion, Delete, Newer, Purge, RaiseGeneration, Write
+from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
+from memory.ports.query import Eq, Everywhere, Filter, Order, Query, encode_cursor, within
+from memory.ports.record import Corrupt, Role, Tombstone
+from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Purge, RaiseGeneration, Status, When, Write
 from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
 pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
@@ -85,7 +88,7 @@ async def test_announcements_of_processes_that_ended_do_not_pile_up(
 
 
 async def test_a_fence_put_up_where_an_old_one_stands_stands_its_whole_time(store: MongoStore, raw: Raw) -> None:
-    await done(store, put(record(1)))
+    await done(store, put(record(1)), put(record(2)))  # a batch announces its keys
     await done(store, delete(1, version=5))
     await done(store, Purge(ENTRIES, key_of(1), 5))
     long_ago = datetime.now(UTC) - timedelta(hours=23, minutes=59)
@@ -123,9 +126,87 @@ async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
 
 @pytest.mark.parametrize(
     "write",
-    [RaiseGeneration(HERE, 2**70), put(record(1), AtVersion(2**70)), Delete(ENTRIES, key_of(1), 9, AtVersion(2**70))],
+    [
+        RaiseGeneration(HERE, 2**70),
+        put(record(1), AtVersion(2**70)),
+        put(record(1), AtVersion(1, tier="\ud800")),
+        put(record(1, version=2**70)),
+        Delete(ENTRIES, key_of(1), 9, AtVersion(2**70)),
+        Delete(ENTRIES, key_of(1), 2**70, Newer()),
+        Purge(ENTRIES, key_of(1), 2**70),
+    ],
     ids=lambda w: type(w).__name__,
 )
-async def test_a_number_over_64_bits_is_refused_as_ours(store: MongoStore, write: Write) -> None:
+async def test_what_no_document_holds_fails_its_write_and_not_the_call(store: MongoStore, write: Write) -> None:
+    await done(store, put(record(1)))
+    before = await found(store)
+    alone = await one(store, write)
+    first, among, last = await store.apply([put(record(2)), write, put(record(3))])
+    assert alone.status == among.status
+    assert alone.status in (Status.CONFLICT, Status.REJECTED)
+    assert first.applied
+    assert last.applied
+    assert await found(store) == before
+
+
+async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: MongoStore) -> None:
     with pytest.raises(InvalidInput, match="64 bits"):
-        await store.apply([write])
+        await store.query(Query(ENTRIES, within(HERE), Eq("version", 1), (Order("version"),), 1, encode_cursor([2**70], "x")))
+
+
+async def _by_key(store: MongoStore) -> None:
+    await done(store, delete(1, version=5))
+
+
+async def _after_it_was_read(store: MongoStore) -> None:
+    assert isinstance(await found(store), Corrupt)
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 2
+
+
+@pytest.mark.parametrize("erasure", [_by_key, _delete_several, _after_it_was_read])
+async def test_a_document_whose_tenant_is_damaged_is_corrupt_and_can_be_deleted(
+    store: MongoStore, raw: Raw, erasure: Callable[[MongoStore], object]
+) -> None:
+    await done(store, put(record(1, texts={"content": "the secret"})), put(record(2)))
+    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
+    await erasure(store)  # type: ignore[misc]
+    assert isinstance(await found(store), Tombstone)
+    left = raw["memory_entries"].find_one({"id": id_of(1)})
+    assert left is not None
+    assert (left["tenant"], "texts" in left) == ("acme", False)
+    assert raw["memory_store.set_aside"].count_documents({}) == 0
+
+
+@pytest.mark.parametrize("when", [Newer(), Always()], ids=str)
+async def test_a_document_whose_tenant_is_damaged_is_repaired_by_what_is_written_in_its_place(store: MongoStore, raw: Raw, when: When) -> None:
+    await done(store, put(record(1)))
+    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
+    refused = await one(store, put(record(1, version=5), Absent()))
+    assert (refused.status, type(refused.stored)) == (Status.CONFLICT, Corrupt)
+    await done(store, put(record(1, version=5), when))
+    assert await found(store) == record(1, version=5, generation=0)
+
+
+async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await done(store, *[put(record(n, body={"long": "x" * 1000})) for n in range(20)])
+    held: list[int] = []
+    bury = reading._bury
+
+    async def watched(shelf: Shelf, aside: Aside, doomed: Sequence[tuple[Document, Tombstone]]) -> list[object]:
+        held.append(len(doomed))
+        return await bury(shelf, aside, doomed)
+
+    monkeypatch.setattr(reading, "LARGE", 5_000)
+    monkeypatch.setattr(reading, "_bury", watched)
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 20
+    assert max(held) <= 5
+
+
+async def test_a_record_remembers_the_fences_of_many_batches(store: MongoStore, raw: Raw) -> None:
+    """A writer that was frozen over hundreds of raised generations is kept out all the same."""
+    token = {f"writer {n}": [["memory_entries", id_of(1)]] for n in range(300)}
+    raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, "generation": 0, "writers": token})
+    await done(store, RaiseGeneration(HERE))
+    fence = raw["memory_entries"].find_one({"id": id_of(1)})
+    assert fence is not None
+    assert set(token) <= set(fence["fenced"])
