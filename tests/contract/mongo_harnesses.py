@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.record import Key
 from memory.ports.store import Store
-from tests.contract.served import Served
+from tests.contract.served import OneSchema
 from tests.support import mongo_servers
 from tests.support.mongo_servers import Mongo
 
 DATABASE = "contract"
 
 
-class MongoAlone(Served):
-    """One server a test process. The first store makes collections and indexes; the others find them emptied, because making them takes long."""
+class MongoAlone(OneSchema):
+    """A server on its own, that asks for a password."""
 
     name = "mongo"
     exact_scores = True
@@ -34,43 +35,22 @@ class MongoAlone(Served):
         max_batch=1_000,
     )
     secrets = (mongo_servers.PASSWORD, quote(mongo_servers.PASSWORD, safe=""))
-    _made: ClassVar[set[str]] = set()
-
-    def server(self) -> Mongo:
-        return mongo_servers.alone()
+    hurry: ClassVar[Mapping[str, float]] = {"timeout": 1, "connect_timeout": 1}
 
     def running(self) -> Mongo:
-        return self.server()
+        return mongo_servers.alone()
 
-    def _store(self, **options: float) -> Store:
+    def store(self, **options: Any) -> Store:
         from memory.adapters.mongo.store import MongoStore
 
-        store: Store = MongoStore(self.server().url(DATABASE), name=self.name, **options)
+        store: Store = MongoStore(self.running().url(DATABASE), name=self.name, **options)
         return store
 
-    async def make(self) -> Store:
-        if self.name in self._made:
-            mongo_servers.emptied(self.server(), DATABASE)
-        else:
-            store = self._store()
-            await store.open(COLLECTIONS)
-            await store.close()
-            self._made.add(self.name)
-        return self._store()
-
-    async def client(self, store: Store) -> Store:
-        return self._store()
-
-    async def hurried(self, store: Store) -> Store:
-        return self._store(timeout=1, connect_timeout=1)
+    async def emptied(self) -> None:
+        mongo_servers.emptied(self.running(), DATABASE)
 
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
-        mongo_servers.spoil(self.server(), DATABASE, collection.name, key)
-
-    async def restart(self, store: Store) -> Store:
-        self.server().kill()
-        self.server().revive()
-        return self._store()
+        mongo_servers.spoil(self.running(), DATABASE, collection.name, key)
 
 
 class MongoReplicaSet(MongoAlone):
@@ -91,5 +71,5 @@ class MongoReplicaSet(MongoAlone):
         max_batch=1_000,
     )
 
-    def server(self) -> Mongo:
+    def running(self) -> Mongo:
         return mongo_servers.replica_set()

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.record import Key
 from memory.ports.store import Store
-from tests.contract.served import Served
+from tests.contract.served import HURRY, OneSchema
 from tests.support import mysql_servers
 from tests.support.mysql_servers import MySqlServer
 
 _DATABASE = "memory"
 
 
-class MariaDb(Served):
-    """One server a test process. The first store makes the schema; the others find it emptied, because making it takes longer than most tests."""
+class MariaDb(OneSchema):
+    """MariaDB as it comes."""
 
     name = "mariadb"
     exact_scores = True
@@ -34,44 +34,28 @@ class MariaDb(Served):
         max_record_bytes=(16 * 2**20 - 65_536) * 3 // 4,  # of MariaDB's default max_allowed_packet
     )
     secrets = (mysql_servers.PASSWORD, quote(mysql_servers.PASSWORD, safe=""))
-    _made: ClassVar[set[str]] = set()
+    hurry = HURRY
 
     def running(self) -> MySqlServer:
         return mysql_servers.container()
 
-    def _store(self, **options: object) -> Store:
+    def store(self, **options: Any) -> Store:
         from memory.adapters.sql.mysql.store import MySqlStore
 
         store: Store = MySqlStore(self.running().url(_DATABASE, **options), name=self.name)
         return store
 
-    async def make(self) -> Store:
-        if self.name in self._made:
-            await self.running().emptied(_DATABASE)
-        else:
-            await self.running().fresh(_DATABASE)
-            store = self._store()
-            await store.open(COLLECTIONS)
-            await store.close()
-            self._made.add(self.name)
-        return self._store()
+    async def begin(self) -> None:
+        await self.running().fresh(_DATABASE)
 
-    async def client(self, store: Store) -> Store:
-        return self._store()
-
-    async def hurried(self, store: Store) -> Store:
-        return self._store(command_timeout=1, connect_timeout=1, pool_timeout=1)
+    async def emptied(self) -> None:
+        await self.running().emptied(_DATABASE)
 
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
         changed = f'UPDATE {collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = %s AND id = %s'  # noqa: S608
         await self.running().run_sql(changed, key.tenant, key.id, database=_DATABASE)
         kept = f"SELECT body FROM {collection.name} WHERE tenant = %s AND id = %s"  # noqa: S608
         assert await self.running().run_sql(kept, key.tenant, key.id, database=_DATABASE) == [('{"not": "said"}',)]
-
-    async def restart(self, store: Store) -> Store:
-        self.running().kill()
-        self.running().revive()
-        return self._store()
 
 
 class MySql(MariaDb):

@@ -16,9 +16,7 @@ import bson
 from bson.errors import BSONError
 
 from memory.adapters.mongo.values import (
-    HALF_A_CHARACTER,
     Document,
-    Unstorable,
     cached_moment,
     decode_owed,
     decoder_of,
@@ -34,6 +32,7 @@ from memory.domain.time import micros
 from memory.ports.collections import Collection
 from memory.ports.query import Kind
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Standing, Tombstone
+from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 
 RECORD, MARK, TOMBSTONE = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value
 CORRUPT = "corrupt"

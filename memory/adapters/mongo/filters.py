@@ -12,10 +12,16 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from memory.adapters.mongo.documents import EVERYWHERE, RECORD
-from memory.adapters.mongo.values import Document, Unstorable, decode_value, encode_value, text_of
+from memory.adapters.mongo.values import (
+    Document,
+    decode_value,
+    encode_value,
+    text_of,
+)
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.collections import Collection, FieldType
+from memory.ports.comparing import SYSTEM_TYPES, comparable, suits
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
@@ -39,18 +45,13 @@ from memory.ports.query import (
     Where,
 )
 from memory.ports.record import FieldValue, Role
+from memory.ports.storable import Unstorable
 
 ALWAYS: Document = {}
 NEVER: Document = {"_id": {"$in": []}}
 _NOTHING: Any = object()
 """What no value of a field can equal."""
 
-_SYSTEM_TYPES: dict[str, FieldType] = {
-    **dict.fromkeys(("id", "scope", "role", "tier"), FieldType.TEXT),
-    **dict.fromkeys(("version", "generation", "accesses"), FieldType.INTEGER),
-    **dict.fromkeys(("created_at", "updated_at", "expires_at", "discard_at", "accessed_at"), FieldType.TIME),
-    "owing": FieldType.BOOLEAN,
-}
 _NEVER_MISSING = frozenset(("id", "version", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope"))
 """Of live records."""
 _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
@@ -89,7 +90,7 @@ class Conditions:
 
     def __init__(self, collection: Collection) -> None:
         self._name = collection.name
-        self._types = {**{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}, **_SYSTEM_TYPES}
+        self._types = {**{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}, **SYSTEM_TYPES}
 
     def query(self, query: Query) -> Document:
         """What a query asks for, its cursor aside."""
@@ -136,7 +137,7 @@ class Conditions:
         if kind is FieldType.BYTES:
             raise InvalidInput(field, "bytes have no order here; ask for equal ones")
         bound = self._bound(field, kind, value)
-        if bound is _NOTHING and not _suits(kind, value):
+        if bound is _NOTHING and not suits(kind, value):
             raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
         return NEVER if bound is _NOTHING else {_path(field): {sign: bound}}
 
@@ -169,8 +170,8 @@ class Conditions:
     def _bound(self, field: str, kind: FieldType, value: FieldValue) -> Any:
         """The value as documents hold it; `_NOTHING` where no value of the field can equal it."""
         if kind in (FieldType.INTEGER, FieldType.REAL):
-            return _number(value) if isinstance(value, int | float) else _NOTHING
-        if not _suits(kind, value):
+            return comparable(value) if isinstance(value, int | float) else _NOTHING
+        if not suits(kind, value):
             return _NOTHING
         try:
             return encode_value(kind, field, value)
@@ -221,7 +222,7 @@ class Conditions:
         if kind is FieldType.BOOLEAN and isinstance(value, bool):
             return value
         numeric = kind in (FieldType.INTEGER, FieldType.REAL) and isinstance(value, int | float)
-        if not numeric and not (kind in (FieldType.TEXT, FieldType.TIME) and _suits(kind, value)):
+        if not numeric and not (kind in (FieldType.TEXT, FieldType.TIME) and suits(kind, value)):
             raise InvalidInput("cursor", "this cursor was made for a query with another order")
         return micros(value) if isinstance(value, datetime) else value
 
@@ -260,25 +261,3 @@ def _behind(field: str, path: str, descending: bool, value: Any) -> Document:
         return {path: {"$gt": value}}
     below: Document = {path: {"$lt": value}}
     return below if field in _NEVER_MISSING else {"$or": [below, {path: {"$eq": None}}]}
-
-
-def _suits(kind: FieldType, value: FieldValue) -> bool:
-    """Whether the value is of the field's type, numbers aside."""
-    match kind:
-        case FieldType.TEXT:
-            return isinstance(value, str)
-        case FieldType.TIME:
-            return isinstance(value, datetime) and value.utcoffset() is not None
-        case FieldType.TAGS:
-            return isinstance(value, tuple) and all(isinstance(tag, str) for tag in value)
-        case FieldType.BYTES:
-            return isinstance(value, bytes)
-        case _:
-            return False
-
-
-def _number(value: float) -> float:
-    """A number to compare with. One that 64 bits cannot hold compares like the nearest real number does."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return float("inf") if value > 0 else float("-inf")
-    return int(value) if isinstance(value, bool) else value

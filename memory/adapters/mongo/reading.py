@@ -15,10 +15,13 @@ from memory.adapters.mongo.documents import ASIDE, CORRUPT, FENCE, MARK, TOMBSTO
 from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf, as_it_was
-from memory.adapters.mongo.values import Document, Unstorable
+from memory.adapters.mongo.values import (
+    Document,
+)
 from memory.ports.asking import lets_through
 from memory.ports.query import Count, Everywhere, Kind, Page, Query, decode_cursor, encode_cursor
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
+from memory.ports.storable import Unstorable
 
 MOST = 500
 LARGE = 16 * 2**20

@@ -29,7 +29,9 @@ from memory.adapters.mongo.reading import Burial
 from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
 from memory.adapters.mongo.searching import search
 from memory.adapters.mongo.shelf import Shelf
-from memory.adapters.mongo.values import Document, Unstorable
+from memory.adapters.mongo.values import (
+    Document,
+)
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
 from memory.domain.errors import ConfigError, InvalidInput, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
@@ -37,6 +39,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, Search, Words
 from memory.ports.record import JsonValue, Key, Stored
+from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Write
 

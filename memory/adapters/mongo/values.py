@@ -15,15 +15,9 @@ from typing import Any, TypeAlias
 from memory.domain.time import micros, moment
 from memory.ports.collections import FieldType
 from memory.ports.record import FieldValue, JsonValue, Owed
+from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer, encode_real
 
 Document: TypeAlias = dict[str, Any]
-
-HALF_A_CHARACTER = "record: text holds half of a surrogate pair, which is no character"
-
-
-class Unstorable(ValueError):
-    """A value that no document can hold; the message names it and the limit."""
-
 
 _decoded = json.JSONDecoder().raw_decode
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -46,22 +40,6 @@ def text_of(value: str) -> str:
         except UnicodeEncodeError:
             raise Unstorable(HALF_A_CHARACTER) from None
     return plain
-
-
-def encode_integer(name: str, value: int) -> int:
-    if not -(2**63) <= value < 2**63:
-        raise Unstorable(f"{name}: an integer has at most 64 bits")
-    return int(value)
-
-
-def encode_real(name: str, value: float) -> float:
-    try:
-        real = float(value)
-    except OverflowError:
-        real = float("inf")
-    if real - real != 0:
-        raise Unstorable(f"{name}: a real number must be finite")
-    return real
 
 
 _ENCODERS: dict[FieldType, Callable[[str, Any], Any]] = {

@@ -16,9 +16,7 @@ from memory.domain.time import micros, moment
 from memory.ports.collections import FieldType
 from memory.ports.query import Kind
 from memory.ports.record import FieldValue, JsonValue, Owed
-from memory.ports.storable import HALF_A_CHARACTER as HALF_A_CHARACTER
-from memory.ports.storable import Unstorable as Unstorable
-from memory.ports.storable import encode_integer as encode_integer
+from memory.ports.storable import Unstorable, encode_integer
 from memory.ports.storable import encode_real as finite
 
 Row = Sequence[Any]

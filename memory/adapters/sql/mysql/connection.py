@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import asyncmy
@@ -22,7 +22,6 @@ from memory.domain.errors import ConfigError
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 SORTED_BYTES = 65_536
 """So many bytes of a text decide its place in an order. The servers' default is 1,024."""
-_GROUPED_BYTES = 2**32 - 1
 _GOODBYE = 2.0
 """Seconds a connection may take to close in good order."""
 
@@ -57,6 +56,10 @@ class Connection:
     async def change(self, sql: str, *values: Any) -> int:
         """Carry out a statement. How many rows it changed; a row updated by an insert counts twice, one left as it was not at all."""
         return int((await self._run(sql, values)).affected_rows)
+
+    async def send(self, sql: str, values: Sequence[Any]) -> None:
+        """Carry out a statement."""
+        await self._run(sql, values)
 
     async def insert_id(self, sql: str, *values: Any) -> int:
         """Carry out a statement that sets LAST_INSERT_ID; what it set."""
@@ -110,6 +113,49 @@ class Connection:
                 await self.raw.ensure_closed()
         except Exception:  # noqa: BLE001 - it is gone either way
             self.terminate()
+
+
+# -- one ahead --------------------------------------------------------------------------------------------------------
+
+
+class Ahead:
+    """Statements one after another: while the server works on one, the caller makes the next."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._under_way: asyncio.Task[None] | None = None
+
+    async def send(self, sql: str, values: Sequence[Any]) -> None:
+        """Send a statement once the one before is answered. What goes wrong with it is told by the next, or at the end."""
+        await self.answered()
+        self._under_way = asyncio.ensure_future(self._connection.send(sql, values))
+        await asyncio.sleep(0)  # lets it go out
+
+    async def answered(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            await under_way
+
+    def give_up(self) -> None:
+        """End the statement under way, and with it the connection."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+
+
+@contextlib.asynccontextmanager
+async def ahead(connection: Connection) -> AsyncIterator[Ahead]:
+    """Send statements without waiting for each; all are answered at the end."""
+    sending = Ahead(connection)
+    try:
+        yield sending
+    except Exception:
+        with contextlib.suppress(Exception):  # of two errors the first is told
+            await sending.answered()
+        raise
+    except BaseException:
+        sending.give_up()
+        raise
+    await sending.answered()
 
 
 # -- making one -------------------------------------------------------------------------------------------------------
@@ -180,8 +226,7 @@ async def _settle(connection: Connection, config: MySqlConfig) -> None:
     """The session's settings: strict, in UTC, each statement on what is committed when it begins, and no lock waited for without end."""
     patience = max(1, int(config.command_timeout / 2))
     await connection.tell(
-        f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {patience}, "
-        f"max_sort_length = {SORTED_BYTES}, group_concat_max_len = {_GROUPED_BYTES}"
+        f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {patience}, max_sort_length = {SORTED_BYTES}"
     )
     await connection.tell("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     sort_buffer = await connection.fetchval("SELECT @@sort_buffer_size")

@@ -1,7 +1,7 @@
 """Records whose words are still to come into the table of words: searches read them by themselves, and some at a time they are taken up.
 
 A record's words are some ten rows: together with the record they would need a transaction of four round trips. Left for later, sixty records' words
-are two statements.
+are one segment and two statements.
 """
 
 from __future__ import annotations
@@ -11,24 +11,27 @@ from collections.abc import Mapping
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.rows import shown
 from memory.adapters.sql.mysql.shelf import MyShelf
+from memory.adapters.sql.mysql.words import MOST_TOGETHER, Indexed
 
 ENOUGH = 64
 """So many single records of one process are taken up together."""
 TOO_MANY = 512
 """A search that finds more has them taken up first."""
-_MOST = 512
 
 Counts = Mapping[str, int]
 
 
-async def take_up(connection: Connection, shelf: MyShelf) -> int:
-    """Index the words of some of the records that wait for it and that nobody else has under way; how many. Within a transaction."""
-    rows = await connection.fetch(f"{shelf.pending} ORDER BY number LIMIT {_MOST} FOR UPDATE SKIP LOCKED")
-    records = {row[0]: (row[1], counts_of(shelf, row[4:])) for row in rows}
-    await shelf.forget_words(connection, list(records))
-    await shelf.add_words(connection, records)
-    await shelf.say_indexed(connection, list(records))
-    return len(records)
+async def take_up(connection: Connection, shelf: MyShelf, segment: int) -> int:
+    """Index the words of some of the records that wait for it and that nobody else has under way, as a segment of this number; how many there were.
+
+    Within a transaction.
+    """
+    rows = await connection.fetch(f"{shelf.pending} ORDER BY number LIMIT {MOST_TOGETHER} FOR UPDATE SKIP LOCKED")
+    if shelf.words is not None:
+        records = [Indexed(row[0], row[1], row[3], counts_of(shelf, row[4:])) for row in rows]
+        await shelf.words.add(connection.send, segment, records)
+    await shelf.say_indexed(connection, [row[0] for row in rows], segment)
+    return len(rows)
 
 
 def counts_of(shelf: MyShelf, texts: tuple[bytes | None, ...]) -> Counts:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from memory.adapters.sql.columns import content_columns, field_column, text_column
-from memory.adapters.sql.mysql.schema import NAME_BYTES, SYSTEM_COLUMNS, TENANT_BYTES
+from memory.adapters.sql.mysql.schema import DERIVED, NAME_BYTES, SYSTEM_COLUMNS, TENANT_BYTES
 from memory.adapters.sql.plain import Decoder, header_of
 from memory.adapters.sql.values import (
     CORRUPT,
     ENCODERS,
-    HALF_A_CHARACTER,
     MARK,
     RECORD,
     TOMBSTONE,
-    Unstorable,
     digest,
-    encode_integer,
     encode_json,
     encode_owed,
     maybe_micros,
@@ -28,6 +26,7 @@ from memory.adapters.sql.words import Parts
 from memory.domain.time import micros
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
+from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer
 
 Row: TypeAlias = Sequence[Any]
 """The columns of a row's content in the order of the table; the checksum is the last. As the driver brings it, text in it is bytes."""
@@ -41,6 +40,9 @@ FIRST_FIELD = len(SYSTEM_COLUMNS)
 
 _ROLES = {role.value: role for role in Role}
 _CORRUPT = CORRUPT.encode()
+_MOST = 2**63 - 1
+_BYTES = DERIVED.index("bytes") - len(DERIVED)
+"""Where a stored row says how long its content is."""
 
 
 @dataclass(slots=True)
@@ -70,15 +72,20 @@ class Layout:
         spelled += [i for _, i, kind in self._fields if kind in (FieldType.TEXT, FieldType.TAGS)]
         self._spelled = (*spelled, *[i for _, i in self._texts], self._body)
         self._empty: list[Any] = [None] * len(self.columns)
+        self._texts_of = _columns(self._spelled)
+        sized = [i for _, i, kind in self._fields if kind in (FieldType.TEXT, FieldType.TAGS, FieldType.BYTES)]
+        sized += [*[i for _, i in self._texts], self._body, *([] if self._vector is None else [self._vector])]
+        self._content_of = _columns(sized)
+        self._names_of = _columns((TENANT, ID, SCOPE, TIER, MOVED_TO, EPOCH, OWED, NOTE))
 
     # -- to rows ------------------------------------------------------------------------------------------------------
 
     def record(self, record: Record, partition: int | None, generation: int) -> Content:
         """The row of a live record. Raises `Unstorable`."""
-        for name, integer in (
-            ("version", record.version), ("accesses", record.accesses), ("previous", record.previous or 0), ("generation", generation)
-        ):  # fmt: skip
-            encode_integer(name, integer)
+        integers = (record.version, record.accesses, record.previous or 0, generation)
+        if max(integers) > _MOST or min(integers) < -_MOST:
+            for name, integer in zip(("version", "accesses", "previous", "generation"), integers, strict=True):
+                encode_integer(name, integer)
         row = self._empty.copy()
         key = checked_key(record.key)
         row[:FIRST_FIELD] = (
@@ -98,7 +105,7 @@ class Layout:
         row[self._body] = encode_json("body", dict(record.body)) if record.body else "{}"
         if self._vector is not None and record.vector is not None:
             row[self._vector] = bytes(record.vector)
-        content = Content(_spellable(row))
+        content = Content(self._spellable(row))
         if any(given):
             content.words, content.counts, _ = self.parts.index(given)
         return content
@@ -106,12 +113,12 @@ class Layout:
     def mark(self, mark: Mark) -> Content:
         row = self._bare(mark.key, MARK, mark.version, mark.owed, mark.discard_at)
         row[SCOPE], row[MOVED_TO] = checked_name("scope", mark.scope), str(mark.to)
-        return Content(_spellable(row))
+        return Content(self._spellable(row))
 
     def tombstone(self, tombstone: Tombstone) -> Content:
         row = self._bare(tombstone.key, TOMBSTONE, tombstone.version, tombstone.owed, tombstone.discard_at)
         row[NOTE] = encode_json("note", dict(tombstone.note)) if tombstone.note else None
-        return Content(_spellable(row))
+        return Content(self._spellable(row))
 
     def corrupt(self, key: Key, version: int) -> Content:
         """What stays in the place of a row that was set aside."""
@@ -124,17 +131,29 @@ class Layout:
         row[OWED], row[DISCARD_AT] = encode_owed(owed), maybe_micros(discard_at)
         return row
 
-    def sealed(self, content: Content, number: int, *, indexed: bool) -> list[Any]:
-        """The values of every stored column, in the order of `stored_columns`. `indexed` says whether its words are written beside it."""
+    def sealed(self, content: Content, number: int, segment: int) -> list[Any]:
+        """The values of every stored column, in the order of `stored_columns`. Its words are in this segment; of 0 they are still to come."""
         row = content.row
         row[NUMBER] = number
-        size = sum([len(v) for v in row[FIRST_FIELD:-1] if v.__class__ in (str, bytes)])
-        waiting = 1 if content.counts and row[PARTITION] is not None and not indexed else None
-        return [*row[:-1], digest(row[:-1]), content.words, size, None if row[OWED] is None else 1, waiting]
+        size = sum(map(len, filter(None, self._content_of(row))))
+        lexemes = segment if content.counts and row[PARTITION] is not None else None
+        return [*row[:-1], digest(row[:-1]), content.words, size, None if row[OWED] is None else 1, lexemes]
+
+    def packed_size(self, stored: Sequence[Any]) -> int:
+        """The bytes of a stored row in a packet at most: four for a character."""
+        return 9 * len(stored) + 4 * int(stored[_BYTES] + sum(map(len, filter(None, self._names_of(stored)))))
+
+    def _spellable(self, row: list[Any]) -> list[Any]:
+        """The row. Raises `Unstorable` for text that is none."""
+        try:
+            "".join(filter(None, self._texts_of(row))).encode()
+        except UnicodeEncodeError:
+            raise Unstorable(HALF_A_CHARACTER) from None
+        return row
 
     @property
     def stored_columns(self) -> tuple[str, ...]:
-        return (*self.columns, "words", "bytes", "owing", "unindexed")
+        return (*self.columns, *DERIVED)
 
     # -- from rows ----------------------------------------------------------------------------------------------------
 
@@ -178,13 +197,9 @@ def shown(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _spellable(row: list[Any]) -> list[Any]:
-    """The row. Raises `Unstorable` for text that is none."""
-    try:
-        "".join([v for v in row if v.__class__ is str]).encode()
-    except UnicodeEncodeError:
-        raise Unstorable(HALF_A_CHARACTER) from None
-    return row
+def _columns(at: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Takes these columns out of a row."""
+    return itemgetter(*at) if len(at) > 1 else lambda row: (row[at[0]],)
 
 
 def spelled(name: str) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, LONGBLOB, LONGTEXT, TINYINT, VARBINARY
+from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, SMALLINT, TINYINT, VARBINARY
 
 from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
 from memory.domain.errors import ConfigError
@@ -24,8 +24,6 @@ from memory.ports.collections import Collection, FieldType
 TENANT_BYTES, NAME_BYTES = 1_000, 2_000
 INDEXED_CHARACTERS = 100
 """So many characters of a text field are in its index: 400 bytes at most."""
-WORD_BYTES = 1_100
-"""Of a token of `memory.adapters.sql.words`: 128 characters of up to four bytes, as hexadecimal digits, and a letter."""
 LONGEST_NAME = 40
 """Of a collection, so that the names of its tables and indexes fit into 64 characters."""
 
@@ -58,10 +56,10 @@ SYSTEM_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("owed", "text", True),  # JSON, NULL where nothing is owed
     ("note", "text", True),  # JSON
 )
-DERIVED = ("words", "bytes", "owing", "unindexed")
+DERIVED = ("words", "bytes", "owing", "lexemes")
 """Behind the content and its checksum: what is made from it for searching and counting.
 
-`owing` is 1 where something is owed; `unindexed` is 1 where the record's words are not in the table of words yet.
+`owing` is 1 where something is owed; `lexemes` is the segment of the table of words that the record's are in, 0 while they are still to come.
 """
 INDEXED_KINDS = (FieldType.TEXT, FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN, FieldType.TIME)
 
@@ -86,8 +84,8 @@ def types(collation: str) -> dict[str, sa.types.TypeEngine[Any]]:
 
 
 def words_table(collection: Collection) -> str:
-    """Where the words of a collection are."""
-    return f"{collection.name}_words"
+    """Where the words of a collection are: under a name that no collection can have."""
+    return f"{SYSTEM_PREFIX}words_{collection.name}"
 
 
 def system_tables(metadata: sa.MetaData, collation: str) -> None:
@@ -152,7 +150,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     if collection.vector:
         columns.append(sa.Column("vector", LONGBLOB(), nullable=True))
     columns += [sa.Column(c, LONG, nullable=False) for c in ("checksum", "words", "bytes")]
-    columns += [sa.Column(c, FLAG, nullable=True) for c in ("owing", "unindexed")]
+    columns += [sa.Column("owing", FLAG, nullable=True), sa.Column("lexemes", LONG, nullable=True)]
     table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"), **OPTIONS)
 
     def index(label: str, *over: str, **options: Any) -> None:
@@ -165,7 +163,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     index("discard_at", "discard_at")
     index("owing", "owing")
     if collection.texts:
-        index("unindexed", "unindexed", "partition_no")
+        index("lexemes", "lexemes", "partition_no")
     for field in collection.fields:
         if field.indexed and field.type in INDEXED_KINDS:
             column = field_column(field.name)
@@ -175,16 +173,15 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
 
 
 def collection_words(metadata: sa.MetaData, collection: Collection) -> sa.Table:
-    """The words of a collection: in which record each stands, and how often in each of its text parts, packed into one integer."""
-    name = words_table(collection)
+    """The words of a collection, see `memory.adapters.sql.mysql.words`."""
     return sa.Table(
-        name,
+        words_table(collection),
         metadata,
         sa.Column("partition_no", LONG, primary_key=True, autoincrement=False),
-        sa.Column("word", VARBINARY(WORD_BYTES), primary_key=True),
-        sa.Column("number", LONG, primary_key=True, autoincrement=False),
-        sa.Column("counts", LONG, nullable=False),
-        sa.Index(f"ix_{name}_number", "number"),
+        sa.Column("drawer", SMALLINT(), primary_key=True, autoincrement=False),
+        sa.Column("segment", LONG, primary_key=True, autoincrement=False),
+        sa.Column("part", INTEGER(), primary_key=True, autoincrement=False),
+        sa.Column("postings", LONGBLOB(), nullable=False),
         **OPTIONS,
     )
 

@@ -27,6 +27,19 @@ def portions(values: Sequence[T], most: int = MOST_LISTED) -> Iterator[Sequence[
         yield values[start : start + most]
 
 
+def packets(rows: Sequence[T], most: int, room: int, largest: int, *, fill: bool = False) -> Iterator[Sequence[T]]:
+    """The rows in portions, each a power of two, at most `most` and, if the largest takes so many bytes, within the room of one statement.
+
+    With `fill` the last portions are one: a row repeated does no harm.
+    """
+    fit = 1 << max(1, min(most, room // largest)).bit_length() - 1
+    if not fill:
+        yield from powers(rows, fit)
+        return
+    for some in portions(rows, fit):
+        yield padded(some)
+
+
 def powers(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     """The values in portions of a power of two each, at most `most`, in order."""
     start = 0

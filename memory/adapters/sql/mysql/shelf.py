@@ -1,7 +1,7 @@
-"""One collection's statements: how its rows are found, stored and set aside, and how its words are kept beside them.
+"""One collection's statements: how its rows are found, stored and set aside, and its words with them.
 
-A row's words stand in a table of their own, in the order in which searches read them: an index that finds and counts exactly our words, of exactly
-one partition. What changes a row changes them in the same transaction. Only a single new record is stored by one statement; it says of itself
+A row's words stand in a table of their own (`words`), in the order in which searches read them: an index that finds and counts exactly our words, of
+exactly one partition. What changes a row changes them in the same transaction. Only a single new record is stored by one statement; it says of itself
 that its words are still to come, searches read such rows themselves, and every few of them are taken up together (`pending`).
 """
 
@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from memory.adapters.sql.mysql.asking import MyConditions, MyShaper
-from memory.adapters.sql.mysql.connection import Connection
+from memory.adapters.sql.mysql.connection import Ahead, Connection, ahead
 from memory.adapters.sql.mysql.rows import KIND, NUMBER, PARTITION, VERSION, Content, Layout, Row, layout_of, shown
-from memory.adapters.sql.mysql.schema import table_of, words_table
-from memory.adapters.sql.mysql.several import MOST_LISTED, in_list, padded, portions, powers
+from memory.adapters.sql.mysql.schema import table_of
+from memory.adapters.sql.mysql.several import MOST_LISTED, in_list, packets, padded, portions
+from memory.adapters.sql.mysql.words import MOST_TOGETHER, Indexed, WordTable
 from memory.adapters.sql.plain import HEADER
 from memory.adapters.sql.server.shelf import Shelf, Spoiled
 from memory.adapters.sql.shapes import Shape, Values
@@ -30,8 +32,8 @@ from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Order, Tenant, Where
 from memory.ports.record import Key, Tombstone
 
-_MOST_ROWS, _MOST_WORDS = 128, 1_024
-"""Rows, and words, stored by one statement."""
+MOST_ROWS = 64
+"""Rows stored by one statement. The next ones are made while the server works on these."""
 
 
 class MyShelf(Shelf[Connection]):
@@ -44,7 +46,7 @@ class MyShelf(Shelf[Connection]):
         layout = layout_of(collection)
         super().__init__(collection, table_of(collection, collation), layout, MyShaper(collection, layout.at), layout.columns, HEADER)
         self.packet = packet
-        self.words = f"`{words_table(collection)}`" if collection.texts else ""
+        self.words = WordTable(collection, layout.parts, packet) if collection.texts else None
         table = f"`{self.name}`"
         stored = layout.stored_columns
         columns = ", ".join([f"`{c}`" for c in layout.columns])
@@ -54,21 +56,19 @@ class MyShelf(Shelf[Connection]):
         self._insert = f"INSERT INTO {table} ({', '.join([f'`{c}`' for c in stored])}) "
         self._row = in_list(len(stored))
         self._over = _on_duplicate(stored)
-        self._over_keeping = _on_duplicate([c for c in stored if c not in ("words", "unindexed")])
+        self._over_keeping = _on_duplicate([c for c in stored if c not in ("words", "lexemes")])
         number = (
             "(SELECT CAST(? AS SIGNED) FROM memory_partitions AS p WHERE p.number = ? AND p.tenant = ? AND p.scope = ? "
             "AND (p.generation = ? OR (? AND p.generation < ?)) LOCK IN SHARE MODE)"
         )
         self.put_absent = f"{self._insert} VALUES ({number}, {', '.join('?' * (len(stored) - 1))})"
-        kept = ", ".join([f"`{c}` = ?" for c in stored if c not in ("number", "words", "unindexed")])
+        kept = ", ".join([f"`{c}` = ?" for c in stored if c not in ("number", "words", "lexemes")])
         self._swap = f"UPDATE {table} SET {kept} WHERE number = ? AND checksum = ?"  # noqa: S608
         self._bare = f"{self._swap} AND record_kind <> '{CORRUPT}'"
         self._delete = f"DELETE FROM {table} WHERE number IN "  # noqa: S608
-        self._forget_words = f"DELETE FROM {self.words} WHERE number IN "  # noqa: S608
-        self._add_words = f"INSERT INTO {self.words} (partition_no, word, number, counts) VALUES "  # noqa: S608
         texts = "".join([f", `text_{p.name}`" for p in collection.texts])
-        self.pending = f"SELECT number, partition_no, role, words{texts} FROM {table} WHERE unindexed = 1"  # noqa: S608
-        self._indexed = f"UPDATE {table} SET unindexed = NULL WHERE number IN "  # noqa: S608
+        self.pending = f"SELECT number, partition_no, role, words{texts} FROM {table} WHERE lexemes = 0"  # noqa: S608
+        self._indexed = f"UPDATE {table} SET lexemes = ? WHERE number IN "  # noqa: S608
         of = f"q.collection = '{self.name}'"
         self.any_aside = f"EXISTS (SELECT 1 FROM memory_quarantine AS q WHERE {of})"  # noqa: S608
         self._aside = (
@@ -81,7 +81,6 @@ class MyShelf(Shelf[Connection]):
             f"REPLACE INTO memory_quarantine (collection, number, tenant, id, partition_no, problem, found_at, content) "  # noqa: S608
             f"VALUES ('{self.name}', ?, ?, ?, ?, ?, ?, ?)"
         )
-        self._lose_words = f"DELETE FROM {self.words} WHERE number = ?"  # noqa: S608
 
     def conditions(self) -> MyConditions:
         return MyConditions(self.table)
@@ -134,20 +133,21 @@ class MyShelf(Shelf[Connection]):
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
-    async def insert(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
-        """Store new rows under these numbers, and their words. Fails with error 1062 where something stands under a key already."""
-        await self._store(connection, [self.layout.sealed(content, number, indexed=True) for content, number in contents], "")
-        await self._index(connection, contents)
+    async def insert(self, connection: Connection, contents: Iterable[tuple[Content, int]], segments: Iterator[int]) -> None:
+        """Store new rows under these numbers, and their words in these segments, of which every `MOST_TOGETHER` rows take one.
 
-    async def replace(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
-        """Store rows over those of these numbers, and their words over theirs."""
+        The rows are made as they are asked for, while the server works. Fails with error 1062 where something stands under a key already.
+        """
+        await self._store(connection, contents, "", segments)
+
+    async def replace(self, connection: Connection, contents: Sequence[tuple[Content, int]], segments: Iterator[int]) -> None:
+        """Store rows over those of these numbers, and their words in new segments."""
         await self.forget_words(connection, [number for _, number in contents])
-        await self._store(connection, [self.layout.sealed(content, number, indexed=True) for content, number in contents], self._over)
-        await self._index(connection, contents)
+        await self._store(connection, contents, self._over, segments)
 
     async def restate(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
-        """Store rows that say the same with other bookkeeping: their words, and whether these are indexed, stay as they are."""
-        await self._store(connection, [self.layout.sealed(content, number, indexed=True) for content, number in contents], self._over_keeping)
+        """Store rows that say the same with other bookkeeping: their words, and where these are, stay as they are."""
+        await self._store(connection, contents, self._over_keeping, repeat(0))
 
     async def swap(self, connection: Connection, content: Content, was: Row) -> bool:
         """Replace exactly the row that was read by one that says the same with other bookkeeping; whether it still stood there."""
@@ -158,47 +158,48 @@ class MyShelf(Shelf[Connection]):
         await self._for_each(connection, self._delete, numbers)
 
     async def _swapped(self, connection: Connection, sql: str, content: Content, was: Row) -> bool:
-        values = self.layout.sealed(content, was[NUMBER], indexed=True)
+        values = self.layout.sealed(content, was[NUMBER], 0)
         stored, checksum = values[1:-4], was[-1]
         if stored[-1] == checksum:
             return True  # the row is like that already
         size, owing = values[-3], values[-2]
         return await connection.change(sql, *stored, size, owing, was[NUMBER], checksum) > 0
 
-    async def _store(self, connection: Connection, rows: Sequence[Sequence[Any]], over: str) -> None:
-        for some in self._packets(rows):
-            sql = f"{self._insert} VALUES {', '.join([self._row] * len(some))}{over}"
-            await connection.change(sql, *[value for row in some for value in row])
+    async def _store(self, connection: Connection, contents: Iterable[tuple[Content, int]], over: str, segments: Iterator[int]) -> None:
+        """Store rows, and their words in the next of these segments; in none where that is 0."""
+        left = iter(contents)
+        async with ahead(connection) as sending:
+            while first := next(left, None):
+                await self._store_together(sending, chain((first,), islice(left, MOST_TOGETHER - 1)), over, segments)
 
-    def _packets(self, rows: Sequence[Sequence[Any]]) -> list[Sequence[Sequence[Any]]]:
-        """The rows in portions that the server takes as one statement."""
-        most = max(map(_size, rows), default=0)
-        fit = max(1, min(_MOST_ROWS, self.packet // 2 // (most + 1)))
-        return list(powers(rows, 1 << fit.bit_length() - 1))
+    async def _store_together(self, sending: Ahead, contents: Iterator[tuple[Content, int]], over: str, segments: Iterator[int]) -> None:
+        segment, indexed = 0, list[Indexed]()
+        while some := list(islice(contents, MOST_ROWS)):
+            worded = [Indexed(n, c.row[PARTITION], c.words, c.counts) for c, n in some if c.counts and c.row[PARTITION] is not None]
+            if worded and not indexed:
+                segment = next(segments)
+            indexed += worded
+            rows = [self.layout.sealed(content, number, segment) for content, number in some]
+            for portion in packets(rows, MOST_ROWS, self.packet // 2, max(map(self.layout.packed_size, rows))):
+                await sending.send(f"{self._insert} VALUES {', '.join([self._row] * len(portion))}{over}", list(chain.from_iterable(portion)))
+        if self.words is not None and segment:
+            await self.words.add(sending.send, segment, indexed)
 
     # -- words --------------------------------------------------------------------------------------------------------
 
     async def forget_words(self, connection: Connection, numbers: Sequence[int]) -> None:
-        if self.words:
-            await self._for_each(connection, self._forget_words, numbers)
+        """Before their rows, which are locked, are changed."""
+        if self.words is not None:
+            await self.words.forget(connection, numbers)
 
-    async def _index(self, connection: Connection, contents: Sequence[tuple[Content, int]]) -> None:
-        await self.add_words(connection, {number: (content.row[PARTITION], content.counts) for content, number in contents if content.counts})
-
-    async def add_words(self, connection: Connection, records: Mapping[int, tuple[int, Mapping[str, int]]]) -> None:
-        """Index the words of records: their numbers, their partitions and the packed counts of each word."""
-        rows = sorted([(partition, word, number, packed) for number, (partition, counts) in records.items() for word, packed in counts.items()])
-        for some in powers(rows, _MOST_WORDS):
-            sql = f"{self._add_words}{', '.join(['(?, ?, ?, ?)'] * len(some))} ON DUPLICATE KEY UPDATE counts = VALUES(counts)"
-            await connection.change(sql, *[value for row in some for value in row])
-
-    async def say_indexed(self, connection: Connection, numbers: Sequence[int]) -> None:
-        await self._for_each(connection, self._indexed, numbers)
+    async def say_indexed(self, connection: Connection, numbers: Sequence[int], segment: int | None) -> None:
+        """Say of rows in which segment their words are; None where they have none."""
+        await self._for_each(connection, self._indexed, numbers, segment)
 
     # -- tombstones, and rows set aside -------------------------------------------------------------------------------
 
     async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:
-        await self.replace(connection, [(self.layout.tombstone(tombstone), row[NUMBER]) for row, tombstone in graves])
+        await self.replace(connection, [(self.layout.tombstone(tombstone), row[NUMBER]) for row, tombstone in graves], repeat(0))
         await self.forget_aside(connection, [row for row, _ in graves])
 
     async def set_aside(self, connection: Connection, spoiled: Spoiled) -> None:
@@ -209,8 +210,8 @@ class MyShelf(Shelf[Connection]):
         kept = json.dumps(dict(zip(self.layout.columns, map(_plain, row), strict=False)))
         key = spoiled.key
         await connection.change(self._set_aside, row[NUMBER], key.tenant, key.id, row[PARTITION], spoiled.problem, found_at, kept)
-        if self.words:
-            await connection.change(self._lose_words, row[NUMBER])
+        await self.forget_words(connection, [row[NUMBER]])
+        await self.say_indexed(connection, [row[NUMBER]], None)
 
     async def forget_aside(self, connection: Connection, rows: Sequence[Row]) -> None:
         """What was set aside of these rows, where anything was."""
@@ -233,19 +234,14 @@ class MyShelf(Shelf[Connection]):
         problem = None if row is None else await connection.fetchval(self._problem, row[NUMBER])
         return None if problem is None else shown(problem)
 
-    async def _for_each(self, connection: Connection, sql: str, numbers: Sequence[int]) -> None:
+    async def _for_each(self, connection: Connection, sql: str, numbers: Sequence[int], *before: Any) -> None:
         for some in portions(sorted(numbers), MOST_LISTED):
             wanted = padded(some)
-            await connection.change(f"{sql}{in_list(len(wanted))}", *wanted)
+            await connection.change(f"{sql}{in_list(len(wanted))}", *before, *wanted)
 
 
 def _on_duplicate(columns: Sequence[str]) -> str:
     return " ON DUPLICATE KEY UPDATE " + ", ".join([f"`{c}` = VALUES(`{c}`)" for c in columns if c != "number"])
-
-
-def _size(row: Sequence[Any]) -> int:
-    """About the bytes of a row in a packet."""
-    return 9 * len(row) + sum([4 * len(v) if isinstance(v, str) and not v.isascii() else len(v) for v in row if isinstance(v, str | bytes)])
 
 
 def _plain(value: Any) -> Any:

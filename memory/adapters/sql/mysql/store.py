@@ -21,12 +21,12 @@ from memory.adapters.sql.mysql.shelf import MyShelf
 from memory.adapters.sql.mysql.writing import annotate, put_absent
 from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.store import ServerStore
-from memory.adapters.sql.values import Unstorable
 from memory.domain.errors import MemoryTiersError
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
 from memory.ports.record import JsonValue
+from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
 
@@ -126,7 +126,8 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
         """Index the words of records that wait for it; whether there may be more. Where that fails they still wait, and are found."""
 
         async def work(connection: Connection) -> int:
-            return await self._in_transaction(connection, lambda: take_up(connection, shelf))
+            (segment,) = await self._numbers.take(connection)
+            return await self._in_transaction(connection, lambda: take_up(connection, shelf, segment))
 
         try:
             return await self._with(work) > 0
@@ -138,7 +139,13 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
     async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
         batch = MyBatch(connection, self._shelf, self._my_places, self._numbers, writes)
         await batch.prepare()
-        outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
+        try:
+            outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
+        except Collided:
+            if not batch.at_once:
+                raise
+            batch.at_once = False  # something stands under one of the keys: now with a look at each
+            outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
         batch.finish()
         return outcomes
 

@@ -27,7 +27,7 @@ async def put_absent(connection: Connection, shelf: MyShelf, places: MyPlaces, n
     generation = place.generation if record.generation is None else record.generation
     content = shelf.layout.record(record, place.number, generation)
     (number,) = await numbers.take(connection)
-    values = shelf.layout.sealed(content, number, indexed=False)
+    values = shelf.layout.sealed(content, number, 0)
     where = (place.number, record.key.tenant, record.scope, generation, given, generation)
     try:
         await connection.change(shelf.put_absent, number, *where, *values[1:])

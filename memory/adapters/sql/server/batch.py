@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from memory.adapters.sql.server.desk import Desk, Held, addresses
 from memory.adapters.sql.server.places import Place, Places
-from memory.adapters.sql.values import Unstorable
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Partition
+from memory.ports.storable import Unstorable
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 
 C = TypeVar("C")

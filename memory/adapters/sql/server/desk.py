@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from memory.adapters.sql.server.places import Place
-from memory.adapters.sql.values import Unstorable
 from memory.ports.deciding import Decision, KeyedWrite, Slot, decide
 from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone
+from memory.ports.storable import Unstorable
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 
 Address: TypeAlias = tuple[str, Key]

@@ -18,6 +18,10 @@ class PoolTimeout(Exception):
     """No connection became free in time."""
 
 
+class PoolClosed(Exception):
+    """The pool was closed before a connection became free."""
+
+
 class Link(Protocol):
     """What the pool needs of a connection."""
 
@@ -79,8 +83,10 @@ class Pool(Generic[C]):
             self._give_back(connection, sound=True)
 
     async def close(self) -> None:
-        """Wait for the calls under way, then let go of every connection."""
+        """Wait for the calls under way, then let go of every connection. Those that still wait for one get `PoolClosed`."""
         self._closing = True
+        while self._waiting:
+            self._wake()
         try:
             async with asyncio.timeout(self._lending.call_patience):
                 await self._empty.wait()
@@ -95,6 +101,8 @@ class Pool(Generic[C]):
         """An idle connection, the one used last first, or a new one; waits for one where there may be no more."""
         if not self._idle and self._made >= self._lending.size:
             await self._wait()
+        if self._closing:
+            raise PoolClosed
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed():  # the server went away since
@@ -113,7 +121,7 @@ class Pool(Generic[C]):
         """Until there is an idle connection, or room for a new one."""
         try:
             async with asyncio.timeout(self._lending.patience):
-                while not self._idle and self._made >= self._lending.size:
+                while not self._closing and not self._idle and self._made >= self._lending.size:
                     await self._turn()
         except TimeoutError:
             raise PoolTimeout from None

@@ -16,15 +16,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from memory.adapters.sql.server import reading
 from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.places import Places
-from memory.adapters.sql.server.pool import Lending, Link, Pool
+from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
 from memory.adapters.sql.server.reading import Burial
 from memory.adapters.sql.server.shelf import Shelf, Spoiled
-from memory.adapters.sql.values import Unstorable
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Key, Stored
+from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 
 ATTEMPTS = 12
@@ -178,6 +178,8 @@ class ServerStore(BaseStore, Generic[C, S]):
             try:
                 async with self._pool.connection() as connection:
                     return await work(connection)
+            except PoolClosed:
+                raise NotOpen(f"store '{self.name}'") from None
             except Exception as exc:
                 again = attempt < ATTEMPTS - 1 and time.monotonic() - begun < self._patience
                 if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):

@@ -10,11 +10,11 @@ import bson
 import pytest
 
 from memory.adapters.mongo.documents import LARGEST, Layout, checksum, sealed
-from memory.adapters.mongo.values import Unstorable
 from memory.adapters.mongo.words import Parts, token
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, TextPart
 from memory.ports.contract.support import T0, key_of, record
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Standing, Tombstone, pack_vector
+from memory.ports.storable import Unstorable
 
 LAYOUT = Layout(ENTRIES)
 

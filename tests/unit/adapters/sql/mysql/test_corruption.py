@@ -73,5 +73,5 @@ async def test_erasure_reaches_what_was_set_aside(store: MySqlStore, raw: Raw) -
     assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 2
     assert isinstance(await found(store, 1), Tombstone)
     assert await raw("SELECT * FROM memory_quarantine") == []
-    assert await raw("SELECT word FROM entries_words") == []
+    assert await raw("SELECT * FROM memory_words_entries") == []
     assert not [row for row in await raw("SELECT * FROM entries") if "heron" in repr(row) or "cormorant" in repr(row)]

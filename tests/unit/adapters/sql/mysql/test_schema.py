@@ -140,6 +140,16 @@ async def test_a_collection_of_someone_else_gets_tables_of_its_own(server: MySql
         await store.close()
 
 
+async def test_no_collection_shares_a_table_with_the_words_of_another(server: MySqlServer, database: str) -> None:
+    notes, words = [Collection(name, (), (TextPart("content", 1.0),)) for name in ("notes", "notes_words")]
+    store = MySqlStore(server.url(database))
+    await store.open((notes, words))
+    await done(store, put(record(1, texts={"content": "lantern"}), collection=notes), put(record(2, texts={"content": "candle"}), collection=words))
+    assert (await live(store, 1, collection=notes)).texts == {"content": "lantern"}
+    assert (await live(store, 2, collection=words)).texts == {"content": "candle"}
+    await store.close()
+
+
 async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: MySqlStore, server: MySqlServer, database: str) -> None:
     other = MySqlStore(server.url(database))
     with pytest.raises(ConfigError, match="entries"):

@@ -14,7 +14,7 @@ import pytest_asyncio
 from memory.adapters.sql.mysql.connection import connect
 from memory.adapters.sql.mysql.schema import NAME_BYTES, TENANT_BYTES
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.domain.errors import ConfigError, StoreError, StoreTimeout, StoreUnavailable
+from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreTimeout, StoreUnavailable
 from memory.ports.base import record_bytes
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
@@ -289,7 +289,7 @@ async def _until_somebody_waits(server: MySqlServer) -> None:
 async def test_single_records_are_found_before_and_after_their_words_are_indexed(store: MySqlStore, raw: Raw) -> None:
     for n in range(70):
         await done(store, put(record(n, texts={"content": f"lantern number{n}"}), Absent()))
-    waiting = (await raw("SELECT COUNT(*) FROM entries WHERE unindexed = 1"))[0][0]
+    waiting = (await raw("SELECT COUNT(*) FROM entries WHERE lexemes = 0"))[0][0]
     assert 0 < waiting < 64, "some were taken up together, some still wait"
     assert len(await hit_ids(store, "lantern")) == 50
     for n in (0, 69):
@@ -298,15 +298,49 @@ async def test_single_records_are_found_before_and_after_their_words_are_indexed
         assert await hit_ids(store, f"number{n}") == set()
         await done(store, delete(n))
     assert await hit_ids(store, "candle") == set()
-    assert await raw("SELECT word FROM entries_words WHERE word IN ('xnumber0', 'xnumber69', 'xcandl')") == []
+    await store.delete_matching(Query(ENTRIES, within(HERE)), 100)
+    assert await raw("SELECT * FROM memory_words_entries") == []
 
 
 async def test_a_search_takes_up_what_others_left_waiting(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(600)])
-    await raw("DELETE FROM entries_words")
-    await raw("UPDATE entries SET unindexed = 1")
+    await raw("DELETE FROM memory_words_entries")
+    await raw("UPDATE entries SET lexemes = 0")
     assert len(await searched(store, "lantern", limit=1000)) == 600
-    assert (await raw("SELECT COUNT(*) FROM entries WHERE unindexed = 1"))[0][0] <= 512
+    assert (await raw("SELECT COUNT(*) FROM entries WHERE lexemes = 0"))[0][0] <= 512
+
+
+# -- closing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_leaves_none_open(
+    store: MySqlStore, server: MySqlServer, database: str
+) -> None:
+    """One call waits for a lock of someone else's, the others for its connection."""
+    await done(store, put(record(1)))
+    narrow = MySqlStore(server.url(database, pool_size=1))
+    await narrow.open(COLLECTIONS)
+    other = await connect(store._config)
+    await other.begin()
+    await other.fetch("SELECT number FROM entries FOR UPDATE")
+    under_way = asyncio.ensure_future(one(narrow, put(record(1, version=2), AtVersion(1))))
+    await _until_somebody_waits(server)
+    queued = [asyncio.ensure_future(found(narrow, 1)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    closing = asyncio.ensure_future(narrow.close())
+    assert [type(end) for end in await asyncio.wait_for(asyncio.gather(*queued, return_exceptions=True), 5)] == [NotOpen] * 3
+    assert not closing.done()
+    await other.rollback()
+    await closing
+    assert (await under_way).applied
+    await other.goodbye()
+    await store.close()
+    for _ in range(50):  # the server takes a moment to notice
+        left = await server.run_sql("SELECT id FROM information_schema.processlist WHERE db = %s", database)
+        if not left:
+            break
+        await asyncio.sleep(0.1)
+    assert not left
 
 
 # -- frozen and dead --------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import context, op
-from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, LONGBLOB, LONGTEXT, TINYINT, VARBINARY, VARCHAR
+from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, SMALLINT, TINYINT, VARBINARY, VARCHAR
 
 from memory.adapters.sql.mysql.steps import made
 
@@ -121,7 +121,7 @@ def collection(text: Any, name: str, fields: str = "", texts: str = "", indexed:
         sa.Column("words", LONG, nullable=False),
         sa.Column("bytes", LONG, nullable=False),
         sa.Column("owing", FLAG, nullable=True),
-        sa.Column("unindexed", FLAG, nullable=True),
+        sa.Column("lexemes", LONG, nullable=True),
         sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"),
     )
 
@@ -133,19 +133,19 @@ def collection(text: Any, name: str, fields: str = "", texts: str = "", indexed:
     for single in ("role", "expires_at", "discard_at", "owing"):
         index(single, single)
     if texts:
-        index("unindexed", "unindexed", "partition_no")
+        index("lexemes", "lexemes", "partition_no")
     for field in indexed.split():
         lengths = {"mysql_length": {field: 100}} if dict(pairs)[field] == "text" else {}
         index(f"field_{field}", "tenant", field, "partition_no", **lengths)
     made(op.get_bind(), records)
     if texts:
         words = table(
-            f"{name}_words",
+            f"memory_words_{name}",
             sa.Column("partition_no", LONG, primary_key=True, autoincrement=False),
-            sa.Column("word", VARBINARY(1100), primary_key=True),
-            sa.Column("number", LONG, primary_key=True, autoincrement=False),
-            sa.Column("counts", LONG, nullable=False),
-            sa.Index(f"ix_{name}_words_number", "number"),
+            sa.Column("drawer", SMALLINT(), primary_key=True, autoincrement=False),
+            sa.Column("segment", LONG, primary_key=True, autoincrement=False),
+            sa.Column("part", INTEGER(), primary_key=True, autoincrement=False),
+            sa.Column("postings", LONGBLOB(), nullable=False),
         )
         made(op.get_bind(), words)
 

@@ -1,0 +1,196 @@
+"""The words of a collection: in which records each stands, and how often.
+
+Records that are indexed together are a segment: the new ones of one call, those that were taken up together, or those that were changed. A segment's
+postings lie in a few hundred drawers, a word's all in one: a bulk write stores about one drawer a record and not a row a word, and a search reads one
+drawer of each segment for a word. The row of a record says in which segment its words are; they are taken out of it in the transaction that changes
+or deletes the record. Rows of records are always locked before drawers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Some
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.adapters.sql.columns import text_column
+from memory.adapters.sql.mysql.connection import Connection
+from memory.adapters.sql.mysql.schema import words_table
+from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
+from memory.adapters.sql.words import Parts
+from memory.ports.collections import Collection
+
+MOST_TOGETHER = 512
+"""Records of one segment at most."""
+DRAWERS = 512
+_MOST_POSTINGS = 2_048
+"""In one row: a drawer that holds more, which long texts make, has several rows."""
+_MOST_ROWS = 512
+"""Rows stored by one statement."""
+_POSTING = 4
+"""Integers of 64 bits: the word's digest, the record's number, the word's packed counts in its parts, and the number of all its words."""
+_WORD, _NUMBER, _COUNTS, _LENGTH = range(_POSTING)
+_SIZE = _POSTING * 8
+
+Send: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[None]]
+Postings: TypeAlias = npt.NDArray[np.int64]
+Digests: TypeAlias = Mapping[int, int]
+"""Packed counts by the digest of the word."""
+_Row: TypeAlias = tuple[int, int, int, int, bytes]
+
+
+class Indexed(NamedTuple):
+    """A record as it is indexed: `counts` are the packed counts of each of its words, `words` how many there are in all."""
+
+    number: int
+    partition: int
+    words: int
+    counts: Mapping[str, int]
+
+
+class WordTable:
+    """The statements about one collection's words. `packet` is the largest statement the server takes, in bytes."""
+
+    def __init__(self, collection: Collection, parts: Parts, packet: int) -> None:
+        table = f"`{words_table(collection)}`"
+        texts = "".join([f", `{text_column(p.name)}`" for p in collection.texts])
+        self._parts = parts
+        self._room = packet // 2
+        self._store = f"INSERT INTO {table} (partition_no, drawer, segment, part, postings) VALUES "  # noqa: S608
+        self._over = " ON DUPLICATE KEY UPDATE postings = VALUES(postings)"
+        self._records = f"SELECT number, partition_no, lexemes, words{texts} FROM `{collection.name}` WHERE lexemes > 0 AND number IN "  # noqa: S608
+        drawers = "partition_no = ? AND segment = ? AND drawer IN {0}"
+        order = "ORDER BY drawer, part FOR UPDATE"
+        self._locked = f"SELECT drawer, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {drawers} {order}"  # noqa: S608
+        self._remove = f"DELETE FROM {table} WHERE {drawers} AND part = ?"  # noqa: S608
+        self._segment = f"SELECT DISTINCT partition_no FROM {table} WHERE segment = ?"  # noqa: S608
+        self._find = f"SELECT drawer, postings FROM {table} WHERE partition_no IN {{0}} AND drawer IN {{1}}"  # noqa: S608
+
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    async def add(self, send: Send, segment: int, records: Iterable[Indexed]) -> None:
+        """Index the words of at most `MOST_TOGETHER` records as a segment of this number, which nothing else has."""
+        by_partition: dict[int, list[Indexed]] = {}
+        for record in records:
+            if record.counts:
+                by_partition.setdefault(record.partition, []).append(record)
+        rows = [row for partition, some in sorted(by_partition.items()) for row in _drawers(partition, segment, some)]
+        await self._put(send, rows)
+
+    async def _put(self, send: Send, rows: Sequence[_Row]) -> None:
+        """Store rows, over those that are there."""
+        for some in packets(rows, _MOST_ROWS, self._room, max([60 + len(row[-1]) for row in rows], default=1), fill=True):
+            sql = f"{self._store}{', '.join(['(?, ?, ?, ?, ?)'] * len(some))}{self._over}"
+            await send(sql, [value for row in some for value in row])
+
+    # -- taking out ---------------------------------------------------------------------------------------------------
+
+    async def forget(self, connection: Connection, numbers: Sequence[int]) -> None:
+        """Take the words of these records out, as long as their rows are as they were indexed. Their rows are locked.
+
+        Which words these are the texts tell. Where they tell others than were indexed, the whole segment is looked through.
+        """
+        told: dict[tuple[int, int], dict[int, Digests]] = {}
+        unsure: dict[int, set[int]] = {}
+        for some in portions(sorted(numbers)):
+            wanted = padded(some)
+            for number, partition, segment, words, *texts in await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted):
+                if partition is None:
+                    unsure.setdefault(segment, set()).add(number)
+                else:
+                    told.setdefault((segment, partition), {})[number] = self._told(words, texts)
+        for (segment, partition), records in sorted(told.items()):
+            drawers = {_drawer(word) for words in records.values() for word in words}
+            taken = await self._take_out(connection, segment, partition, drawers, records.keys())
+            if different := {number for number, words in records.items() if not words or taken.get(number) != words}:
+                unsure.setdefault(segment, set()).update(different)
+        for segment, these in sorted(unsure.items()):
+            for (partition,) in await connection.fetch(self._segment, segment):
+                await self._take_out(connection, segment, partition, range(DRAWERS), these)
+
+    def _told(self, words: int, texts: Sequence[bytes | None]) -> Digests:
+        """The words of a record as its texts tell them; none where they are not as many as were indexed."""
+        total, counts, _ = self._parts.index([None if text is None else text.decode("utf-8", "replace") for text in texts])
+        return {_digest(word): packed for word, packed in counts.items()} if total == words else {}
+
+    async def _take_out(
+        self, connection: Connection, segment: int, partition: int, drawers: Iterable[int], numbers: Some[int]
+    ) -> dict[int, dict[int, int]]:
+        """Take the postings of these records out of these drawers; which they were, by number and word."""
+        leaving, taken = np.array(sorted(numbers), np.int64), dict[int, dict[int, int]]()
+        for some in portions(sorted(drawers)):
+            wanted = padded(some)
+            empty: dict[int, list[int]] = {}
+            kept: list[_Row] = []
+            for drawer, part, content in await connection.fetch(self._locked.format(in_list(len(wanted))), partition, segment, *wanted):
+                postings = _postings(content)
+                gone = postings[:, _NUMBER] == leaving[0] if len(leaving) == 1 else np.isin(postings[:, _NUMBER], leaving)
+                for word, number, packed, _ in postings[gone].tolist():
+                    taken.setdefault(number, {})[word] = packed
+                if gone.all():
+                    empty.setdefault(part, []).append(drawer)
+                elif gone.any():
+                    kept.append((partition, drawer, segment, part, _content(postings[~gone])))
+            for part, these in empty.items():
+                wanted = padded(these)
+                await connection.change(self._remove.format(in_list(len(wanted))), partition, segment, *wanted, part)
+            await self._put(connection.send, kept)
+        return taken
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    async def find(self, connection: Connection, partitions: Sequence[int], words: Iterable[str]) -> list[tuple[str, Postings]]:
+        """The postings of each of these words in these partitions: rows of number, packed counts, and the record's number of words."""
+        by_drawer: dict[int, list[tuple[str, int]]] = {}
+        for word in words:
+            digest = _digest(word)
+            by_drawer.setdefault(_drawer(digest), []).append((word, digest))
+        places, drawers = padded(partitions), padded(list(by_drawer))
+        contents: dict[int, list[bytes]] = {}
+        for drawer, content in await connection.fetch(self._find.format(in_list(len(places)), in_list(len(drawers))), *places, *drawers):
+            contents.setdefault(drawer, []).append(content)
+        found = [(_postings(b"".join(several)), by_drawer[drawer]) for drawer, several in contents.items()]
+        return [(word, postings[postings[:, _WORD] == digest, _NUMBER:]) for postings, wanted in found for word, digest in wanted]
+
+
+# -- drawers ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=65_536)
+def _digest(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode("ascii"), digest_size=8).digest(), "little", signed=True)
+
+
+def _drawer(digest: int) -> int:
+    return digest % DRAWERS
+
+
+def _drawers(partition: int, segment: int, records: Sequence[Indexed]) -> Iterator[_Row]:
+    """The rows of these records' words, by drawer."""
+    numbers, _, lengths, counts = zip(*records, strict=True)
+    each = [len(of_one) for of_one in counts]
+    postings = np.empty((sum(each), _POSTING), np.int64)
+    postings[:, _WORD] = np.fromiter(map(_digest, chain.from_iterable(counts)), np.int64)
+    postings[:, _NUMBER] = np.repeat(numbers, each)
+    postings[:, _COUNTS] = np.fromiter(chain.from_iterable([of_one.values() for of_one in counts]), np.int64)
+    postings[:, _LENGTH] = np.repeat(lengths, each)
+    drawers = (postings[:, _WORD] % DRAWERS).astype(np.int16)
+    order = np.argsort(drawers, kind="stable")
+    drawers, content = drawers[order], _content(postings[order])
+    starts = [0, *(np.flatnonzero(np.diff(drawers)) + 1).tolist()]
+    for drawer, start, end in zip(drawers[starts].tolist(), starts, [*starts[1:], len(drawers)], strict=True):
+        for part, at in enumerate(range(start, end, _MOST_POSTINGS)):
+            yield (partition, drawer, segment, part, content[at * _SIZE : min(end, at + _MOST_POSTINGS) * _SIZE])
+
+
+def _content(postings: Postings) -> bytes:
+    return postings.astype("<i8", copy=False).tobytes()
+
+
+def _postings(content: bytes) -> Postings:
+    return np.frombuffer(content, "<i8").astype(np.int64, copy=False).reshape(-1, _POSTING)

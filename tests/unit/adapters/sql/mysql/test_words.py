@@ -1,0 +1,173 @@
+"""The table of words: what is in it is exactly what stands, whatever was written, together or alone, and however much of it there is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memory.adapters.in_memory.store import InMemoryStore
+from memory.adapters.sql.mysql import searching, words
+from memory.adapters.sql.mysql.rows import layout_of
+from memory.adapters.sql.mysql.store import MySqlStore
+from memory.adapters.sql.mysql.words import DRAWERS
+from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, put, record, searched
+from memory.ports.query import Eq, Query, Tenant, within
+from memory.ports.record import Corrupt, Partition, Record, Role
+from memory.ports.writes import Absent, AtVersion, Newer, When, Write
+from tests.support.mysql_servers import MySqlServer
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
+
+pytestmark = ON_SERVER
+
+ELSEWHERE = Partition(HERE.tenant, "elsewhere")
+Postings = set[tuple[int, int, int, int]]
+
+
+async def _indexed(raw: Raw) -> Postings:
+    """Partition, digest of the word, number and packed counts of every posting; none is there twice."""
+    rows = await raw("SELECT partition_no, drawer, postings FROM memory_words_entries")
+    postings = [(at, drawer, *posting) for at, drawer, content in rows for posting in words._postings(content).tolist()]
+    assert all(digest % DRAWERS == drawer for _, drawer, digest, *_ in postings)
+    told = {(at, digest, number, counts) for at, _, digest, number, counts, _ in postings}
+    assert len(told) == len(postings)
+    return told
+
+
+async def _standing(raw: Raw) -> Postings:
+    """What the rows say that have words in the table."""
+    parts = layout_of(ENTRIES).parts
+    texts = ", ".join(f"text_{p.name}" for p in ENTRIES.texts)
+    rows = await raw(f"SELECT partition_no, number, {texts} FROM entries WHERE lexemes > 0")  # noqa: S608
+    return {(at, words._digest(word), number, counts) for at, number, *said in rows for word, counts in parts.index(said)[1].items()}
+
+
+def _said(n: int, text: str, version: int = 1, at: Partition = HERE, **parts: Any) -> Record:
+    return record(n, at, version, texts={"content": text, "title": text.split()[0]}, **parts)
+
+
+def _elsewhere(n: int, text: str) -> Record:
+    """The next version of a record, moved to another scope."""
+    return replace(_said(n, text, 2), scope=ELSEWHERE.scope)
+
+
+async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStore, raw: Raw) -> None:
+    """A hundred calls of every kind, and the specification does the same."""
+    chance = random.Random(3)  # noqa: S311 - repeatable, not secret
+    specification = InMemoryStore()
+    await specification.open(COLLECTIONS)
+    vocabulary = [f"{a}{b}" for a in ("bar", "fen", "lod") for b in ("ark", "ish", "omel", "um", "ost")]
+    versions = iter(range(1, 10_000))
+
+    def text() -> str:
+        return " ".join(chance.choices(vocabulary, k=chance.randint(1, 12)))
+
+    def some_write() -> Write:
+        n, version = chance.randrange(60), next(versions)
+        at = HERE if n % 3 else ELSEWHERE
+        if chance.random() < 0.2:
+            return delete(n, version, at)
+        role = chance.choice([Role.HOME, Role.HOME, Role.CACHED])
+        when: When = Absent() if chance.random() < 0.3 else Newer()
+        return put(_said(n, text(), version, at, role=role), when)
+
+    for _ in range(100):
+        writes = [some_write() for _ in range(chance.choice([1, 2, 20]))]
+        assert [o.status for o in await store.apply(writes)] == [o.status for o in await specification.apply(writes)]
+        if chance.random() < 0.1:
+            gone = Query(ENTRIES, within(chance.choice([HERE, ELSEWHERE])), Eq("id", id_of(chance.randrange(60))))
+            version = next(versions)
+            assert await store.delete_matching(gone, version) == await specification.delete_matching(gone, version)
+        if chance.random() < 0.2:
+            asked = chance.choice(vocabulary)
+            for where in (within(HERE), within(HERE, ELSEWHERE), Tenant(HERE.tenant)):
+                for roles in (frozenset({Role.HOME}), frozenset({Role.HOME, Role.CACHED})):
+                    hits, expected = [await searched(s, f"{asked} lodum", where, roles=roles) for s in (store, specification)]
+                    assert {h.record.key: round(h.score, 9) for h in hits} == {h.record.key: round(h.score, 9) for h in expected}
+    assert await _indexed(raw) == await _standing(raw) != set()
+    await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant), roles=frozenset(Role)), next(versions))
+    assert await raw("SELECT * FROM memory_words_entries") == []
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted", "erased", "moved", "set aside"])
+async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(store: MySqlStore, raw: Raw, how: str) -> None:
+    await store.apply([put(_said(n, f"lantern number{n}"), Absent()) for n in range(300)])
+    assert len(await raw("SELECT DISTINCT segment FROM memory_words_entries")) == 1
+    leave: dict[str, Callable[[], Awaitable[object]]] = {
+        "replaced": lambda: done(store, put(_said(7, "candle", 2), AtVersion(1))),
+        "deleted": lambda: done(store, delete(7)),
+        "erased": lambda: store.delete_matching(Query(ENTRIES, within(HERE), Eq("id", id_of(7))), 100),
+        "moved": lambda: done(store, put(_elsewhere(7, "lantern"), AtVersion(1))),
+        "set aside": lambda: _damage(store, raw, "a candle that nobody wrote"),
+    }
+    await leave[how]()
+    assert await hit_ids(store, "number7") == set()
+    assert await _indexed(raw) == await _standing(raw)
+    assert len(await searched(store, "lantern", limit=400)) == 299
+    assert await hit_ids(store, "lantern", within(ELSEWHERE)) == ({id_of(7)} if how == "moved" else set())
+
+
+async def _damage(store: MySqlStore, raw: Raw, text: str) -> None:
+    await raw("UPDATE entries SET text_content = %s WHERE id = %s", text, id_of(7))
+    assert isinstance(await found(store, 7), Corrupt)
+
+
+@pytest.mark.parametrize("text", ["number7 lantern", "lantern lantern number7", "", "number8 lantern"])
+async def test_words_are_gone_also_where_the_texts_do_not_tell_them_any_more(store: MySqlStore, raw: Raw, text: str) -> None:
+    """A row that was damaged is replaced before anyone has read it."""
+    await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
+    await raw("UPDATE entries SET text_content = %s WHERE id = %s", text, id_of(7))
+    await done(store, put(_said(7, "candle", 9), Newer()))
+    assert await _indexed(raw) == await _standing(raw)
+    assert await hit_ids(store, "lantern") == {id_of(n) for n in range(9) if n != 7}
+
+
+async def test_new_records_among_which_one_is_there_are_decided_one_by_one(store: MySqlStore, raw: Raw) -> None:
+    await done(store, put(_said(3, "heron"), Absent()))
+    writes = [put(_said(n, f"wren number{n}", 5), Absent()) for n in range(100)]
+    assert [o.status for o in await store.apply(writes, together=True)] == ["skipped"] * 3 + ["conflict"] + ["skipped"] * 96
+    assert await hit_ids(store, "wren") == set()
+    outcomes = await store.apply([*writes, put(record(200, generation=-1), Absent())])
+    assert [o.status for o in outcomes] == ["applied"] * 3 + ["conflict"] + ["applied"] * 96 + ["rejected"]
+    assert len(await searched(store, "wren", limit=200)) == 99
+    assert (await live(store, 3)).texts["content"] == "heron"
+    assert await _indexed(raw) == await _standing(raw)
+
+
+async def test_a_drawer_that_is_too_full_has_several_rows(store: MySqlStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "_MOST_POSTINGS", 4)
+    await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(30)])
+    assert await raw("SELECT MAX(part) FROM memory_words_entries") == [(7,)]
+    await done(store, *[delete(n) for n in range(10)])
+    assert len(await searched(store, "lantern")) == 20
+    assert await _indexed(raw) == await _standing(raw)
+
+
+async def test_more_records_than_a_segment_takes_are_several(store: MySqlStore, raw: Raw) -> None:
+    await store.apply([put(_said(n, "lantern"), Absent()) for n in range(1_100)])
+    assert len(await raw("SELECT DISTINCT segment FROM memory_words_entries")) == 3
+    assert len(await searched(store, "lantern", limit=2_000)) == 1_100
+    await store.delete_matching(Query(ENTRIES, within(HERE)), 100)
+    assert await raw("SELECT * FROM memory_words_entries") == []
+
+
+async def test_a_record_that_moves_elsewhere_while_it_is_searched_is_no_hit_of_its_old_partition(
+    store: MySqlStore, server: MySqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await done(store, *[put(_said(n, "lantern"), Absent()) for n in (1, 2)])
+    other = MySqlStore(server.url(database))
+    await other.open(COLLECTIONS)
+    find = searching._candidates
+
+    async def found_and_moved(*given: Any) -> Any:
+        candidates = await find(*given)
+        await done(other, put(_elsewhere(1, "lantern"), AtVersion(1)))
+        return candidates
+
+    monkeypatch.setattr(searching, "_candidates", found_and_moved)
+    assert await hit_ids(store, "lantern") == {id_of(2)}
+    await other.close()
