@@ -23,13 +23,13 @@ _SMALL = ("--wiredTigerCacheSizeGB", "0.25")
 class Mongo(Server):
     """The official image on a port that is the same inside: members of a replica set are told by it."""
 
-    def __init__(self, *settings: str, environment: Mapping[str, str] | None = None, credentials: str = "") -> None:
+    def __init__(self, *settings: str, environment: Mapping[str, str] | None = None, credentials: str = "", host_network: bool = False) -> None:
         self._credentials = credentials
 
         def command(port: int) -> Sequence[str]:
             return ("mongod", "--port", str(port), *_SMALL, *settings)
 
-        super().__init__("mongo", self._works, command, environment=environment)
+        super().__init__("mongo", self._works, command, environment=environment, host_network=host_network)
 
     def url(self, database: str = "agent_memory", **options: object) -> str:
         return f"mongodb://{self._credentials}127.0.0.1:{self.port}/{database}?{urlencode({**self._always, **options})}"
