@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-import snowballstemmer
+import Stemmer
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
-_stemmer = snowballstemmer.stemmer("porter")
+
+
+class _ThisThreads(threading.local):
+    """A stemmer works on one word at a time: each thread has its own."""
+
+    def __init__(self) -> None:
+        self.stem = Stemmer.Stemmer("porter", 0).stemWord  # remembering is our business
+
+
+_this_threads = _ThisThreads()
 
 STOPWORDS = frozenset(
     """a an the this that these those i me my mine we us our ours you your yours he him his she her hers it its they them their theirs
@@ -37,7 +47,7 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _stemmed(word: str) -> str:
-    return _stemmer.stemWord(word) if len(word) > 2 and word.isascii() else word
+    return str(_this_threads.stem(word)) if len(word) > 2 and word.isascii() else word
 
 
 def fold(text: str) -> str:

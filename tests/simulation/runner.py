@@ -92,11 +92,22 @@ def shrink_seed(seed: int) -> tuple[Scenario, Variant]:
     return plan, shrink(plan, lambda variant: run_variant(plan, variant))
 
 
+@contextmanager
+def silence() -> Iterator[None]:
+    """The engine logs what it meets, and meets thousands of faults on purpose."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def run_chunk(seeds: Sequence[int], mutant: str | None = None) -> Summary:
     """These seeds one after the other, in this process."""
-    logging.disable(logging.CRITICAL)
     summary = Summary()
     with ExitStack() as stack:
+        stack.enter_context(silence())
         if mutant is not None:
             stack.enter_context(applied(mutant))
         for seed in seeds:

@@ -17,6 +17,8 @@ ENOUGH = 64
 """So many single records of one process are taken up together."""
 TOO_MANY = 512
 """A search that finds more has them taken up first."""
+LONGEST = 4_096
+"""Characters of a record that may wait: every search would cut the texts of a longer one again, and whoever takes up many would be long at it."""
 
 Counts = Mapping[str, int]
 
@@ -26,7 +28,7 @@ async def take_up(connection: Connection, shelf: MyShelf, segment: int) -> int:
 
     Within a transaction.
     """
-    rows = await connection.fetch(f"{shelf.pending} ORDER BY number LIMIT {MOST_TOGETHER} FOR UPDATE SKIP LOCKED")
+    rows = await connection.fetch(f"{shelf.pending} AND partition_no IS NOT NULL ORDER BY number LIMIT {MOST_TOGETHER} FOR UPDATE SKIP LOCKED")
     if shelf.words is not None:
         records = [Indexed(row[0], row[1], row[3], counts_of(shelf, row[4:])) for row in rows]
         await shelf.words.add(connection.send, segment, records)

@@ -187,10 +187,10 @@ class MyShelf(Shelf[Connection]):
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    async def forget_words(self, connection: Connection, numbers: Sequence[int]) -> None:
-        """Before their rows, which are locked, are changed."""
+    async def forget_words(self, connection: Connection, numbers: Sequence[int], was: int | None = None) -> None:
+        """Before their rows, which are locked, are changed. `was` is the partition of those whose rows name none any more."""
         if self.words is not None:
-            await self.words.forget(connection, numbers)
+            await self.words.forget(connection, numbers, was)
 
     async def say_indexed(self, connection: Connection, numbers: Sequence[int], segment: int | None) -> None:
         """Say of rows in which segment their words are; None where they have none."""
@@ -210,7 +210,7 @@ class MyShelf(Shelf[Connection]):
         kept = json.dumps(dict(zip(self.layout.columns, map(_plain, row), strict=False)))
         key = spoiled.key
         await connection.change(self._set_aside, row[NUMBER], key.tenant, key.id, row[PARTITION], spoiled.problem, found_at, kept)
-        await self.forget_words(connection, [row[NUMBER]])
+        await self.forget_words(connection, [row[NUMBER]], row[PARTITION])
         await self.say_indexed(connection, [row[NUMBER]], None)
 
     async def forget_aside(self, connection: Connection, rows: Sequence[Row]) -> None:

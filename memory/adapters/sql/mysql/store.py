@@ -13,7 +13,7 @@ from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.errors import is_collision, server_said, translate
 from memory.adapters.sql.mysql.migrate import HEAD, VERSION_TABLE, make_ready
 from memory.adapters.sql.mysql.numbers import Numbers
-from memory.adapters.sql.mysql.pending import ENOUGH, take_up
+from memory.adapters.sql.mysql.pending import ENOUGH, LONGEST, take_up
 from memory.adapters.sql.mysql.places import MyPlaces
 from memory.adapters.sql.mysql.searching import TooManyPending, search
 from memory.adapters.sql.mysql.settings import Settings
@@ -21,7 +21,7 @@ from memory.adapters.sql.mysql.shelf import MyShelf
 from memory.adapters.sql.mysql.writing import annotate, put_absent
 from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.store import ServerStore
-from memory.domain.errors import MemoryTiersError
+from memory.domain.errors import MemoryTiersError, NotOpen
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -101,7 +101,7 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
     async def _apply_alone(self, write: Write) -> Outcome | None:
         """What became of a write that needs no transaction; None where it is to be done in one."""
         try:
-            if isinstance(write, Put) and isinstance(write.when, Absent):
+            if isinstance(write, Put) and isinstance(write.when, Absent) and sum(map(len, write.record.texts.values())) <= LONGEST:
                 return await self._put(write)
             if isinstance(write, Annotate):
                 return await self._with(lambda connection: annotate(connection, self._shelf(write.collection), write))
@@ -131,6 +131,8 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
 
         try:
             return await self._with(work) > 0
+        except NotOpen:  # closed meanwhile
+            return False
         except Exception as exc:
             if self._translate(exc) is None:
                 raise

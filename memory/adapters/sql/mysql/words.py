@@ -32,6 +32,8 @@ _MOST_POSTINGS = 2_048
 """In one row: a drawer that holds more, which long texts make, has several rows."""
 _MOST_ROWS = 512
 """Rows stored by one statement."""
+_LONG = 2_048
+"""A record of more words is in nearly every drawer: nothing is gained by asking its texts which ones these are."""
 _POSTING = 4
 """Integers of 64 bits: the word's digest, the record's number, the word's packed counts in its parts, and the number of all its words."""
 _WORD, _NUMBER, _COUNTS, _LENGTH = range(_POSTING)
@@ -90,33 +92,45 @@ class WordTable:
 
     # -- taking out ---------------------------------------------------------------------------------------------------
 
-    async def forget(self, connection: Connection, numbers: Sequence[int]) -> None:
+    async def forget(self, connection: Connection, numbers: Sequence[int], was: int | None = None) -> None:
         """Take the words of these records out, as long as their rows are as they were indexed. Their rows are locked.
 
-        Which words these are the texts tell. Where they tell others than were indexed, the whole segment is looked through.
+        Which words these are the texts tell. Where they tell others than were indexed, all drawers of the partition in their segment are looked
+        through, and where none of a record's words are there, the whole segment. `was` is the partition of those whose rows name none any more.
         """
         told: dict[tuple[int, int], dict[int, Digests]] = {}
-        unsure: dict[int, set[int]] = {}
+        lost: dict[int, set[int]] = {}
         for some in portions(sorted(numbers)):
             wanted = padded(some)
             for number, partition, segment, words, *texts in await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted):
-                if partition is None:
-                    unsure.setdefault(segment, set()).add(number)
+                at = was if partition is None else partition
+                if at is None:
+                    lost.setdefault(segment, set()).add(number)
                 else:
-                    told.setdefault((segment, partition), {})[number] = self._told(words, texts)
-        for (segment, partition), records in sorted(told.items()):
-            drawers = {_drawer(word) for words in records.values() for word in words}
-            taken = await self._take_out(connection, segment, partition, drawers, records.keys())
-            if different := {number for number, words in records.items() if not words or taken.get(number) != words}:
-                unsure.setdefault(segment, set()).update(different)
-        for segment, these in sorted(unsure.items()):
+                    told.setdefault((segment, at), {})[number] = self._told(words, texts)
+        for (segment, at), records in sorted(told.items()):
+            if missing := records.keys() - await self._take_all_out(connection, segment, at, records):
+                lost.setdefault(segment, set()).update(missing)
+        for segment, these in sorted(lost.items()):
             for (partition,) in await connection.fetch(self._segment, segment):
                 await self._take_out(connection, segment, partition, range(DRAWERS), these)
 
     def _told(self, words: int, texts: Sequence[bytes | None]) -> Digests:
-        """The words of a record as its texts tell them; none where they are not as many as were indexed."""
+        """The words of a record as its texts tell them; none where they are not as many as were indexed, or so many that they are in every drawer."""
+        if words > _LONG:
+            return {}
         total, counts, _ = self._parts.index([None if text is None else text.decode("utf-8", "replace") for text in texts])
         return {_digest(word): packed for word, packed in counts.items()} if total == words else {}
+
+    async def _take_all_out(self, connection: Connection, segment: int, partition: int, records: Mapping[int, Digests]) -> set[int]:
+        """Take out every posting of these records, of which these words are told; the numbers of those that had any there."""
+        told = {_drawer(word) for words in records.values() for word in words} if all(records.values()) else set(range(DRAWERS))
+        taken = await self._take_out(connection, segment, partition, told, records.keys())
+        different = {number for number, words in records.items() if taken.get(number) != words}
+        others = set(range(DRAWERS)) - told
+        if different and others:
+            taken |= await self._take_out(connection, segment, partition, others, different)
+        return set(taken)
 
     async def _take_out(
         self, connection: Connection, segment: int, partition: int, drawers: Iterable[int], numbers: Some[int]
@@ -153,7 +167,7 @@ class WordTable:
         places, drawers = padded(partitions), padded(list(by_drawer))
         contents: dict[int, list[bytes]] = {}
         for drawer, content in await connection.fetch(self._find.format(in_list(len(places)), in_list(len(drawers))), *places, *drawers):
-            contents.setdefault(drawer, []).append(content)
+            contents.setdefault(drawer, []).append(_whole(content))
         found = [(_postings(b"".join(several)), by_drawer[drawer]) for drawer, several in contents.items()]
         return [(word, postings[postings[:, _WORD] == digest, _NUMBER:]) for postings, wanted in found for word, digest in wanted]
 
@@ -193,4 +207,9 @@ def _content(postings: Postings) -> bytes:
 
 
 def _postings(content: bytes) -> Postings:
-    return np.frombuffer(content, "<i8").astype(np.int64, copy=False).reshape(-1, _POSTING)
+    return np.frombuffer(_whole(content), "<i8").astype(np.int64, copy=False).reshape(-1, _POSTING)
+
+
+def _whole(content: bytes) -> bytes:
+    """Without a posting that was cut off: the records of such a drawer must still be found and deleted."""
+    return content[: len(content) // _SIZE * _SIZE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,11 +12,14 @@ import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.adapters.sql.mysql import searching, words
+from memory.adapters.sql.mysql import store as stores
+from memory.adapters.sql.mysql.connection import Connection
+from memory.adapters.sql.mysql.pending import ENOUGH, LONGEST
 from memory.adapters.sql.mysql.rows import layout_of
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.mysql.words import DRAWERS
 from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, put, record, searched
+from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, one, put, record, searched
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import Corrupt, Partition, Record, Role
 from memory.ports.writes import Absent, AtVersion, Newer, When, Write
@@ -124,6 +128,96 @@ async def test_words_are_gone_also_where_the_texts_do_not_tell_them_any_more(sto
     await done(store, put(_said(7, "candle", 9), Newer()))
     assert await _indexed(raw) == await _standing(raw)
     assert await hit_ids(store, "lantern") == {id_of(n) for n in range(9) if n != 7}
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted", "set aside"])
+async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
+    store: MySqlStore, raw: Raw, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Not in the whole table, which takes as long as it is large: after a change of how words are cut every record would need that."""
+    await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
+    asked: list[str] = []
+    fetch = Connection.fetch
+
+    async def noted(self: Connection, sql: str, *values: Any) -> Any:
+        asked.append(sql)
+        return await fetch(self, sql, *values)
+
+    monkeypatch.setattr(Connection, "fetch", noted)
+    await raw("UPDATE entries SET text_content = 'a candle that nobody wrote' WHERE id = %s", id_of(7))
+    if how == "set aside":
+        assert isinstance(await found(store, 7), Corrupt)
+    else:
+        await done(store, put(_said(7, "candle", 9), Newer()) if how == "replaced" else delete(7))
+    assert await _indexed(raw) == await _standing(raw)
+    assert await hit_ids(store, "number7") == set()
+    assert not [sql for sql in asked if "DISTINCT partition_no" in sql]
+
+
+async def test_words_are_gone_also_where_the_row_names_another_partition(store: MySqlStore, raw: Raw) -> None:
+    await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)], put(_said(20, "wren", at=ELSEWHERE), Absent()))
+    ((other,),) = await raw("SELECT number FROM memory_partitions WHERE scope = %s", ELSEWHERE.scope)
+    await raw("UPDATE entries SET partition_no = %s WHERE id = %s", other, id_of(6))
+    await raw("UPDATE entries SET partition_no = NULL WHERE id = %s", id_of(7))
+    await done(store, delete(6), delete(7))
+    assert await _indexed(raw) == await _standing(raw)
+
+
+async def test_a_row_that_names_no_partition_does_not_keep_others_from_being_indexed(store: MySqlStore, raw: Raw) -> None:
+    await done(store, put(_said(0, "lantern"), Absent()))
+    await raw("UPDATE entries SET partition_no = NULL WHERE id = %s", id_of(0))
+    for n in range(1, ENOUGH):
+        await done(store, put(_said(n, "lantern"), Absent()))
+    assert await raw("SELECT id FROM entries WHERE lexemes = 0") == [(id_of(0).encode(),)]
+    assert len(await searched(store, "lantern", limit=100)) == ENOUGH - 1
+
+
+async def test_a_drawer_that_was_cut_off_does_not_keep_records_from_being_found_and_deleted(store: MySqlStore, raw: Raw) -> None:
+    await done(store, *[put(_said(n, "lantern"), Absent()) for n in range(9)])
+    await raw("UPDATE memory_words_entries SET postings = LEFT(postings, LENGTH(postings) - 5)")
+    assert len(await searched(store, "lantern")) == 8
+    await done(store, *[delete(n) for n in range(9)])
+    assert await raw("SELECT * FROM memory_words_entries") == []
+
+
+async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Raw) -> None:
+    """Each search would cut their texts again."""
+    await done(store, put(_said(1, "lantern " * (LONGEST // 8)), Absent()), put(_said(2, "wren"), Absent()))
+    for n, text in ((3, "lantern " * (LONGEST // 8)), (4, "wren")):
+        assert (await one(store, put(_said(n, text), Absent()))).applied
+    assert {n for (n,) in await raw("SELECT id FROM entries WHERE lexemes = 0")} == {id_of(4).encode()}
+    assert await hit_ids(store, "lantern") == {id_of(1), id_of(3)}
+    assert (await one(store, put(_said(3, "lantern " * (LONGEST // 8)), Absent()))).status == "conflict"
+    await done(store, delete(3))
+    assert await _indexed(raw) == await _standing(raw)
+
+
+async def test_the_words_of_very_long_records_go_without_asking_their_texts(store: MySqlStore, raw: Raw) -> None:
+    text = " ".join(f"word{n}" for n in range(3_000))
+    await done(store, *[put(_said(n, text), Absent()) for n in (1, 2)], put(_said(3, "word7 lantern"), Absent()))
+    await done(store, delete(1), put(_said(2, "candle", 2), Newer()))
+    assert await hit_ids(store, "word7") == {id_of(3)}
+    assert await _indexed(raw) == await _standing(raw)
+
+
+async def test_a_store_closed_right_after_a_record_is_stored_says_that_it_was(store: MySqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its words are taken up by whoever comes next."""
+    put_absent = stores.put_absent
+
+    async def stored_and_closed(*given: Any) -> Any:
+        outcome = await put_absent(*given)
+        closing.append(asyncio.ensure_future(store.close()))
+        await asyncio.sleep(0)
+        return outcome
+
+    closing: list[asyncio.Task[None]] = []
+    for n in range(1, ENOUGH):
+        await done(store, put(_said(n, "lantern"), Absent()))
+    monkeypatch.setattr(stores, "put_absent", stored_and_closed)
+    assert (await one(store, put(_said(ENOUGH, "lantern"), Absent()))).applied
+    await closing[0]
+    await store.open(COLLECTIONS)
+    assert len(await searched(store, "lantern", limit=100)) == ENOUGH
 
 
 async def test_new_records_among_which_one_is_there_are_decided_one_by_one(store: MySqlStore, raw: Raw) -> None:
