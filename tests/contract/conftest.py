@@ -18,9 +18,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A contract test on a backend that needs a server is marked so, as other tests of that backend are."""
+    """A contract test on a backend that needs a server is marked so, as other tests of that backend are; also where something is around its store."""
     for item in items:
         chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-        backend = BACKENDS.get(getattr(chosen, "name", ""))
-        if backend is not None and backend.needs_server:
+        name = next((c.name for c in getattr(chosen, "__mro__", ()) if getattr(c, "name", "") in BACKENDS), None)
+        if name is not None and BACKENDS[name].needs_server:
             item.add_marker(pytest.mark.server)

@@ -15,6 +15,7 @@ from typing import Any
 import bson
 from bson.errors import BSONError
 
+from memory.adapters.mongo.passes import PASS
 from memory.adapters.mongo.values import (
     Document,
     cached_moment,
@@ -172,8 +173,8 @@ class Layout:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, document: Mapping[str, Any] | None) -> Standing | Corrupt | None:
-        """What stands there, nothing where there is no document or only a fence."""
-        if document is None or document.get("kind") == FENCE:
+        """What stands there, nothing where there is no document or only a fence. One for a pass has no key, so that it is told also when damaged."""
+        if document is None or document.get("kind") == FENCE or PASS in document["_id"]:
             return None
         key = key_in(document)
         try:

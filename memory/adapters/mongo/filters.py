@@ -230,11 +230,22 @@ class Conditions:
         """Where a document stands, as a cursor tells it."""
         return [self._value(by.field, document) for by in order]
 
+    def sorted_by(self, order: Sequence[Order], document: Mapping[str, Any]) -> list[Any]:
+        """What a document is sorted by, as it stands there: it may be damaged."""
+        return [_held(by.field, document) for by in order]
+
     def _value(self, field: str, document: Mapping[str, Any]) -> FieldValue:
-        if field == "owing":
-            return bool(document.get("owing"))
-        value = document.get(field) if field in SYSTEM_FIELDS else document.get("fields", {}).get(field)
+        value = _held(field, document)
         return None if value is None else decode_value(self._type(field), value)
+
+
+def _held(field: str, document: Mapping[str, Any]) -> Any:
+    if field == "owing":
+        return bool(document.get("owing"))
+    if field in SYSTEM_FIELDS:
+        return document.get(field)
+    fields = document.get("fields")
+    return fields.get(field) if isinstance(fields, dict) else None
 
 
 def _path(field: str) -> str:

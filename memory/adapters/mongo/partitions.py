@@ -264,6 +264,7 @@ def _portions(writers: Sequence[tuple[str, Any]]) -> Iterator[list[tuple[str, An
 def _fences(partition: Partition, token: str, passes: int) -> list[UpdateOne]:
     """One for each pass. It is refused as a duplicate where the pass was used: then that write has happened."""
     tenant = text_of(partition.tenant)
-    update: Document = {"$setOnInsert": {"tenant": tenant, "kind": FENCE}, "$currentDate": {"fenced_at": True}}
+    update: Document = {"$setOnInsert": {"kind": FENCE}, "$currentDate": {"fenced_at": True}}
     texts = [pass_of(token, number) for number in range(passes)]
-    return [UpdateOne({"_id": {"tenant": tenant, PASS: text}, PASS: text}, update, upsert=True) for text in texts]
+    # The tenant for a cluster's shard key: passes may have been announced before it was one.
+    return [UpdateOne({"_id": {"tenant": tenant, PASS: text}, "tenant": tenant, PASS: text}, update, upsert=True) for text in texts]

@@ -88,7 +88,7 @@ async def _documents(shelf: Shelf, query: Query, wanted: Document) -> tuple[list
         if not isinstance(query.where, Everywhere):
             return found[:limit], corrupt, True
         # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
-        places = [(shelf.conditions.position(query.order, d), key_in(d).id) for d in found]
+        places = [(shelf.conditions.sorted_by(query.order, d), key_in(d).id) for d in found]
         end = limit
         while end < len(places) and places[end] == places[end - 1]:
             end += 1

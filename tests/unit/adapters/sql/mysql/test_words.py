@@ -12,11 +12,11 @@ import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.adapters.sql.mysql import searching, words
-from memory.adapters.sql.mysql import store as stores
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.pending import ENOUGH, LONGEST
 from memory.adapters.sql.mysql.rows import layout_of
 from memory.adapters.sql.mysql.store import MySqlStore
+from memory.adapters.sql.mysql.writing import put_absent
 from memory.adapters.sql.mysql.words import DRAWERS
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, one, put, record, searched
@@ -202,7 +202,6 @@ async def test_the_words_of_very_long_records_go_without_asking_their_texts(stor
 
 async def test_a_store_closed_right_after_a_record_is_stored_says_that_it_was(store: MySqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its words are taken up by whoever comes next."""
-    put_absent = stores.put_absent
 
     async def stored_and_closed(*given: Any) -> Any:
         outcome = await put_absent(*given)
@@ -213,7 +212,7 @@ async def test_a_store_closed_right_after_a_record_is_stored_says_that_it_was(st
     closing: list[asyncio.Task[None]] = []
     for n in range(1, ENOUGH):
         await done(store, put(_said(n, "lantern"), Absent()))
-    monkeypatch.setattr(stores, "put_absent", stored_and_closed)
+    monkeypatch.setattr("memory.adapters.sql.mysql.store.put_absent", stored_and_closed)
     assert (await one(store, put(_said(ENOUGH, "lantern"), Absent()))).applied
     await closing[0]
     await store.open(COLLECTIONS)
