@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.support import asked, done, id_of, put, record
+from tests.support.certificates import self_signed
 from tests.support.servers import Server
 from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 
@@ -29,24 +29,7 @@ pytestmark = [
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
     """A server that speaks TLS alone, and its certificate, made out to localhost."""
     folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=DNS:localhost",
-    ]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    for path in (folder, certificate, key):
-        path.chmod(0o755)
+    certificate, _ = self_signed(folder)
 
     def shakes_hands(port: int) -> None:
         context = ssl.create_default_context(cafile=str(certificate))
