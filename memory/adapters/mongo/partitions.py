@@ -14,7 +14,9 @@ sharded it does, since no index is unique over all shards.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +43,8 @@ _FENCES_A_DOCUMENT = 1_000
 """Tokens of batches that were kept out; of more, the oldest go. Together they are far smaller than what `LARGEST` leaves free."""
 _CROWDED, _LARGE = 500, 4 * 2**20
 """Announcements and their bytes: with more, the oldest are fenced and taken back: processes that died or ended have left them."""
+_REST = 5.0
+"""Seconds from one such clearing to the next by one process, or many that are under way would keep each other out again and again."""
 _CROWD: Mapping[str, Any] = {"generation": 1, "size": {"$bsonSize": "$writers"}, "count": {"$size": {"$objectToArray": "$writers"}}}
 _AT_ONCE = 1_000
 
@@ -82,6 +86,7 @@ class Registry:
         self._passes = Passes() if passes else None
         self._finished: dict[Partition, list[str]] = {}
         self._seen: dict[Partition, int] = {}
+        self._cleared = -math.inf
 
     # -- several keys -------------------------------------------------------------------------------------------------
 
@@ -150,7 +155,8 @@ class Registry:
             generation = int(found["generation"]) if found else 0
             self._remember(partition, generation)
             # An answer that the server gives again, because the driver asked twice, tells neither.
-            if found and (found.get("count", 0) > _CROWDED or found.get("size", 0) > _LARGE):
+            if found and (found.get("size", 0) > _LARGE or (found.get("count", 0) > _CROWDED and time.monotonic() - self._cleared >= _REST)):
+                self._cleared = time.monotonic()
                 await self.fence(partition, oldest=True)
             return generation
 

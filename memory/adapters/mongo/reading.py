@@ -11,7 +11,7 @@ import bson
 from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.aside import Aside, Spoiled, is_fresh
-from memory.adapters.mongo.documents import ASIDE, CORRUPT, FENCE, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
+from memory.adapters.mongo.documents import ASIDE, CORRUPT, EVERYWHERE, FENCE, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
 from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf, as_it_was
@@ -64,6 +64,8 @@ async def query(shelf: Shelf, query: Query) -> tuple[Page, list[Spoiled]]:
     wanted = shelf.conditions.query(query)
     if query.cursor is not None:
         wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
+    elif next(iter(shelf.conditions.ordering(query.order, query.where))) == EVERYWHERE["id"]:
+        wanted = both(wanted, {EVERYWHERE["id"]: {"$gte": ""}})  # fences for passes have none, and stand first in the index
     documents, corrupt, more = await _documents(shelf, query, wanted)
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -9,14 +10,15 @@ import pytest
 
 from memory.adapters.mongo import partitions, reading
 from memory.adapters.mongo.aside import Aside
+from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
 from memory.adapters.mongo.values import Document
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
-from memory.ports.query import Eq, Everywhere, Filter, Order, Query, encode_cursor, within
-from memory.ports.record import Corrupt, Role, Tombstone
+from memory.ports.query import Eq, Everywhere, Filter, Kind, Order, Query, Tenant, encode_cursor, within
+from memory.ports.record import Corrupt, Partition, Role, Tombstone
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Purge, RaiseGeneration, Status, When, Write
 from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
@@ -147,6 +149,64 @@ async def test_what_no_document_holds_fails_its_write_and_not_the_call(store: Mo
     assert first.applied
     assert last.applied
     assert await found(store) == before
+
+
+def _leave_passes(raw: Raw, blocks: int) -> None:
+    """As processes do that ended."""
+    announced = {f"dead{n}": {"in": "memory_entries", "passes": 16} for n in range(blocks)}
+    raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, "generation": 0, "writers": announced})
+
+
+async def test_many_puts_at_once_do_not_keep_each_other_out(store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is under way than announcements of dead processes are let pile up to."""
+    monkeypatch.setattr(partitions, "_CROWDED", 6)
+    cleared: list[bool] = []
+    fence = Registry.fence
+
+    async def watched(self: Registry, partition: Partition, *, oldest: bool = False) -> None:
+        cleared.append(oldest)
+        await fence(self, partition, oldest=oldest)
+
+    monkeypatch.setattr(Registry, "fence", watched)
+    outcomes = await asyncio.gather(*[one(store, put(record(n))) for n in range(60)])
+    assert all(outcome.applied for outcome in outcomes)
+    assert cleared == [True]
+    assert raw["memory_entries"].count_documents({"kind": "record"}) == 60
+
+
+async def test_fences_for_passes_are_seen_by_nobody(store: MongoStore, raw: Raw) -> None:
+    _leave_passes(raw, 10)
+    await done(store, RaiseGeneration(HERE))
+    await done(store, *[put(record(n)) for n in range(30)])
+    assert raw["memory_entries"].count_documents({"kind": "fence"}) == 160
+    raw.command({"profile": 2})
+    page = await store.query(Query(ENTRIES, Everywhere(), limit=10, kinds=frozenset(Kind)))
+    raw.command({"profile": 0})
+    [asked] = raw["system.profile"].find({"command.aggregate": "memory_entries", "op": "command"})
+    assert asked["docsExamined"] <= 12
+    assert len(page.records) == 10
+    for where in (Everywhere(), Tenant(HERE.tenant), within(HERE)):
+        assert (await store.count(Query(ENTRIES, where))).records == 30
+        assert len((await store.query(Query(ENTRIES, where))).records) == 30
+    assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant)), 50) == 30
+
+
+async def test_a_damaged_fence_for_a_pass_stops_no_erasure(store: MongoStore, raw: Raw) -> None:
+    _leave_passes(raw, 1)
+    await done(store, RaiseGeneration(HERE), put(record(1)))
+    raw["memory_entries"].update_one({"kind": "fence"}, {"$set": {"kind": "fencf"}})
+    assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant)), 50) == 1
+
+
+@pytest.mark.parametrize("damaged", [{"created_at": "no moment"}, {"fields": "none"}], ids=str)
+async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorted_by(store: MongoStore, raw: Raw, damaged: dict[str, object]) -> None:
+    await done(store, *[put(record(n)) for n in range(10)])
+    raw["memory_entries"].update_one({"id": id_of(3)}, {"$set": damaged})
+    order = (Order("created_at"), Order("type"))
+    page = await store.query(Query(ENTRIES, Everywhere(), order=order, limit=9))
+    assert len(page.records) == 9
+    assert key_of(3) not in [r.key for r in page.records]
+    assert isinstance(await found(store, 3), Corrupt)
 
 
 async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: MongoStore) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,8 @@ from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.pending import ENOUGH, LONGEST
 from memory.adapters.sql.mysql.rows import layout_of
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.adapters.sql.mysql.writing import put_absent
 from memory.adapters.sql.mysql.words import DRAWERS
+from memory.adapters.sql.mysql.writing import put_absent
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, one, put, record, searched
 from memory.ports.query import Eq, Query, Tenant, within
@@ -228,6 +229,49 @@ async def test_new_records_among_which_one_is_there_are_decided_one_by_one(store
     assert [o.status for o in outcomes] == ["applied"] * 3 + ["conflict"] + ["applied"] * 96 + ["rejected"]
     assert len(await searched(store, "wren", limit=200)) == 99
     assert (await live(store, 3)).texts["content"] == "heron"
+    assert await _indexed(raw) == await _standing(raw)
+
+
+@pytest.mark.parametrize("at", [0, 64, 511, 699])
+async def test_a_key_that_is_taken_leaves_the_connection_sound_wherever_it_comes(
+    server: MySqlServer, store: MySqlStore, database: str, at: int
+) -> None:
+    """Statements were sent ahead of its answer: theirs are read too."""
+    await done(store, put(_said(at, "heron"), Absent()))
+    single = MySqlStore(server.url(database, pool_size=1))
+    await single.open(COLLECTIONS)
+    before = await single._with(lambda connection: connection.fetchval("SELECT CONNECTION_ID()"))
+    outcomes = await single.apply([put(_said(n, f"wren number{n}"), Absent()) for n in range(700)])
+    assert [n for n, o in enumerate(outcomes) if not o.applied] == [at]
+    assert await hit_ids(single, f"heron number{699 - at}") == {id_of(at), id_of(699 - at)}
+    assert await single._with(lambda connection: connection.fetchval("SELECT CONNECTION_ID()")) == before
+    await single.close()
+
+
+async def _cancelled_at(store: MySqlStore, writes: Sequence[Write], statement: int) -> bool:
+    """Apply writes, and cancel the call while this statement is under way; whether it came so far."""
+    run, left = Connection._run, iter(range(statement, -1, -1))
+
+    async def counted(self: Connection, sql: str, values: Any) -> Any:
+        if next(left, None) == 0:
+            asyncio.get_running_loop().call_soon(call.cancel)
+        return await run(self, sql, values)
+
+    call = asyncio.ensure_future(store.apply(writes))
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(asyncio.CancelledError):
+        patch.setattr(Connection, "_run", counted)
+        await call
+    return call.cancelled()
+
+
+async def test_a_call_cancelled_at_any_of_its_statements_leaves_nothing(store: MySqlStore, raw: Raw) -> None:
+    writes, statements = [put(_said(n, f"wren number{n}"), Absent()) for n in range(600)], 0
+    while await _cancelled_at(store, writes, statements):
+        assert await hit_ids(store, "wren") == set()
+        assert await raw("SELECT * FROM memory_words_entries LIMIT 1") == []
+        statements += 1
+    assert statements > 10
+    assert len(await searched(store, "wren", limit=1_000)) == 600
     assert await _indexed(raw) == await _standing(raw)
 
 
