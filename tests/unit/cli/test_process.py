@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-MESSAGES = 4_000
+MESSAGES = 8_000
 HEAVY = ("pydantic", "sqlalchemy", "numpy", "wordllama", "alembic", "asyncio", "platformdirs")
 
 
