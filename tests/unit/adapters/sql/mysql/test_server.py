@@ -1,10 +1,9 @@
-"""What only a real server shows: wrong passwords, settings, frozen and dead servers, deadlocks, and what its columns can hold."""
+"""What only a real server shows: wrong passwords, settings, deadlocks, closing, and what its columns can hold. Frozen and dead servers are the contract's."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +13,7 @@ import pytest_asyncio
 from memory.adapters.sql.mysql.connection import connect
 from memory.adapters.sql.mysql.schema import NAME_BYTES, TENANT_BYTES
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreTimeout, StoreUnavailable
+from memory.domain.errors import ConfigError, NotOpen, StoreError
 from memory.ports.base import record_bytes
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
@@ -343,47 +342,7 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     assert not left
 
 
-# -- frozen and dead --------------------------------------------------------------------------------------------------
-
-
-async def test_every_call_to_a_frozen_server_ends_in_time_and_later_ones_work(impatient: MySqlStore, own: MySqlServer) -> None:
-    await done(impatient, put(record(1, texts={"content": "lantern"})))
-    query = Query(ENTRIES, within(HERE))
-    calls: dict[str, Callable[[], Awaitable[object]]] = {
-        "get": lambda: impatient.get(ENTRIES, [key_of(1)]),
-        "one write": lambda: impatient.apply([put(record(2))]),
-        "a batch": lambda: impatient.apply([put(record(n)) for n in range(3, 9)]),
-        "query": lambda: impatient.query(query),
-        "count": lambda: impatient.count(query),
-        "search": lambda: searched(impatient, "lantern"),
-        "delete_matching": lambda: impatient.delete_matching(query, 50),
-    }
-    own.freeze()
-    try:
-        for name, call in calls.items():
-            begun = time.monotonic()
-            with pytest.raises((StoreTimeout, StoreUnavailable)):
-                await call()
-            assert time.monotonic() - begun < 4, name
-        begun = time.monotonic()
-        outcomes = await asyncio.gather(*[impatient.get(ENTRIES, [key_of(1)]) for _ in range(8)], return_exceptions=True)
-        assert all(isinstance(o, StoreUnavailable) for o in outcomes)
-        assert not (await impatient.check()).ok
-        assert time.monotonic() - begun < 12
-    finally:
-        own.thaw()
-    assert await hit_ids(impatient, "lantern") == {id_of(1)}
-
-
-async def test_a_dead_server_is_unavailable_and_its_return_is_noticed(impatient: MySqlStore, own: MySqlServer) -> None:
-    await done(impatient, put(record(1)))
-    own.kill()
-    with pytest.raises(StoreUnavailable):
-        await impatient.get(ENTRIES, [key_of(1)])
-    assert not (await impatient.check()).ok
-    own.revive()
-    assert (await live(impatient)).key == key_of(1)
-    await done(impatient, put(record(2)))
+# -- cancelled --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_cancelled_write_leaves_its_connection_to_nobody(store: MySqlStore) -> None:
