@@ -1,4 +1,4 @@
-"""What only a real server shows: wrong passwords, settings, deadlocks, closing, and what its columns can hold. Frozen and dead servers are the contract's."""
+"""What only a real server shows: wrong passwords, settings, deadlocks, closing, what its columns can hold. Frozen ones are the contract's."""
 
 from __future__ import annotations
 
