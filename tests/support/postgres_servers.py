@@ -91,12 +91,9 @@ class WithPgvector:
         return f"postgresql://postgres@/postgres?{urlencode({'host': self.settings['host'], 'schema': schema, **options})}"
 
     def kill(self) -> None:
-        processes = self._processes()
-        for process in processes:
-            process.kill()
         import psutil
 
-        psutil.wait_procs(processes, timeout=30)
+        psutil.wait_procs(self._each("kill"), timeout=30)
 
     def revive(self) -> None:
         self._server.ensure_postgres_running()
@@ -107,12 +104,14 @@ class WithPgvector:
     def thaw(self) -> None:
         self._each("resume")
 
-    def _each(self, do: str) -> None:
+    def _each(self, do: str) -> list[psutil.Process]:
         import psutil
 
-        for process in self._processes():
-            with suppress(psutil.NoSuchProcess):  # those that serve a connection come and go
+        processes = self._processes()
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):  # those that serve a connection come and go, and end with the first
                 getattr(process, do)()
+        return processes
 
     def _processes(self) -> list[psutil.Process]:
         """The server's own, the parent first: it must not start new ones."""
