@@ -12,11 +12,10 @@ from memory.adapters.sql.mysql.rows import NUMBER, Content, checked_key, checked
 from memory.adapters.sql.mysql.schema import TENANT_BYTES
 from memory.adapters.sql.mysql.shelf import MyShelf
 from memory.adapters.sql.mysql.words import MOST_TOGETHER
-from memory.adapters.sql.server.batch import Batch, Collided
+from memory.adapters.sql.server.batch import Batch, Collided, rows_of
 from memory.adapters.sql.server.desk import Desk, Held
 from memory.ports.collections import Collection
 from memory.ports.record import Key
-from memory.ports.storable import Unstorable
 from memory.ports.writes import Absent, Append, Outcome, Put, RaiseGeneration, Status, Write
 
 _START_COUNTER = "INSERT INTO memory_counters (partition_no, name, value) VALUES (?, ?, 0) ON DUPLICATE KEY UPDATE value = value"
@@ -73,16 +72,8 @@ class MyBatch(Batch[Connection, MyShelf]):
         desk: Desk, shelf: MyShelf, puts: Iterable[tuple[int, Put]], numbers: list[int], outcomes: dict[int, Outcome]
     ) -> Iterator[tuple[Content, int]]:
         """The rows of these writes, made as they are asked for, and their outcomes. Those that will be rejected are left out."""
-        for i, write in puts:
-            record, place = write.record, desk.places[write.record.partition]
-            generation = place.generation if record.generation is None else record.generation
-            if generation < place.generation:
-                continue
-            try:
-                content = shelf.layout.record(record, place.number, generation)
-            except Unstorable:
-                continue
-            outcomes[i] = Outcome(Status.APPLIED, version=record.version, generation=generation)
+        for i, write, generation, content in rows_of(desk, shelf.layout, puts):
+            outcomes[i] = Outcome(Status.APPLIED, version=write.record.version, generation=generation)
             yield content, numbers.pop()
 
     async def _insert(self, shelf: MyShelf, fresh: Iterable[tuple[Content, int]], numbers: list[int]) -> None:

@@ -11,13 +11,12 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.rows import ID, KIND, TENANT, Content, key_text, scope_text
 from memory.adapters.sql.postgresql.shelf import ABSENT, ALWAYS, NEWER, PgShelf
 from memory.adapters.sql.postgresql.values import checked
-from memory.adapters.sql.server.batch import Batch, Collided
+from memory.adapters.sql.server.batch import Batch, Collided, rows_of
 from memory.adapters.sql.server.desk import Desk, Held
 from memory.adapters.sql.values import (
     TOMBSTONE,
 )
 from memory.ports.record import Key
-from memory.ports.storable import Unstorable
 from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
 
 MOST_ROWS, FEWEST_ROWS = 84, 28
@@ -51,15 +50,7 @@ class PgBatch(Batch[Connection, PgShelf]):
     @staticmethod
     def _contents(desk: Desk, shelf: PgShelf, group: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, int]]) -> Iterator[Content]:
         """The rows of these writes, made as they are asked for, and noted. Those that will be rejected are left out."""
-        for i, write in group:
-            record, place = write.record, desk.places[write.record.partition]
-            generation = place.generation if record.generation is None else record.generation
-            if generation < place.generation:
-                continue
-            try:
-                content = shelf.layout.record(record, place.number, generation)
-            except Unstorable:
-                continue
+        for i, _, generation, content in rows_of(desk, shelf.layout, group):
             sent[(content.row[TENANT], content.row[ID])] = (i, generation)
             yield content
 

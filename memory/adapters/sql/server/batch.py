@@ -7,10 +7,10 @@ where a row appears under a key that was free, everything is undone and done aga
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from memory.adapters.sql.server.desk import Desk, Held, addresses
+from memory.adapters.sql.server.desk import Desk, Held, Layout, addresses
 from memory.adapters.sql.server.places import Place, Places
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Partition
@@ -112,6 +112,19 @@ class Batch(ABC, Generic[C, S]):
     @abstractmethod
     async def _write_back(self, shelf: S, changed: dict[Key, Held]) -> None:
         """Store what has changed. Raises `Collided` where a row has appeared under a key that was free."""
+
+
+def rows_of(desk: Desk, layout: Layout, puts: Iterable[tuple[int, Put]]) -> Iterator[tuple[int, Put, int, Any]]:
+    """Each write with the generation its record is born in and its row, made as it is asked for. Those that will be rejected are left out."""
+    for i, write in puts:
+        record, place = write.record, desk.places[write.record.partition]
+        generation = place.generation if record.generation is None else record.generation
+        if generation < place.generation:
+            continue
+        try:
+            yield i, write, generation, layout.record(record, place.number, generation)
+        except Unstorable:
+            continue
 
 
 def partition_of(write: Write) -> Partition | None:
