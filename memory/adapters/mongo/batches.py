@@ -20,10 +20,7 @@ from memory.adapters.mongo.documents import address
 from memory.adapters.mongo.errors import is_collision, is_duplicate
 from memory.adapters.mongo.partitions import Announcement
 from memory.adapters.mongo.runs import Run, is_blind
-from memory.adapters.mongo.values import (
-    Document,
-    text_of,
-)
+from memory.adapters.mongo.values import Document, text_of
 from memory.adapters.mongo.writing import ROUNDS, Busy, Desk, raise_generation
 from memory.ports.deciding import KeyedWrite
 from memory.ports.record import Key, Partition

@@ -29,10 +29,7 @@ from memory.adapters.mongo.errors import is_duplicate, is_only_duplicates
 from memory.adapters.mongo.passes import PASS, Pass, Passes, pass_of
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.shelf import unfenced
-from memory.adapters.mongo.values import (
-    Document,
-    text_of,
-)
+from memory.adapters.mongo.values import Document, text_of
 from memory.ports.record import Key, Partition
 from memory.ports.storable import encode_integer
 

@@ -15,9 +15,7 @@ from memory.adapters.mongo.documents import ASIDE, CORRUPT, EVERYWHERE, FENCE, M
 from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf, as_it_was
-from memory.adapters.mongo.values import (
-    Document,
-)
+from memory.adapters.mongo.values import Document
 from memory.ports.asking import lets_through
 from memory.ports.query import Count, Everywhere, Kind, Page, Query, decode_cursor, encode_cursor
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone

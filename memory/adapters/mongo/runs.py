@@ -12,9 +12,7 @@ from memory.adapters.mongo.documents import ASIDE, FENCE, address
 from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.partitions import Announcement
 from memory.adapters.mongo.shelf import Shelf, as_it_was, unfenced
-from memory.adapters.mongo.values import (
-    Document,
-)
+from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Desk, no_number, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
 from memory.ports.record import Key, Partition, Record

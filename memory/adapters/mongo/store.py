@@ -29,9 +29,7 @@ from memory.adapters.mongo.reading import Burial
 from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
 from memory.adapters.mongo.searching import search
 from memory.adapters.mongo.shelf import Shelf
-from memory.adapters.mongo.values import (
-    Document,
-)
+from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
 from memory.domain.errors import ConfigError, InvalidInput, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore

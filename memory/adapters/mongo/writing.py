@@ -14,10 +14,7 @@ from memory.adapters.mongo.errors import is_duplicate
 from memory.adapters.mongo.filters import NEVER
 from memory.adapters.mongo.partitions import Permit, Registry
 from memory.adapters.mongo.shelf import Shelf, as_it_was, replacement
-from memory.adapters.mongo.values import (
-    Document,
-    text_of,
-)
+from memory.adapters.mongo.values import Document, text_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, decide
 from memory.ports.record import Tombstone

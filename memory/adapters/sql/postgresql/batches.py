@@ -13,9 +13,7 @@ from memory.adapters.sql.postgresql.shelf import ABSENT, ALWAYS, NEWER, PgShelf
 from memory.adapters.sql.postgresql.values import checked
 from memory.adapters.sql.server.batch import Batch, Collided, rows_of
 from memory.adapters.sql.server.desk import Desk, Held
-from memory.adapters.sql.values import (
-    TOMBSTONE,
-)
+from memory.adapters.sql.values import TOMBSTONE
 from memory.ports.record import Key
 from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
 
