@@ -21,7 +21,7 @@ from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Kind, Page, Partitions, Query, Search, Tenant, Where
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tombstone
-from memory.ports.store import Health, Store
+from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Append, Delete, Newer, Outcome, Put, RaiseGeneration, Write
 
 T = TypeVar("T")
@@ -192,6 +192,23 @@ class SplitStore:
             equal = [(await part.apply([RaiseGeneration(write.partition, highest)]))[0] for part in places]
             return equal[0]
         return outcomes[0]
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def audit(self, *, repair: bool = False) -> Audit:
+        audits = await all_of(part.audit(repair=repair) for part in self.parts)
+        return Audit(sum(a.checked for a in audits), tuple(problem for a in audits for problem in a.problems))
+
+    async def vacuum(self) -> int:
+        return sum(await all_of(part.vacuum() for part in self.parts))
+
+    async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
+        """Those of every part, each a leaf of its own: what is idle in one part may be in use in another."""
+        found = await all_of(part.idle_partitions(limit) for part in self.parts)
+        return list(dict.fromkeys(idle for part in found for idle in part))[:limit]
+
+    async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return max(await all_of(part.forget_partitions(idle) for part in self.parts))
 
     # -- who holds what -----------------------------------------------------------------------------------------------
 

@@ -35,8 +35,8 @@ from memory.ports.query import (
     Where,
     Words,
 )
-from memory.ports.record import Key, Record, Stored
-from memory.ports.store import Health
+from memory.ports.record import Key, Partition, Record, Stored
+from memory.ports.store import Audit, Health
 from memory.ports.writes import Always, Annotate, Append, Delete, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
 
 T = TypeVar("T")
@@ -156,6 +156,26 @@ class BaseStore(ABC):
                 raise InvalidInput(name, "only declared text fields can be kept in a tombstone's note")
         return await self._translated(self._delete_matching(query, version, discard_at, keep))
 
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def audit(self, *, repair: bool = False) -> Audit:
+        self._must_be_open()
+        return await self._translated(self._audit(repair))
+
+    async def vacuum(self) -> int:
+        self._must_be_open()
+        return await self._translated(self._vacuum())
+
+    async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
+        self._must_be_open()
+        if limit < 1:
+            raise InvalidInput("limit", "must be at least 1")
+        return await self._translated(self._idle_partitions(limit))
+
+    async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        self._must_be_open()
+        return await self._translated(self._forget_partitions(idle)) if idle else 0
+
     # -- what an adapter implements -----------------------------------------------------------------------------------
 
     @abstractmethod
@@ -184,6 +204,21 @@ class BaseStore(ABC):
 
     @abstractmethod
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int: ...
+
+    async def _audit(self, repair: bool) -> Audit:
+        """For an adapter that derives nothing from its records."""
+        return Audit()
+
+    async def _vacuum(self) -> int:
+        """For an adapter whose backend gives room back by itself."""
+        return 0
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        """For an adapter that keeps nothing of a partition beyond its records, marks and tombstones: only one without generations does."""
+        return []
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return 0
 
     @abstractmethod
     def _translate(self, error: Exception) -> Exception | None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import JsonValue, Key, Stored
+from memory.ports.record import JsonValue, Key, Partition, Stored
 from memory.ports.writes import Outcome, Write
 
 
@@ -23,6 +23,17 @@ class Health:
     version: str = ""
     epoch: str = ""
     facts: dict[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What came of comparing what a store derives with the records it derives it from.
+
+    `checked` is how many records were looked at; `problems` says what differed, a sentence each, at most 100, with no text of any record.
+    """
+
+    checked: int = 0
+    problems: tuple[str, ...] = ()
 
 
 class Store(Protocol):
@@ -96,5 +107,38 @@ class Store(Protocol):
         like, never what a record said.
 
         Returns how many there were. A corrupt record of the asked partitions matches whatever the filter: erasure must reach it.
+        """
+        ...
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def audit(self, *, repair: bool = False) -> Audit:
+        """Compare everything the store derives from its records (word indexes, statistics, registries, caches) with the records themselves.
+
+        Derived data is never the only copy of anything. With `repair` what differs is made anew from the records, and the problems tell what was
+        found before; without it nothing is changed. A store that derives nothing checks nothing. It may take long; other calls go on beside it,
+        and what they change meanwhile is no problem.
+        """
+        ...
+
+    async def vacuum(self) -> int:
+        """Give back the room that deleted content takes, and overwrite what of it is still readable in files, as far as a client can ask for that.
+
+        Returns how many bytes were given back, as near as the store can tell; 0 where the backend sees to it by itself.
+        """
+        ...
+
+    async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
+        """Partitions of which something is kept, a generation or an entry in a registry, though nothing stands in them any more, at most `limit`.
+
+        Nothing: no record and no mark of any collection, and no counter that gave numbers; while tombstones of it are left a store may hold a
+        partition back. Each comes with its generation. A store that keeps nothing of such partitions has none.
+        """
+        ...
+
+    async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        """Forget what is kept of these partitions, each where nothing stands in it and its generation is the one given; how many were forgotten.
+
+        A forgotten partition begins anew at generation 0. Who calls this knows that no call from before the generation was raised can still arrive.
         """
         ...

@@ -14,8 +14,8 @@ from memory.orchestrator.steps import current_step
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import Key, Stored
-from memory.ports.store import Health
+from memory.ports.record import Key, Partition, Stored
+from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 from tests.simulation.faults import CLOCK_ERROR, FREEZE, LATEST, RESTARTS, WRITES_ONLY, Fault, Process, Server, WorkerCrashed
 from tests.simulation.loop import seeded
@@ -80,6 +80,18 @@ class FaultyStore:
 
         partial = some if len(writes) > 1 and not self.capabilities.atomic else None
         return await self._call("apply", lambda: self._server.store.apply(writes, together=together), writes=True, partial=partial, shown=writes)
+
+    async def audit(self, *, repair: bool = False) -> Audit:
+        return await self._call("audit", lambda: self._server.store.audit(repair=repair))
+
+    async def vacuum(self) -> int:
+        return await self._call("vacuum", lambda: self._server.store.vacuum())
+
+    async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
+        return await self._call("idle_partitions", lambda: self._server.store.idle_partitions(limit))
+
+    async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return await self._call("forget_partitions", lambda: self._server.store.forget_partitions(idle), writes=True)
 
     # -- one call -----------------------------------------------------------------------------------------------------
 

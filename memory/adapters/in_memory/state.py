@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.ports.query import Everywhere, Partitions, Tenant, Where
-from memory.ports.record import Corrupt, Key, Partition, Record, Standing, Stored
+from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,14 @@ class State:
     def generation(self, partition: Partition) -> int:
         return self._generations.get(partition, 0)
 
+    def idle(self) -> Iterator[tuple[Partition, int]]:
+        """Partitions that something is kept of though nothing stands in them, with their generations."""
+        kept = dict.fromkeys([*self._generations, *(partition for live in self._live.values() for partition in live)])
+        busy = {partition for live in self._live.values() for partition, records in live.items() if records}
+        busy |= {Partition(s.key.tenant, s.scope) for slots in self._slots.values() for s in slots.values() if isinstance(s, Mark)}
+        busy |= {partition for partition, _ in self._counters}
+        yield from ((partition, self.generation(partition)) for partition in kept if partition not in busy)
+
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def place(self, collection: str, key: Key, new: Standing | None) -> None:
@@ -87,6 +95,12 @@ class State:
         if raised != current:
             self._assign(self._generations, partition, raised)
         return raised
+
+    def forget_partition(self, partition: Partition) -> None:
+        """Forget that there ever was this partition, in which nothing stands."""
+        self._generations.pop(partition, None)
+        for live in self._live.values():
+            live.pop(partition, None)
 
     def next_number(self, partition: Partition, counter: str) -> int:
         number = self._counters.get((partition, counter), 0) + 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 from typing import ClassVar
 
 from memory.adapters.in_memory.frozen import maybe_in_utc
@@ -20,7 +21,7 @@ from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
-from memory.ports.record import Key, Mark, Record, Standing, Stored, Tombstone, header
+from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone, header
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Status, Write
 
@@ -129,6 +130,18 @@ class InMemoryStore(BaseStore):
             note = {name: kept[name] for name in keep if kept.get(name) is not None}
             self.state.place(query.collection.name, key, Tombstone(key, over, note=note, discard_at=maybe_in_utc(discard_at)))
         return len(keys)
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        self._forget()
+        return list(islice(self.state.idle(), limit))
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        self._forget()
+        standing = dict(self.state.idle())
+        forgotten = [partition for partition, generation in dict(idle).items() if standing.get(partition) == generation]
+        for partition in forgotten:
+            self.state.forget_partition(partition)
+        return len(forgotten)
 
     def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
         """What the query asks for, in no order, and the keys of the corrupt records among what it looked at."""

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import Key, Stored
-from memory.ports.store import Health, Store
+from memory.ports.record import Key, Partition, Stored
+from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Outcome, Write
 
 T = TypeVar("T")
@@ -83,6 +83,20 @@ class Wrapper:
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
         call = Call("delete_matching", (query.collection.name,))
         return await self._call(call, lambda: self.inner.delete_matching(query, version, discard_at, keep))
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def audit(self, *, repair: bool = False) -> Audit:
+        return await self._call(Call("audit"), lambda: self.inner.audit(repair=repair))
+
+    async def vacuum(self) -> int:
+        return await self._call(Call("vacuum"), self.inner.vacuum)
+
+    async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
+        return await self._call(Call("idle_partitions"), lambda: self.inner.idle_partitions(limit))
+
+    async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return await self._call(Call("forget_partitions"), lambda: self.inner.forget_partitions(idle))
 
 
 def _collections(writes: Sequence[Any]) -> tuple[str, ...]:

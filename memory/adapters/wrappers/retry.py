@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 LONGEST = 5.0
 """Seconds between two attempts, at most."""
-NOT_AGAIN = ("close", "check", "delete_matching")
-"""`check` is to say how things are now; the number that `delete_matching` returns would be of the last attempt only."""
+NOT_AGAIN = ("close", "check", "delete_matching", "audit", "vacuum", "forget_partitions")
+"""`check` is to say how things are now; what the others return would be of the last attempt only."""
 
 
 class Retry(Wrapper):

@@ -12,14 +12,14 @@ from memory.ports.store import Health, Store
 
 T = TypeVar("T")
 
-UNLIMITED = ("open", "close")
-"""Migrations take what they take, and so does waiting for calls under way, each of which ends in time."""
+UNLIMITED = ("open", "close", "audit", "vacuum")
+"""Migrations take what they take, and so does waiting for calls under way, each of which ends in time. Upkeep of a whole store is asked for."""
 
 
 class Timeout(Wrapper):
     """A call that takes longer than `seconds` is given up and raises `StoreTimeout`: what a write came to is then unknown.
 
-    `check()` says so instead of raising. `open` and `close` are not limited.
+    `check()` says so instead of raising. `open`, `close`, `audit` and `vacuum` are not limited.
     """
 
     def __init__(self, inner: Store, seconds: float) -> None:
