@@ -25,7 +25,7 @@ from memory.orchestrator.asked import Asked
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.erasure import SYSTEM_TENANT
+from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation

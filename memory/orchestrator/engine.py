@@ -11,6 +11,7 @@ from memory.orchestrator.cache import Cache
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import Generations
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import OwedWork
@@ -44,18 +45,27 @@ class Engine:
         self.topology = topology
         self.settings = settings or EngineSettings()
         self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits)
-        self.owed = OwedWork(self.placement)
+        self.generations = Generations(self.placement)
+        self.owed = OwedWork(self.placement, self.generations)
         self.cache = Cache(self.placement)
         self.meaning = Meaning(self.placement, embedder)
-        self.erasure = Erasure(self.placement, self.owed, self.cache)
+        self.erasure = Erasure(self.placement, self.owed, self.cache, self.generations)
         self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure)
         self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure)
-        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure)
+        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)
         self.browsing = Browsing(self.placement)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
-        self.tiering = Tiering(self.placement, self.owed, self.cache)
+        self.tiering = Tiering(self.placement, self.owed, self.cache, self.generations)
         self.promotion = Promotion(self.placement, self.tiering, rules)
-        self.maintenance = Maintenance(self.placement, owed=self.owed, tiering=self.tiering, promotion=self.promotion, relations=self.relations)
+        self.maintenance = Maintenance(
+            self.placement,
+            owed=self.owed,
+            erasure=self.erasure,
+            generations=self.generations,
+            tiering=self.tiering,
+            promotion=self.promotion,
+            relations=self.relations,
+        )
 
     async def open(self) -> None:
         """Open the stores, check what they can do and whose vectors they hold."""

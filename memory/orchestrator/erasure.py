@@ -1,43 +1,52 @@
 """Deleting: one record with all that hangs on it, or a whole scope, in every store.
 
 A tombstone at home is the moment a record is gone; what remains (replicas, kept versions, relations) is owed by the tombstone. A scope is
-erased by an operation record that owes one step a store: raise the scope's generation, so that late copies are refused whoever brings them,
-then leave tombstones.
+erased by an operation record that owes the work: in every store raise the scope's generation, so that late copies are refused whoever brings them,
+then leave tombstones. The operation record is kept as long as tombstones are. For the first part of that time (`mark_life`: as long as a call from
+before may still arrive) the erasure is watched: stores that cannot refuse such a call by themselves are erased again and again. In the end every
+store forgets that there was such a scope.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from memory.domain.errors import CorruptRecord, StoreUnavailable
+from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
+from memory.orchestrator.generations import OPERATIONS_SCOPE, SCOPED, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS, Collection
-from memory.ports.query import Eq, Lt, Query, Tenant, within
+from memory.ports.collections import ENTRIES, OPERATIONS, Collection
+from memory.ports.query import And, Eq, Everywhere, Lt, Query, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGeneration
+from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
 
-SYSTEM_TENANT = "~memory"
-"""Owner of the records that serve the engine itself; no caller's tenant may have this name."""
-SCOPED = (ENTRIES, ENTRY_VERSIONS, RELATIONS)
-"""The collections whose records belong to callers' scopes; the others are the engine's own and hold no caller's text beyond an operation's life."""
+log = logging.getLogger(__name__)
+
 DIGEST = "request_digest"
 """The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
 OTHER_ROLES = frozenset(Role) - {Role.HOME}
+WATCHED, REMEMBERED = "watch", "erased"
+"""The kinds of an erasure's operation record once it has been carried out: while it is repeated, and until it is forgotten."""
+REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
+"""When a watched erasure is repeated, in parts of `mark_life`."""
 
 
 class Erasure:
     """Carries out deletions."""
 
-    def __init__(self, placement: Placement, owed: OwedWork, cache: Cache) -> None:
+    def __init__(self, placement: Placement, owed: OwedWork, cache: Cache, generations: Generations) -> None:
         self._placement = placement
         self._owed = owed
         self._cache = cache
+        self._generations = generations
+        owed.register(UNCACHE, self._uncache)
         owed.register(DELETE, self._delete_noted)
         owed.register(ERASE, self._erase_noted)
 
@@ -58,7 +67,6 @@ class Erasure:
             grave = self._grave(collection, record, store)
             outcome = await self._placement.write_one("delete.home", store, grave)
             if outcome.applied:
-                await self._cache.invalidate(collection, key)
                 fallen = Tombstone(key, grave.version, grave.owed, grave.note)
                 await self._owed.try_finish(Debt(collection, store, fallen))
                 return True
@@ -68,8 +76,7 @@ class Erasure:
 
     def _grave(self, collection: Collection, record: Record, store: Store) -> Delete:
         owed: list[Owed] = [o for o in carried_over(record) if o.kind != KEEP]
-        if self._placement.topology.later(store):
-            owed.append(Owed(UNPLACE))
+        owed += self._owed_elsewhere(store)
         if collection is ENTRIES:
             unfinished = [o.data["record"] for o in record.owed if o.kind == KEEP]
             versions = [record.previous, *(v for kept in unfinished for v in (kept["version"], kept["previous"]))]
@@ -86,6 +93,15 @@ class Erasure:
             discard_at=None if owed else self._placement.tombstone_until(),
         )
 
+    def _owed_elsewhere(self, store: Store) -> list[Owed]:
+        """What a deletion owes the stores beside the record's home."""
+        topology = self._placement.topology
+        owed = [Owed(UNPLACE)] if topology.later(store) else []
+        return owed if topology.cache is None else [Owed(UNCACHE), *owed]
+
+    async def _uncache(self, debt: Debt, owed: Owed) -> bool:
+        return await self._cache.invalidate(debt.collection, debt.holder.key)
+
     @staticmethod
     def _note(record: Record) -> dict[str, Any]:
         """What a repeated keyed write needs to know of a deleted record: a digest, dates and the version; no text."""
@@ -96,21 +112,14 @@ class Erasure:
         """What cannot be read can still be erased: a tombstone in its place, which owes what hangs on it, as far as that can be read."""
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
-        owed = await self._owed_blindly(key) if collection is ENTRIES else ()
-        if self._placement.topology.later(store):
-            owed = (Owed(UNPLACE), *owed)
+        owed = (*self._owed_elsewhere(store), *(self._owed_blindly() if collection is ENTRIES else ()))
         fallen = await self._bury(collection, key, store, owed)
-        await self._cache.invalidate(collection, key)
         await self._owed.try_finish(Debt(collection, store, fallen))
         return True
 
-    async def _owed_blindly(self, key: Key) -> tuple[Owed, ...]:
-        """What the tombstone of an entry owes whose record cannot say which versions of it were kept."""
-        query = Query(ENTRY_VERSIONS, Tenant(key.tenant), Eq("entry_id", key.id))
-        with step("version.find"):
-            page = await self._placement.topology.archive.query(query)
-        versions = [row.version for row in page.records if isinstance(row, Record)]
-        return (Owed(UNKEEP, {"versions": versions}), Owed(UNRELATE))
+    def _owed_blindly(self) -> tuple[Owed, ...]:
+        """What the tombstone of an entry owes whose record cannot say which versions of it were kept: they are looked for."""
+        return (Owed(UNKEEP, {"versions": []}), Owed(UNRELATE))
 
     async def _bury(self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]) -> Tombstone:
         """A tombstone over whatever stands there, however new it says it is."""
@@ -138,44 +147,60 @@ class Erasure:
     async def erase_scope(self, tenant: str, scope: Scope) -> int:
         """Delete every record of exactly this scope, in every store; how many entries there were (A56-A58).
 
-        When a store fails on the way the call fails, and maintenance finishes what it began.
+        A store that fails is left to maintenance, the others are erased, and the call fails. The generation is one above the highest of all stores:
+        they may disagree (see `generations`).
         """
         partition = Partition(tenant, scope.text)
-        archive = self._placement.topology.archive
-        current = await self._placement.write_one("erase.read", archive, RaiseGeneration(partition, to=0))
-        generation = (current.number or 0) + 1
-        operation = self._operation(partition, generation)
-        begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, Absent()))
+        return await self._begin(partition, 1 + await self._generations.highest(partition))
+
+    async def _begin(self, partition: Partition, generation: int) -> int:
+        archive, operation = self._placement.topology.archive, self._operation(partition, generation)
+        begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, Newer()))
         if (error := refused(archive, begun)) is not None:
             raise error
-        erased = 0
-        for store in self._stores():
-            erased += await self._erase_in(store, partition, generation)
-        await self._end(operation, archive)
-        return erased
+        return await self._carry_out(operation)
 
     def _operation(self, partition: Partition, generation: int) -> Record:
         now = self._placement.now()
-        home = Partition(SYSTEM_TENANT, "operations")
         data = {"tenant": partition.tenant, "scope": partition.scope, "generation": generation}
         return Record(
-            key=Key(SYSTEM_TENANT, self._placement.new_id(home.tenant, home.scope)),
-            scope=home.scope,
+            key=operation_key(partition, generation),
+            scope=OPERATIONS_SCOPE,
             version=self._placement.next_version(),
             created_at=now,
             updated_at=now,
-            fields={"kind": ERASE},
+            fields={"kind": UNDER_WAY},
+            body=data,
             tier="mid",
             owed=(Owed(ERASE, data),),
         )
 
     def _stores(self) -> Sequence[Store]:
-        """Every store, the archive first: no store's generation may run ahead of the one that the next erasure reads."""
+        """Every store, the archive first."""
         return tuple(dict.fromkeys((self._placement.topology.archive, *self._placement.topology.stores)))
 
+    async def _carry_out(self, operation: Record) -> int:
+        """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed."""
+        partition, generation = _asked_of(operation)
+        erased, failures = 0, list[StoreError]()
+        for store in self._stores():
+            try:
+                raised = await self._placement.write_one("erase.raise", store, RaiseGeneration(partition, to=generation))
+                stands = raised.number or 0
+                if stands > generation and await self._generations.operation(partition, stands) is None:
+                    again = await self._begin(partition, stands + 1)  # a store that was away when the highest was asked for is ahead of the others
+                    await self._end(operation)
+                    return erased + again
+                erased += await self._erase_in(store, partition, generation)
+            except StoreError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        await self._end(operation)
+        return erased
+
     async def _erase_in(self, store: Store, partition: Partition, generation: int) -> int:
-        """Raise the generation in one store, then leave tombstones for what is older; how many entries had their home there."""
-        await self._placement.write_one("erase.raise", store, RaiseGeneration(partition, to=generation))
+        """Leave tombstones for what is older in one store, whose generation has been raised; how many entries had their home there."""
         entries = 0
         older = None if store is self._placement.topology.cache else Lt("generation", generation)  # a cache may lose anything
         for collection in SCOPED:
@@ -207,19 +232,80 @@ class Erasure:
 
     async def _erase_noted(self, debt: Debt, owed: Owed) -> bool:
         """An erasure that a crash cut short."""
-        partition = Partition(owed.data["tenant"], owed.data["scope"])
-        for store in self._stores():
-            await self._erase_in(store, partition, owed.data["generation"])
         if isinstance(debt.holder, Record):
-            await self._end(debt.holder, debt.store)
-        return True
+            await self._carry_out(debt.holder)
+        return False  # ending the operation took the debt away with it
 
-    async def _end(self, operation: Record, store: Store) -> None:
-        grave = Delete(
-            OPERATIONS,
-            operation.key,
-            version=self._placement.next_version(operation.version),
-            when=AtVersion(operation.version),
-            discard_at=self._placement.tombstone_until(),
+    async def _end(self, operation: Record) -> None:
+        """The erasure has been carried out: it is watched where a store needs that, and remembered."""
+        needs_watch = any(not store.capabilities.fenced for store in self._placement.topology.stores)
+        await self._becomes(operation, WATCHED if needs_watch else REMEMBERED)
+
+    async def _becomes(self, operation: Record, kind: str, **noted: int) -> None:
+        version = self._placement.next_version(operation.version)
+        new = replace(
+            operation,
+            version=version,
+            updated_at=self._placement.now(),
+            fields={"kind": kind},
+            body={**operation.body, **noted},
+            owed=(),
+            previous=None,
         )
-        await self._placement.write_one("erase.end", store, grave)
+        await self._placement.write_one("erase.end", self._placement.topology.archive, Put(OPERATIONS, new, AtVersion(operation.version)))
+
+    # -- after an erasure ---------------------------------------------------------------------------------------------
+
+    async def watch(self) -> int:
+        """Repeat watched erasures whose time has come in the stores that need it; how many were repeated."""
+        repeated = 0
+        for operation in await self._operations(Eq("kind", WATCHED)):
+            age, done = self._placement.now() - operation.created_at, int(operation.body.get("repeats", 0))
+            due = sum(age >= part * self._placement.settings.mark_life for part in REPEATED_AT)
+            if due > done:
+                partition, generation = _asked_of(operation)
+                for store in self._stores():
+                    if not store.capabilities.fenced:
+                        await self._erase_in(store, partition, generation)
+                await self._becomes(operation, REMEMBERED if due == len(REPEATED_AT) else WATCHED, repeats=due)
+                repeated += 1
+        return repeated
+
+    async def forget(self) -> int:
+        """Forget scopes that were erased so long ago that their tombstones are gone, in every store; how many operations were forgotten."""
+        forgotten = 0
+        long_ago = self._placement.now() - self._placement.settings.tombstone_life
+        for operation in await self._operations(And((Eq("kind", REMEMBERED), Lt("created_at", long_ago)))):
+            partition, generation = _asked_of(operation)
+            for store in self._placement.topology.leaves:
+                with step("partition.forget"):
+                    await store.forget_partitions([(partition, generation)])
+            gone = Delete(
+                OPERATIONS,
+                operation.key,
+                version=self._placement.next_version(operation.version),
+                when=AtVersion(operation.version),
+                discard_at=self._placement.now(),
+            )
+            forgotten += (await self._placement.write_one("erase.forget", self._placement.topology.archive, gone)).applied
+        return forgotten
+
+    async def forget_idle(self, leaf: Store) -> int:
+        """Forget partitions of one store in which nothing stands and that no remembered erasure is about; how many."""
+        with step("partition.idle"):
+            idle = await leaf.idle_partitions(self._placement.settings.page)
+        free = [(p, generation) for p, generation in idle if generation == 0 or await self._generations.operation(p, generation) is None]
+        if not free:
+            return 0
+        with step("partition.forget"):
+            return await leaf.forget_partitions(free)
+
+    async def _operations(self, condition: Eq | And) -> list[Record]:
+        query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
+        pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
+        return [row async for page in pages for row in page.records if isinstance(row, Record)]
+
+
+def _asked_of(operation: Record) -> tuple[Partition, int]:
+    """The partition an operation record erases, and the generation it raises it to."""
+    return Partition(operation.body["tenant"], operation.body["scope"]), int(operation.body["generation"])

@@ -1,26 +1,29 @@
 """Sweeps: finish what crashes left, end moves that were broken off, forget marks and tombstones that have served, apply sweep rules.
 
-Everything here may run twice at once; a lease only saves the work of doing so.
+Everything here may run twice at once; a lease only saves the work of doing so. A sweep is made of jobs, most of them a store's: what goes wrong in
+one costs that job, and is told in the report. A store that does not answer stops its own jobs and what needs it.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import StoreError
-from memory.orchestrator.erasure import SCOPED, SYSTEM_TENANT
+from memory.domain.errors import StoreError, StoreUnavailable
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import SCOPED, SYSTEM_TENANT, Generations
 from memory.orchestrator.owed import Debt, Holder, OwedWork
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.relations import Relations
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
-from memory.ports.collections import COLLECTIONS, LEASES, Collection
+from memory.ports.collections import COLLECTIONS, ENTRIES, LEASES, Collection
 from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
 from memory.ports.record import FieldValue, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -30,11 +33,17 @@ log = logging.getLogger(__name__)
 
 GRAVES = frozenset({Kind.MARK, Kind.TOMBSTONE})
 LEASE_SCOPE = "leases"
+EXPIRED_GRACE = timedelta(days=1)
+"""How long an expired entry stays in a store of the capability `ttl`, whose operators expect it to forget what expired."""
 
 
 @dataclass(slots=True)
 class SweepReport:
-    """What one sweep did. `ran` is false where another process holds the lease; `waiting` names stores that could not be swept."""
+    """What one sweep did. `ran` is false where another process holds the lease.
+
+    `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
+    that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others.
+    """
 
     ran: bool = True
     finished: int = 0
@@ -43,15 +52,32 @@ class SweepReport:
     purged: int = 0
     dropped_relations: int = 0
     moved: int = 0
+    expired: int = 0
+    repeated_erasures: int = 0
+    forgotten_scopes: int = 0
+    healed: int = 0
     waiting: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
 
 
 class Maintenance:
     """Carries out sweeps."""
 
-    def __init__(self, placement: Placement, *, owed: OwedWork, tiering: Tiering, promotion: Promotion, relations: Relations) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        owed: OwedWork,
+        erasure: Erasure,
+        generations: Generations,
+        tiering: Tiering,
+        promotion: Promotion,
+        relations: Relations,
+    ) -> None:
         self._placement = placement
         self._owed = owed
+        self._erasure = erasure
+        self._generations = generations
         self._tiering = tiering
         self._promotion = promotion
         self._relations = relations
@@ -64,20 +90,66 @@ class Maintenance:
         if lease is None:
             report.ran = False
             return report
-        for store in self._placement.topology.homes:
-            try:
-                await self._finish_owed(store, report)
-                await self._settle_arriving(store, report)
-                await self._purge(store, GRAVES, report)
-            except StoreError as error:
-                log.warning("maintenance leaves out '%s': %s", store.name, error)
-                report.waiting += (str(error),)
-        await self._clear_cache(report)
-        if not report.waiting:
-            report.dropped_relations = await self._relations.drop_dangling()
-            report.moved += len((await self._promotion.by_sweep()).moved)
-        await self._give_back(lease)
+        before = len(self._generations.healed)
+        try:
+            away: set[str] = set()
+            for store in self._placement.topology.homes:
+                await self._jobs_of(store, report, away)
+            await self._job(report, lambda: self._watch(report))
+            await self._job(report, lambda: self._forget_scopes(report))
+            await self._job(report, lambda: self._clear_cache(report))
+            await self._job(report, lambda: self._drop_relations(report))
+            await self._job(report, lambda: self._apply_rules(report))
+        finally:
+            await self._give_back(lease)
+        report.healed = len(self._generations.healed) - before
+        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in self._owed.problems if not p.waits)
         return report
+
+    async def _jobs_of(self, store: Store, report: SweepReport, away: set[str]) -> None:
+        """What is to be done for one store. When it does not answer once it is not asked again."""
+        jobs: Sequence[Callable[[], Awaitable[None]]] = (
+            lambda: self._finish_owed(store, report, away),
+            lambda: self._settle_arriving(store, report),
+            lambda: self._delete_expired(store, report),
+            lambda: self._purge(store, GRAVES, report),
+        )
+        for job in jobs:
+            failure = await self._job(report, job)
+            if isinstance(failure, StoreUnavailable) and failure.store == store.name:
+                return
+
+    async def _job(self, report: SweepReport, job: Callable[[], Awaitable[None]]) -> Exception | None:
+        """Do one job; what it raises is told in the report and returned."""
+        try:
+            await job()
+        except StoreError as error:
+            log.warning("maintenance leaves out a job: %s", error)
+            if str(error) not in report.waiting:
+                report.waiting += (str(error),)
+            return error
+        except Exception as error:
+            log.exception("maintenance leaves out a job that failed")
+            report.stays += (f"a job of maintenance failed: {type(error).__name__}: {error}",)
+            return error
+        return None
+
+    async def _watch(self, report: SweepReport) -> None:
+        report.repeated_erasures += await self._erasure.watch()
+
+    async def _forget_scopes(self, report: SweepReport) -> None:
+        report.forgotten_scopes += await self._erasure.forget()
+        for leaf in self._placement.topology.leaves:
+            report.forgotten_scopes += await self._erasure.forget_idle(leaf)
+
+    async def _drop_relations(self, report: SweepReport) -> None:
+        report.dropped_relations += await self._relations.drop_dangling()
+
+    async def _apply_rules(self, report: SweepReport) -> None:
+        promoted = await self._promotion.by_sweep()
+        report.moved += len(promoted.moved)
+        report.waiting += tuple(w for w in promoted.waiting if w not in report.waiting)
+        report.stays += tuple(f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept)
 
     async def owed(self) -> int:
         """How many records, marks and tombstones owe a step."""
@@ -87,13 +159,27 @@ class Maintenance:
                 total += len([row async for row in self._holders(store, collection)])
         return total
 
+    async def overdue(self, most: int = 20) -> list[str]:
+        """What is owed and cannot be done, a sentence each: steps are tried again, as a sweep would, to tell why."""
+        away: set[str] = set()
+        for store in self._placement.topology.homes:
+            for collection in COLLECTIONS:
+                holders = [row async for row in self._holders(store, collection)]
+                for holder in holders[:most]:
+                    await self._job(SweepReport(), lambda c=collection, s=store, h=holder: self._finish_one(Debt(c, s, h), away))  # type: ignore[misc]
+        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in self._owed.problems]
+        return said[-most:]
+
+    async def _finish_one(self, debt: Debt, away: set[str]) -> None:
+        await self._owed.finish(debt, away)
+
     # -- owed work ----------------------------------------------------------------------------------------------------
 
-    async def _finish_owed(self, store: Store, report: SweepReport) -> None:
+    async def _finish_owed(self, store: Store, report: SweepReport, away: set[str]) -> None:
         for collection in COLLECTIONS:
             holders = [row async for row in self._holders(store, collection)]
             for holder in holders:
-                if await self._owed.finish(Debt(collection, store, holder)):
+                if await self._owed.finish(Debt(collection, store, holder), away):
                     report.still_owed += 1
                 else:
                     report.finished += 1
@@ -120,11 +206,16 @@ class Maintenance:
         for collection in SCOPED:
             query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
             for copy in [row async for row in self._rows("sweep.arriving", store, query)]:
-                source = await self._source(collection, copy, store)
-                if isinstance(source, Record):
-                    report.moved += await self._tiering.move(collection, copy.key, copy.tier) is MoveResult.MOVED
-                elif source is None or isinstance(source, Tombstone):
-                    report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
+                failure = await self._job(report, lambda c=collection, r=copy: self._settle_one(c, r, store, report))  # type: ignore[misc]
+                if isinstance(failure, StoreUnavailable):
+                    return
+
+    async def _settle_one(self, collection: Collection, copy: Record, store: Store, report: SweepReport) -> None:
+        source = await self._source(collection, copy, store)
+        if isinstance(source, Record):
+            report.moved += await self._tiering.move(collection, copy.key, copy.tier) is MoveResult.MOVED
+        elif source is None or isinstance(source, Tombstone):
+            report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
 
     async def _source(self, collection: Collection, copy: Record, store: Store) -> Stored | None:
         """What stands for the copy in the stores before this one."""
@@ -137,6 +228,14 @@ class Maintenance:
             if stands is not None and not elsewhere:
                 return stands
         return None
+
+    async def _delete_expired(self, store: Store, report: SweepReport) -> None:
+        """Entries in a store that is asked to forget what expired, with all that hangs on them in other stores."""
+        if not store.capabilities.ttl:
+            return
+        query = Query(ENTRIES, Everywhere(), Lt("expires_at", self._placement.now() - EXPIRED_GRACE), limit=self._placement.settings.page)
+        for row in [row async for row in self._rows("sweep.expired", store, query)]:
+            report.expired += await self._erasure.delete(ENTRIES, row.key, at=row.version)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from memory.domain import ids
 from memory.domain.errors import ConfigError, EmbedderMismatch
 from memory.orchestrator.entry_records import meaning_of
-from memory.orchestrator.erasure import SYSTEM_TENANT
+from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import leaves_of

@@ -1,26 +1,29 @@
 """What remains to be done for a record: written with the record's first step, taken away when done, finished by whoever finds it.
 
-Every step is repeatable and conditional on versions, so that the writer, a sweep and a second sweep may all carry it out.
+Every step is repeatable and conditional on versions, so that the writer, a sweep and a second sweep may all carry it out. A step that cannot be done,
+because a store is away, refuses it, or nobody here knows its kind, stays owed and costs nothing but itself.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeAlias
 
-from memory.domain.errors import StoreError
-from memory.orchestrator.placement import Placement
+from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
+from memory.orchestrator.generations import Generations
+from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.versions import version_key
 from memory.ports import codec
 from memory.ports.collections import ENTRY_VERSIONS, RELATIONS, Collection
-from memory.ports.query import Eq, Or, Query, Tenant
-from memory.ports.record import Mark, Owed, Record, Role, Tombstone
+from memory.ports.query import And, Eq, Lt, Or, Query, Tenant
+from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Status
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ REPLICATE = "replicate"  # put a whole copy into a later tier
 KEEP = "keep"  # store the version that an edit replaced
 DELETE = "delete"  # delete other records, each at the version noted
 UNPLACE = "unplace"  # leave tombstones in the later stores
+UNCACHE = "uncache"  # take a deleted record out of the cache
 UNKEEP = "unkeep"  # erase the kept versions of a deleted entry
 UNRELATE = "unrelate"  # delete the relations of a deleted entry
 ARRIVE = "arrive"  # clear the flag of a copy whose source has let go
@@ -36,7 +40,14 @@ ERASE = "erase"  # erase a scope in one store
 HOLDS_PLACE = "holds_place"
 """Said by the debt of a mark under an id that another writer derives as well, from a key or a source."""
 
+MOST_VERSIONS_OWED = 16
+MOST_BYTES_OWED = 1_000_000
+"""How much of its own past a record carries while the archive is away: then it is edited no more until the archive is back."""
+
+PROBLEMS_REMEMBERED = 1_000
+
 Holder: TypeAlias = Record | Mark | Tombstone
+Finisher: TypeAlias = Callable[["Debt", Owed], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +59,25 @@ class Debt:
     holder: Holder
 
 
-class OwedWork:
-    """Carries out owed steps. `deleter` and `eraser` are given by the erasure module, which stands above this one."""
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a step could not be done when it was last tried here. `waits` where trying again may help; else somebody must do something."""
 
-    def __init__(self, placement: Placement) -> None:
+    step: str
+    tenant: str
+    record_id: str
+    said: str
+    waits: bool
+
+
+class OwedWork:
+    """Carries out owed steps. Who stands above this module registers the steps it finishes."""
+
+    def __init__(self, placement: Placement, generations: Generations) -> None:
         self._placement = placement
-        self._finishers: dict[str, Callable[[Debt, Owed], Awaitable[bool]]] = {
+        self._generations = generations
+        self._problems: OrderedDict[tuple[str, Key, str], Problem] = OrderedDict()
+        self._finishers: dict[str, Finisher] = {
             REPLICATE: self._replicate,
             KEEP: self._keep,
             UNPLACE: self._unplace,
@@ -62,23 +86,56 @@ class OwedWork:
             ARRIVE: self._arrive,
         }
 
-    def register(self, kind: str, finisher: Callable[[Debt, Owed], Awaitable[bool]]) -> None:
-        """Who finishes this kind of step: true when done or no longer due, false to leave it for later."""
+    def register(self, kind: str, finisher: Finisher) -> None:
+        """Who finishes this kind of step: true when done or no longer due, false to leave it for later; it raises where it is refused."""
         self._finishers[kind] = finisher
 
-    async def finish(self, debt: Debt) -> tuple[Owed, ...]:
-        """Do what the holder owes and take it away; what could not be done stays owed and is returned."""
-        done: list[Owed] = []
-        for owed in debt.holder.owed:
-            try:
-                if await self._finishers[owed.kind](debt, owed):
-                    done.append(owed)
-            except StoreError as error:
-                log.warning("%s of %s waits: %s", owed.kind, debt.holder.key.id, error)
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What this process tried last and could not do, the newest last; at most a thousand."""
+        return tuple(self._problems.values())
+
+    async def finish(self, debt: Debt, away: set[str] | None = None) -> tuple[Owed, ...]:
+        """Do what the holder owes and take it away; what could not be done stays owed and is returned.
+
+        `away` names stores that did not answer lately: steps that would wait for one of them again are left, and it learns of more.
+        """
+        away = set() if away is None else away
+        done = [owed for owed in debt.holder.owed if await self._tried(debt, owed, away)]
         left = tuple(o for o in debt.holder.owed if o not in done)
         if done:
             await self._settle(debt, tuple(done), all_done=not left)
         return left
+
+    async def _tried(self, debt: Debt, owed: Owed, away: set[str]) -> bool:
+        """Whether the step is done. Whatever goes wrong is this step's alone."""
+        key = debt.holder.key
+        try:
+            if owed.kind not in self._finishers:
+                raise MemoryTiersError("this version of the library does not know the step; a newer one left it")
+            if away and (target := self._target(owed)) is not None and target.name in away:
+                raise StoreUnavailable(target.name, "did not answer a moment ago")
+            done = await self._finishers[owed.kind](debt, owed)
+        except Exception as error:  # noqa: BLE001 - of one step; the record's other steps, and other records, go on
+            waits = isinstance(error, StoreError) and error.retryable
+            if isinstance(error, StoreUnavailable):
+                away.add(error.store)
+            log.warning("%s of %s %s: %s", owed.kind, key.id, "waits" if waits else "cannot be done", error)
+            self._problems[debt.collection.name, key, owed.kind] = Problem(owed.kind, key.tenant, key.id, str(error), waits)
+            self._problems.move_to_end((debt.collection.name, key, owed.kind))
+            if len(self._problems) > PROBLEMS_REMEMBERED:
+                self._problems.popitem(last=False)
+            return False
+        if done:
+            self._problems.pop((debt.collection.name, key, owed.kind), None)
+        return done
+
+    def _target(self, owed: Owed) -> Store | None:
+        """The one store a step needs, where it is known beforehand."""
+        topology = self._placement.topology
+        if owed.kind in (REPLICATE, ARRIVE):
+            return topology.home(owed.data["to"])
+        return topology.archive if owed.kind in (KEEP, UNKEEP, UNRELATE) else None
 
     async def try_finish(self, debt: Debt) -> None:
         """`finish` after an acknowledged write: a failure leaves the rest to maintenance and does not fail the write."""
@@ -126,6 +183,16 @@ class OwedWork:
 
     # -- finishers ----------------------------------------------------------------------------------------------------
 
+    async def _done(self, store: Store, outcome: Outcome, about: Record, home: Store) -> bool:
+        """Whether a copy has arrived where it was sent, or is not due any more. Raises where it was refused."""
+        if (error := refused(store, outcome)) is not None:
+            raise error
+        if outcome.status is Status.REJECTED:  # its scope was erased there: with this record, or before the record was born here
+            return not await self._generations.lives_on(about, home)
+        if outcome.applied or not isinstance(outcome.stored, Corrupt):
+            return True  # there, or something newer is
+        raise StoreError(store.name, f"a damaged record stands where the copy of {about.key.id} belongs")
+
     def _replica(self, debt: Debt, owed: Owed) -> Put:
         assert isinstance(debt.holder, Record)  # noqa: S101 - only live records owe replicas
         return Put(debt.collection, replace(debt.holder, role=Role.REPLICA, tier=owed.data["to"], owed=()), Newer())
@@ -134,42 +201,55 @@ class OwedWork:
         if not isinstance(debt.holder, Record) or debt.holder.role is not Role.HOME:
             return False  # an arriving copy owes its replica only once it is home
         target = self._placement.topology.home(owed.data["to"])
-        await self._placement.write_one("replica.deliver", target, self._replica(debt, owed))
-        return True  # applied, or something newer stands there, or the scope was erased
+        outcome = await self._placement.write_one("replica.deliver", target, self._replica(debt, owed))
+        return await self._done(target, outcome, debt.holder, debt.store)
 
     async def _keep(self, debt: Debt, owed: Owed) -> bool:
-        kept = codec.record_from_json(ENTRY_VERSIONS, owed.data["record"])
-        await self._placement.write_one("version.keep", self._placement.topology.archive, Put(ENTRY_VERSIONS, kept, Absent()))
-        return True  # applied, or kept already, or erased meanwhile
+        if not isinstance(debt.holder, Record):
+            return True  # deleted meanwhile
+        archive = self._placement.topology.archive
+        kept = replace(codec.record_from_json(ENTRY_VERSIONS, owed.data["record"]), generation=debt.holder.generation)  # of the same life
+        outcome = await self._placement.write_one("version.keep", archive, Put(ENTRY_VERSIONS, kept, Absent()))
+        return await self._done(archive, outcome, debt.holder, debt.store)
 
     async def _unplace(self, debt: Debt, owed: Owed) -> bool:
         for store in self._placement.topology.later(debt.store):
-            grave = Delete(
+            tombstone = Delete(
                 debt.collection,
                 debt.holder.key,
                 version=debt.holder.version,
                 when=Newer(),
                 discard_at=self._placement.tombstone_until(),
             )
-            await self._placement.write_one("delete.elsewhere", store, grave)
+            await self._placement.write_one("delete.elsewhere", store, tombstone)
         return True
 
     async def _unkeep(self, debt: Debt, owed: Owed) -> bool:
-        """Walk the chain of kept versions back; each gets a tombstone, also one that a slow writer has yet to bring."""
-        archive = self._placement.topology.archive
-        tenant, entry_id = debt.holder.key.tenant, debt.holder.key.id
-        chain: list[int] = list(owed.data["versions"])
-        while chain:
-            version = chain.pop()
-            key = version_key(tenant, entry_id, version)
-            with step("version.walk"):
-                row = (await archive.get(ENTRY_VERSIONS, [key]))[0]
-            before = row.previous if isinstance(row, Record) else row.note.get("previous") if isinstance(row, Tombstone) else None
-            if before is not None:
-                chain.append(before)
-            if isinstance(row, Tombstone):
-                continue
-            grave = Delete(
+        """Leave a tombstone for each kept version: those the archive has, and those that a slow writer has yet to bring.
+
+        Both by asking for the entry's and by walking the chain of versions back: a damaged one breaks the chain, and may not be found by its entry.
+        Only what is older than the tombstone goes: a later life's versions are its own.
+        """
+        archive, key, end = self._placement.topology.archive, debt.holder.key, debt.holder.version
+        chain = {version for version in owed.data["versions"] if version < end}
+        of_entry = And((Eq("entry_id", key.id), Lt("stored_version", end)))
+        query = Query(ENTRY_VERSIONS, Tenant(key.tenant), filter=of_entry, limit=self._placement.settings.page)
+        async for page in self._placement.pages("version.find", archive, query):
+            chain |= {row.version for row in page.records if isinstance(row, Record)}
+        walked: set[int] = set()
+        while ahead := sorted(chain - walked, reverse=True):
+            walked.add(ahead[0])
+            before = await self._erase_version(archive, version_key(key.tenant, key.id, ahead[0]), ahead[0])
+            chain |= set() if before is None else {before}
+        return True
+
+    async def _erase_version(self, archive: Store, key: Key, version: int) -> int | None:
+        """A tombstone for one kept version; the version that this one replaced, where that can still be told."""
+        with step("version.walk"):
+            row = (await archive.get(ENTRY_VERSIONS, [key]))[0]
+        before: int | None = row.previous if isinstance(row, Record) else row.note.get("previous") if isinstance(row, Tombstone) else None
+        if not isinstance(row, Tombstone):
+            tombstone = Delete(
                 ENTRY_VERSIONS,
                 key,
                 version=self._placement.next_version(version),
@@ -177,27 +257,29 @@ class OwedWork:
                 note={"previous": before},
                 discard_at=self._placement.tombstone_until(),
             )
-            await self._placement.write_one("version.erase", archive, grave)
-        return True
+            outcome = await self._placement.write_one("version.erase", archive, tombstone)
+            if not outcome.applied and not isinstance(outcome.stored, Tombstone):
+                raise StoreError(archive.name, f"kept version {key.id} is not erased: {outcome.reason or 'it changed meanwhile'}")
+        return before
 
     async def _unrelate(self, debt: Debt, owed: Owed) -> bool:
         archive, key = self._placement.topology.archive, debt.holder.key
         ends = Or((Eq("source_id", key.id), Eq("target_id", key.id)))
-        with step("relation.find"):
-            page = await archive.query(Query(RELATIONS, Tenant(key.tenant), filter=ends))
-        graves = [
-            Delete(
-                RELATIONS,
-                row.key,
-                version=self._placement.next_version(row.version),
-                when=AtVersion(row.version),
-                discard_at=self._placement.tombstone_until(),
-            )
-            for row in page.records
-            if isinstance(row, Record)
-        ]
-        if graves:
-            await self._placement.write("relation.erase", archive, *graves)
+        query = Query(RELATIONS, Tenant(key.tenant), filter=ends, limit=self._placement.settings.page)
+        async for page in self._placement.pages("relation.find", archive, query):
+            tombstones = [
+                Delete(
+                    RELATIONS,
+                    row.key,
+                    version=self._placement.next_version(row.version),
+                    when=AtVersion(row.version),
+                    discard_at=self._placement.tombstone_until(),
+                )
+                for row in page.records
+                if isinstance(row, Record)
+            ]
+            if tombstones:
+                await self._placement.write("relation.erase", archive, *tombstones)
         return True
 
     async def _arrive(self, debt: Debt, owed: Owed) -> bool:
@@ -210,3 +292,17 @@ class OwedWork:
 def carried_over(record: Record) -> tuple[Owed, ...]:
     """What a record's next version still owes of this one's debts: all but replicas, which the new version brings itself."""
     return tuple(o for o in record.owed if o.kind != REPLICATE)
+
+
+def check_room(owed: Sequence[Owed], archive: Store) -> None:
+    """Refuse an edit whose record would carry too much of its own past; raises `StoreUnavailable` for the archive that does not take it."""
+    kept = [o for o in owed if o.kind == KEEP]
+    if len(kept) > MOST_VERSIONS_OWED or (len(kept) > 1 and sum(_size(o) for o in kept) > MOST_BYTES_OWED):
+        raise StoreUnavailable(
+            archive.name,
+            f"has not taken {len(kept) - 1} earlier versions of this entry yet, and the entry can carry no more of them; edit it again when it does",
+        )
+
+
+def _size(owed: Owed) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in owed.data["record"]["texts"].values())

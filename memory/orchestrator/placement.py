@@ -34,6 +34,8 @@ class Located:
     marked_in: Store | None = None
     corrupt: CorruptRecord | None = None
     """Its home copy is there and cannot be read."""
+    unknown: StoreError | None = None
+    """A store that may hold it did not answer, and no other showed what became of it."""
 
     def home(self) -> tuple[Record, Store] | None:
         return None if self.record is None or self.store is None else (self.record, self.store)
@@ -73,21 +75,34 @@ class Placement:
             raise located.corrupt
         return located
 
-    async def locate_many(self, collection: Collection, keys: Sequence[Key]) -> list[Located]:
+    async def locate_many(self, collection: Collection, keys: Sequence[Key], *, partial: bool = False) -> list[Located]:
         """Where each record is.
 
         Stores are asked in the direction records move, each only for what the earlier ones did not hold: a record that moves meanwhile
         is met at its source or, once that is a mark, at its target. An arriving copy counts only when the source showed a mark to it, and
         nothing counts that is not newer than a tombstone met on the way.
+
+        A store that fails stops only what needs it: a home in another store tells all there is to tell, and so does a tombstone in an earlier one,
+        since a later life begins where the tombstone is. Without either the record is `unknown`; that is raised, unless `partial`.
         """
         found = {key: Located(key) for key in keys}
         searching = list(found)
         for store in self.topology.homes:
             if not searching:
                 break
-            with step("read.home"):
-                rows = await store.get(collection, searching)
+            try:
+                with step("read.home"):
+                    rows = await store.get(collection, searching)
+            except StoreError as error:
+                for located in (found[key] for key in searching if found[key].tombstone is None):
+                    located.unknown = located.unknown or error
+                continue
             searching = [key for key, row in zip(searching, rows, strict=True) if not self._meet(found[key], store, row)]
+        for located in found.values():
+            if located.record is not None or located.corrupt is not None:
+                located.unknown = None
+            if located.unknown is not None and not partial:
+                raise located.unknown
         return [found[key] for key in keys]
 
     def _meet(self, located: Located, store: Store, row: Stored | None) -> bool:
@@ -128,9 +143,12 @@ class Placement:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def write(self, name: str, store: Store, *writes: Write, together: bool = False) -> list[Outcome]:
-        """One `apply` under a step's name."""
+        """Writes under a step's name: one `apply`, or as many as the store's `max_batch` asks for."""
+        portion = store.capabilities.max_batch or len(writes)
         with step(name):
-            return await store.apply(writes, together=together)
+            if together or len(writes) <= portion:
+                return await store.apply(writes, together=together)
+            return [outcome for start in range(0, len(writes), portion) for outcome in await store.apply(writes[start : start + portion])]
 
     async def write_one(self, name: str, store: Store, write: Write) -> Outcome:
         return (await self.write(name, store, write))[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memory.domain.errors import StoreError
 from memory.domain.scope import Scope
 from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.entries import is_expired
@@ -15,6 +17,9 @@ from memory.policies.promotion import Decision, Event, Facts, PromotionRule, dec
 from memory.ports.collections import ENTRIES
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, Where, within
 from memory.ports.record import Key, Partition, Record
+from memory.ports.store import Store
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,11 @@ class Kept:
 
 @dataclass(slots=True)
 class PromotionReport:
-    """What went onward and by which rule; what stayed and why."""
+    """What went onward and by which rule; what stayed and why; `waiting` names stores that could not be asked, whose entries stayed unlooked at."""
 
     moved: list[Moved] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
 
 
 class Promotion:
@@ -51,14 +57,15 @@ class Promotion:
 
     async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
         """A session is over: each of its entries goes where the rules for `session_end` say."""
-        return await self._run("session_end", within(Partition(tenant, scope.text)), None)
+        return await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, None)
 
     async def by_sweep(self) -> PromotionReport:
         """Every tenant's entries in tiers that a `sweep` rule moves onward from."""
         report = PromotionReport()
         for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
-            part = await self._run("sweep", Everywhere(), Eq("tier", tier), note_kept=False)
+            part = await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], Eq("tier", tier), note_kept=False)
             report.moved += part.moved
+            report.waiting += part.waiting
         return report
 
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
@@ -71,9 +78,9 @@ class Promotion:
             await self._carry_out(report, key, tier, Decision(to, "by hand", "asked for"), note_kept=True)
         return report
 
-    async def _run(self, event: Event, where: Where, condition: Filter | None, *, note_kept: bool = True) -> PromotionReport:
+    async def _run(self, event: Event, where: Where, stores: Sequence[Store], condition: Filter | None, *, note_kept: bool = True) -> PromotionReport:
         report, now = PromotionReport(), self._placement.now()
-        for record in await self._records(where, condition):
+        for record in await self._records(where, stores, condition, report):
             if is_expired(record, now):
                 continue
             decision = decide(self.rules, event, _facts(record), now)
@@ -85,21 +92,31 @@ class Promotion:
             if note_kept:
                 report.kept.append(Kept(key.id, tier, decision.because))
             return
-        result = await self._tiering.move(ENTRIES, key, decision.target)
+        try:
+            result = await self._tiering.move(ENTRIES, key, decision.target)
+        except StoreError as error:  # of one record: the others go on
+            log.warning("%s stays in '%s': %s", key.id, tier, error)
+            report.kept.append(Kept(key.id, tier, str(error)))
+            return
         if result is MoveResult.MOVED:
             report.moved.append(Moved(key.id, tier, decision.target, decision.rule, decision.because))
-        elif note_kept:
-            report.kept.append(Kept(key.id, tier, _KEPT_BECAUSE[result]))
+        elif note_kept or result in (MoveResult.POSTPONED, MoveResult.REFUSED):
+            said = self._tiering.refusals.get(key, "") if result is MoveResult.REFUSED else ""
+            report.kept.append(Kept(key.id, tier, said or _KEPT_BECAUSE[result]))
 
-    async def _records(self, where: Where, condition: Filter | None) -> list[Record]:
-        """Every record once, read before anything moves; stores are asked in the direction records move."""
+    async def _records(self, where: Where, stores: Sequence[Store], condition: Filter | None, report: PromotionReport) -> list[Record]:
+        """Every record once, read before anything moves; stores are asked in the direction records move. One that fails is named in the report."""
         found: dict[Key, Record] = {}
-        for store in self._placement.topology.homes:
+        for store in stores:
             query = Query(ENTRIES, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
-            async for page in self._placement.pages("promotion.scan", store, query):
-                for row in page.records:
-                    if isinstance(row, Record):
-                        found.setdefault(row.key, row)
+            try:
+                async for page in self._placement.pages("promotion.scan", store, query):
+                    report.kept += [Kept(key.id, "", f"its record in store '{store.name}' is corrupt") for key in page.corrupt]
+                    for row in page.records:
+                        if isinstance(row, Record):
+                            found.setdefault(row.key, row)
+            except StoreError as error:
+                report.waiting.append(str(error))
         return list(found.values())
 
 
@@ -107,6 +124,7 @@ _KEPT_BECAUSE = {
     MoveResult.ALREADY: "it is there or further already",
     MoveResult.GONE: "there is no such entry",
     MoveResult.POSTPONED: "it still owes a step; maintenance moves it later",
+    MoveResult.REFUSED: "the target refuses it",
 }
 
 

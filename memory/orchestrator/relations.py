@@ -11,8 +11,8 @@ from memory.domain import door, ids
 from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.steps import step
 from memory.ports.collections import ENTRIES, RELATIONS
 from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, all_of
 from memory.ports.record import Key, Record
@@ -36,10 +36,11 @@ class Relation:
 class Relations:
     """The repository of relations."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure, generations: Generations) -> None:
         self._placement = placement
         self._entries = entries
         self._erasure = erasure
+        self._generations = generations
 
     async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:
         """Link two active entries; the same link again is a `Conflict` that names the first (D40).
@@ -54,19 +55,31 @@ class Relations:
             await self._entries.live_record(tenant, target_id, active=restored_from is None)
         except NotFound:
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant") from None  # decision D39
-        record = self._record(tenant, source, label, target_id, made=restored_from)
-        archive = self._placement.topology.archive
-        outcome = await self._placement.write_one("relate.home", archive, Put(RELATIONS, record, Absent()))
-        if outcome.status is Status.CONFLICT and not isinstance(outcome.stored, Record) and outcome.version is not None:
-            record = self._record(tenant, source, label, target_id, after=outcome.version, made=restored_from)
-            put = Put(RELATIONS, record, AtVersion(outcome.version))
-            outcome = await self._placement.write_one("relate.home", archive, put)
-        if (error := refused(archive, outcome)) is not None:
-            raise error
-        if not outcome.applied:
-            raise Conflict("relation already exists", record.key.id)
+        record = await self._put(tenant, source, label, target_id, restored_from)
         await self._check_ends(tenant, record, source_id, target_id)
         return _relation(record)
+
+    async def _put(self, tenant: str, source: Record, label: str, target_id: str, made: datetime | None) -> Record:
+        """The link in the archive: where there is none, or over the tombstone of one."""
+        archive, tombstone = self._placement.topology.archive, 0
+        for _ in range(self._placement.settings.attempts):
+            record = self._record(tenant, source, label, target_id, after=tombstone, made=made)
+            condition = AtVersion(tombstone) if tombstone else Absent()
+            outcome = await self._placement.write_one("relate.home", archive, Put(RELATIONS, record, condition))
+            if outcome.applied:
+                return record
+            if (error := refused(archive, outcome)) is not None:
+                raise error
+            if outcome.status is Status.REJECTED:  # its scope was erased, or the source's store is behind the archive
+                home = (await self._placement.locate(ENTRIES, source.key)).home()
+                if home is None or not await self._generations.lives_on(*home):
+                    break
+                source = await self._entries.live_record(tenant, source.key.id, active=made is None)
+            elif isinstance(outcome.stored, Record) or outcome.version is None:
+                raise Conflict("relation already exists", record.key.id)
+            else:
+                tombstone = outcome.version
+        raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
     async def _check_ends(self, tenant: str, record: Record, *ends: str) -> None:
         """An entry deleted while it was being linked takes the link with it (D29)."""
@@ -98,11 +111,14 @@ class Relations:
         condition = all_of(*(Eq(name, value) for name, value in given.items() if value is not None))
         most = door.whole_limit(limit, default=200)
         query = Query(RELATIONS, Tenant(tenant), condition, (Order("created_at", descending=True),), most)
-        with step("relation.list"):
-            page = await self._placement.topology.archive.query(query)
-        rows = [r for r in page.records if isinstance(r, Record)]
-        there = await self._ends_there(rows)
-        return [_relation(r) for r in rows if _ends(r) <= there]
+        found: list[Relation] = []
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            rows = [r for r in page.records if isinstance(r, Record)]
+            there = await self._ends_there(rows)
+            found += [_relation(r) for r in rows if _ends(r) <= there]
+            if len(found) >= most:
+                break
+        return found[:most]
 
     async def everything(self, tenant: str) -> AsyncIterator[Relation]:
         """Every relation of a tenant whose ends are entries still, in no order."""
@@ -115,21 +131,24 @@ class Relations:
                     yield _relation(row)
 
     async def drop_dangling(self) -> int:
-        """Delete relations of every tenant that an erasure of another scope, or a crash, left with an end that is gone; how many."""
+        """Delete relations of every tenant that an erasure of another scope, or a crash, left with an end that is gone; how many.
+
+        One whose end may stand in a store that does not answer is left.
+        """
         archive, dropped = self._placement.topology.archive, 0
         query = Query(RELATIONS, Everywhere(), limit=self._placement.settings.page)
         async for page in self._placement.pages("relation.sweep", archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
-            there = await self._ends_there(rows)
+            there = await self._ends_there(rows, partial=True)
             for row in rows:
                 if not _ends(row) <= there:
                     dropped += await self._erasure.delete(RELATIONS, row.key)
         return dropped
 
-    async def _ends_there(self, rows: Sequence[Record]) -> set[Key]:
-        """The ends of these relations that are entries still."""
-        located = await self._placement.locate_many(ENTRIES, sorted({end for row in rows for end in _ends(row)}))
-        return {at.key for at in located if at.record is not None or at.corrupt is not None}
+    async def _ends_there(self, rows: Sequence[Record], *, partial: bool = False) -> set[Key]:
+        """The ends of these relations that are entries still; with `partial` also those of which no store can tell just now."""
+        located = await self._placement.locate_many(ENTRIES, sorted({end for row in rows for end in _ends(row)}), partial=partial)
+        return {at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None}
 
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
         """Delete a relation: true once, then false (D44)."""

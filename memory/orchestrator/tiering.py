@@ -18,6 +18,7 @@ from enum import StrEnum
 from memory.domain.errors import InvalidInput
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.erasure import DIGEST
+from memory.orchestrator.generations import Generations
 from memory.orchestrator.owed import ARRIVE, HOLDS_PLACE, REPLICATE, Debt, OwedWork
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -29,12 +30,15 @@ from memory.ports.writes import Annotate, AtVersion, Newer, Outcome, Purge, Put,
 
 log = logging.getLogger(__name__)
 
+REFUSALS_REMEMBERED = 1_000
+
 
 class MoveResult(StrEnum):
     MOVED = "moved"
     ALREADY = "already"  # it is in that tier or a later one
     GONE = "gone"  # nothing lives under this key
-    POSTPONED = "postponed"  # it still owes a step, or the target refuses it for now
+    POSTPONED = "postponed"  # it still owes a step, or a tombstone of an earlier life stands in the target
+    REFUSED = "refused"  # the target does not take this record, whatever stands there; see `Tiering.refusals`
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,13 @@ AGAIN = Step(None)
 class Tiering:
     """Carries out moves."""
 
-    def __init__(self, placement: Placement, owed: OwedWork, cache: Cache) -> None:
+    def __init__(self, placement: Placement, owed: OwedWork, cache: Cache, generations: Generations) -> None:
         self._placement = placement
         self._owed = owed
         self._cache = cache
+        self._generations = generations
+        self.refusals: dict[Key, str] = {}
+        """Why a target refused a record when this process last tried to move it; the last thousand."""
 
     async def move(self, collection: Collection, key: Key, to: str) -> MoveResult:
         """Move one record onward. Safe to repeat, to run twice at once, and to leave in the middle."""
@@ -89,7 +96,8 @@ class Tiering:
     async def _relabel(self, collection: Collection, record: Record, store: Store, to: str) -> Step:
         """Within one store the tier is a field; the same version, so that what was stored when stays true."""
         moved = replace(record, tier=to, owed=self._replicas(collection, store, to))
-        outcome = await self._placement.write_one("move.relabel", store, Put(collection, moved, AtVersion(record.version, Role.HOME)))
+        there = AtVersion(record.version, Role.HOME, record.tier)  # a mover to a later tier may have been faster: moves go onward only
+        outcome = await self._placement.write_one("move.relabel", store, Put(collection, moved, there))
         if not outcome.applied:
             return AGAIN
         await self._owed.try_finish(Debt(collection, store, moved))
@@ -97,7 +105,7 @@ class Tiering:
 
     async def _carry(self, collection: Collection, record: Record, source: Store, target: Store, to: str) -> Step:
         copy = replace(record, role=Role.ARRIVING, tier=to, owed=self._replicas(collection, target, to))
-        copied = await self._copy(collection, copy, target, to)
+        copied = await self._copy(collection, copy, source, target, to)
         if copied is not None:
             return copied
         with step("move.verify"):
@@ -106,21 +114,26 @@ class Tiering:
             return AGAIN
         return await self._release(collection, record, source, target, to)
 
-    async def _copy(self, collection: Collection, copy: Record, target: Store, to: str) -> Step | None:
+    async def _copy(self, collection: Collection, copy: Record, source: Store, target: Store, to: str) -> Step | None:
         """Step 1. None when an arriving copy of this version stands in the target."""
         outcome = await self._placement.write_one("move.copy", target, Put(collection, copy, Newer()))
         if outcome.applied:
+            self.refusals.pop(copy.key, None)
             return None
         if (error := refused(target, outcome)) is not None:
             log.warning("%s cannot move to '%s': %s", copy.key.id, to, error)
-            return Step(MoveResult.POSTPONED)
+            self.refusals[copy.key] = str(error)
+            if len(self.refusals) > REFUSALS_REMEMBERED:
+                del self.refusals[next(iter(self.refusals))]
+            return Step(MoveResult.REFUSED)
+        if outcome.status is Status.REJECTED:  # its scope was erased, or the source is behind: looking again will show it
+            await self._generations.lives_on(copy, source)
+            return AGAIN
         return await self._meet(collection, copy, target, to, outcome)
 
     async def _meet(self, collection: Collection, copy: Record, target: Store, to: str, outcome: Outcome) -> Step | None:
         """What to do about what already stands in the target."""
         stands = outcome.stored
-        if outcome.status is Status.REJECTED:
-            return AGAIN  # the scope was erased: looking again will show it
         if isinstance(stands, Record) and stands.version == copy.version:
             if stands.role is Role.ARRIVING:
                 return None  # another mover brought it

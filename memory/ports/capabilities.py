@@ -35,6 +35,8 @@ class Capabilities:
     """`Search` by `Near`."""
     tenant_statistics: bool = False
     """Ranking by words uses the asked partitions' own statistics: other tenants' data changes nothing (D65)."""
+    fenced: bool = False
+    """No put of a generation lower than its partition's ever comes to stand, whoever dies or freezes between a raise and that put."""
     max_record_bytes: int | None = None
     """The largest record, in bytes of its content as JSON in UTF-8 with the vector's bytes added."""
     max_batch: int | None = None

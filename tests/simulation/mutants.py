@@ -68,8 +68,8 @@ def copy_whatever_stands_there() -> Patch:
 def copy_without_the_arriving_flag() -> Patch:
     original = Tiering._copy
 
-    async def copy(self: Tiering, collection: Collection, copied: Record, target: Store, to: str) -> Any:
-        return await original(self, collection, replace(copied, role=Role.HOME), target, to)
+    async def copy(self: Tiering, collection: Collection, copied: Record, source: Store, target: Store, to: str) -> Any:
+        return await original(self, collection, replace(copied, role=Role.HOME), source, target, to)
 
     return Tiering, "_copy", copy
 

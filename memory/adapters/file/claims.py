@@ -24,6 +24,7 @@ CLAIMS = Capabilities(
     lexical=True,
     semantic=True,
     tenant_statistics=True,
+    fenced=True,
 )
 
 WRITTEN_BACK = timedelta(seconds=35)

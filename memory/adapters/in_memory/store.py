@@ -44,6 +44,7 @@ class InMemoryStore(BaseStore):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
+        fenced=True,
     )
 
     def __init__(

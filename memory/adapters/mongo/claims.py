@@ -22,6 +22,7 @@ CLAIMS = Capabilities(
     tenant_wide=True,
     lexical=True,
     tenant_statistics=True,
+    fenced=True,
     max_record_bytes=8 * 2**20,
     max_batch=1_000,
 )

@@ -12,7 +12,7 @@ from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
 from memory.ports.record import JsonValue
 
-CLAIMS = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True)
+CLAIMS = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
 """`durable` is as the server's settings say at open (see `settings`). On a cluster, where a call may touch several nodes, `atomic` is off."""
 
 SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "valkey", "valkeys")

@@ -46,7 +46,9 @@ async def test_a_copy_older_than_its_time_is_a_miss(cached: World) -> None:
     cached.short.fails_before.add("cache.invalidate")  # the writer cannot reach the cache
     await cached.update(entry, content="text, edited")
     cached.heal()
-    stale = await cached.get(entry)
+    other = cached.another_engine()
+    await other.open()
+    stale = await other.entries.get(TENANT, entry.id)
     assert stale is not None
     assert stale.content == "text"
     cached.clock.advance(timedelta(minutes=5, seconds=1))

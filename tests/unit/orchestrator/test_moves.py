@@ -161,11 +161,13 @@ async def test_an_entry_of_a_second_life_moves_like_any_other(world: World) -> N
     assert await world.seen(again) == ["text"]
 
 
-async def test_a_target_that_refuses_a_record_postpones_its_move() -> None:
+async def test_a_move_to_a_tier_that_refuses_the_record_says_so() -> None:
     async with World(long=replace(DURABLE, max_record_bytes=300)) as world:
         entry = await world.write("text " * 200)
-        assert await world.move(entry, "long") == MoveResult.POSTPONED
+        assert await world.move(entry, "long") == MoveResult.REFUSED
         assert await world.stands(entry) == ["home", "-", "-"]
+        ended = await world.engine.promotion.by_hand(TENANT, [entry.id], "long")
+        assert "300 bytes" in ended.kept[0].because
 
 
 async def test_a_scope_erased_in_mid_move_stays_erased(world: World) -> None:

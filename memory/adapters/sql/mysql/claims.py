@@ -19,6 +19,7 @@ CLAIMS = Capabilities(
     tenant_wide=True,
     lexical=True,
     tenant_statistics=True,
+    fenced=True,
 )
 """`max_record_bytes` is the server's to say: it follows from `max_allowed_packet`, read at open."""
 

@@ -21,6 +21,7 @@ CLAIMS = Capabilities(
     lexical=True,
     semantic=True,
     tenant_statistics=True,
+    fenced=True,
     max_vector_dims=16_000,
 )
 """With the extension pgvector. Without it `semantic` and the limit that is pgvector's are off once the store is open."""

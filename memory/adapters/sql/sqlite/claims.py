@@ -23,6 +23,7 @@ CLAIMS = Capabilities(
     lexical=True,
     semantic=True,
     tenant_statistics=True,
+    fenced=True,
 )
 
 _SYNCHRONOUS = ("NORMAL", "FULL", "EXTRA")

@@ -1,0 +1,138 @@
+"""Generations over all stores: which one an erasure takes, and what is done about stores that disagree.
+
+An erasure raises the scope's generation in every store, so stores agree, but for one that was restored from a backup or replaced by an empty one, or
+that an erasure under way has not reached yet. A record born in a store that is behind is refused by the others as if it had been erased. The
+operation records of erasures (see `erasure`) tell which it is: while the erasure is under way the record is erased; else the store is behind, and is
+brought up to the others. What stands in it from before an erasure that is still remembered is erased then; everything else is of after it and gets
+the generation.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from memory.domain import ids
+from memory.domain.errors import StoreError
+from memory.domain.time import micros
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.steps import step
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.ports.query import And, Lt, Query, within
+from memory.ports.record import Key, Partition, Record, Role
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion, Put, RaiseGeneration
+
+log = logging.getLogger(__name__)
+
+SYSTEM_TENANT = "~memory"
+"""Owner of the records that serve the engine itself; no caller's tenant may have this name."""
+OPERATIONS_SCOPE = "operations"
+SCOPED = (ENTRIES, ENTRY_VERSIONS, RELATIONS)
+"""The collections whose records belong to callers' scopes; the others are the engine's own and hold no caller's text."""
+UNDER_WAY = "erase"
+"""The kind of an erasure's operation record while it is being carried out; its later kinds are `erasure`'s business."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A store that was behind the others for one partition, and what became of what stood in it."""
+
+    store: str
+    was: int
+    now: int
+    restamped: int
+    erased: int
+
+
+class Generations:
+    """Reads, compares and heals generations."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self.healed: list[Disagreement] = []
+        """What was healed by this process, the newest last; at most a thousand."""
+
+    async def by_store(self, partition: Partition) -> dict[Store, int]:
+        """The partition's generation in each store, split ones as a whole. Raises where one does not answer."""
+        stores = self._placement.topology.stores
+        return {store: await self.of(store, partition) for store in stores}
+
+    async def highest(self, partition: Partition) -> int:
+        """The highest generation of the partition in the stores that answer. Raises where the archive does not."""
+        found = []
+        for store in self._placement.topology.stores:
+            try:
+                found.append(await self.of(store, partition))
+            except StoreError:
+                if store is self._placement.topology.archive:
+                    raise
+        return max(found)
+
+    async def of(self, store: Store, partition: Partition) -> int:
+        outcome = await self._placement.write_one("erase.read", store, RaiseGeneration(partition, to=0))
+        return outcome.number or 0
+
+    async def operation(self, partition: Partition, generation: int) -> Record | None:
+        """The operation record of the erasure that raised the partition to this generation, while it is remembered."""
+        with step("erase.find"):
+            row = (await self._placement.topology.archive.get(OPERATIONS, [operation_key(partition, generation)]))[0]
+        return row if isinstance(row, Record) else None
+
+    async def lives_on(self, record: Record, home: Store) -> bool:
+        """Whether a record that another store refused for its generation lives on; then its store has been brought up to the others.
+
+        False where its scope is being erased, or was and the record was not.
+        """
+        partition = record.partition
+        by_store = await self.by_store(partition)
+        highest = max(by_store.values())
+        operation = await self.operation(partition, highest)
+        if operation is not None and operation.fields["kind"] == UNDER_WAY:
+            return False
+        begun = None if operation is None else operation.created_at
+        behind = [store for store, generation in by_store.items() if generation < highest]
+        for store in dict.fromkeys((*behind, home)):  # of the record's own store also what a healer before left in the middle
+            await self._bring_up(store, partition, by_store[store], highest, begun)
+        return begun is None or record.version >= micros(begun)
+
+    async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None) -> None:
+        """What stands in a store that is behind is of after the erasure, but for what is older than `begun`; then the store is level."""
+        erased = 0 if begun is None else await self._erase_older(store, partition, to, begun)
+        restamped = 0
+        if store is not self._placement.topology.cache:
+            restamped = await self._restamp(store, partition, to)
+        await self._placement.write_one("generation.raise", store, RaiseGeneration(partition, to=to))
+        if store is not self._placement.topology.cache:
+            restamped += await self._restamp(store, partition, to)  # what was born in between
+        if was < to:
+            log.warning("store '%s' was behind in one scope (generation %d of %d): restored or replaced? It is level now", store.name, was, to)
+            self.healed = [*self.healed[-999:], Disagreement(store.name, was, to, restamped, erased)]
+
+    async def _erase_older(self, store: Store, partition: Partition, generation: int, begun: datetime) -> int:
+        older, erased = And((Lt("generation", generation), Lt("version", micros(begun)))), 0
+        for collection in SCOPED:
+            query = Query(collection, within(partition), filter=older, roles=frozenset(Role))
+            with step("erase.delete"):
+                erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until())
+        return erased
+
+    async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:
+        """Give every record here the generation, each as it stands: the same version, so that what was stored when stays true."""
+        done = 0
+        for collection in SCOPED:
+            older, roles = Lt("generation", generation), frozenset({Role.HOME, Role.ARRIVING})
+            query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=roles)
+            async for page in self._placement.pages("generation.restamp", store, query):
+                rows = [row for row in page.records if isinstance(row, Record)]
+                puts = [Put(collection, replace(row, generation=generation), AtVersion(row.version, row.role, row.tier)) for row in rows]
+                if puts:
+                    outcomes = await self._placement.write("generation.restamp", store, *puts)
+                    done += sum(outcome.applied for outcome in outcomes)
+        return done
+
+
+def operation_key(partition: Partition, generation: int) -> Key:
+    """The key of one erasure's operation record: the same for whoever raises that partition to that generation."""
+    return Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, "erase", partition.tenant, partition.scope, str(generation)))

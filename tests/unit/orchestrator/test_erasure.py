@@ -1,0 +1,215 @@
+"""Erasures over stores that disagree, are away, or let a late call through; what deletions leave, and what is forgotten in the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from memory.adapters.in_memory.store import InMemoryStore
+from memory.domain.errors import StoreUnavailable
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.ports.query import Lt, Query, within
+from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
+from memory.ports.writes import Newer, Put, RaiseGeneration
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
+
+HERE = Partition(TENANT, SESSION.text)
+
+
+async def _sweep(world: World, after: timedelta = HOUR) -> None:
+    world.heal()
+    world.clock.advance(after)
+    report = await world.engine.maintenance.sweep()
+    assert report.ran
+    assert report.waiting == ()
+    assert report.stays == ()
+
+
+# -- generations ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restored", ["short", "mid", "long"])
+async def test_an_erasure_erases_also_where_one_store_was_restored_from_a_backup(world: World, restored: str) -> None:
+    store = getattr(world, restored)
+    await world.write("old text")
+    backup = store.state.snapshot()
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    entry = await world.write("new text")
+    store.state.restore(backup)
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert await world.get(entry) is None
+    assert await world.browse() == []
+
+
+async def test_a_store_that_was_away_when_the_erasure_began_and_is_ahead_of_the_others_is_erased_when_it_is_back(world: World) -> None:
+    entry = await world.write("text")
+    await InMemoryStore.apply(world.short, [RaiseGeneration(HERE, to=5)])
+    late = await world.write("text too")
+    world.short.down = True
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+    await _sweep(world)
+    assert await world.get(entry) is None
+    assert await world.get(late) is None
+    assert await world.owed() == 0
+
+
+async def test_an_erasure_finished_late_leaves_what_was_written_after_a_later_one(world: World) -> None:
+    await world.write("text one")
+    world.long.down = True
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+    world.heal()
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    entry = await world.write("text two")
+    await _sweep(world)
+    assert await world.get(entry) == entry
+    assert await world.owed() == 0
+
+
+async def test_a_store_that_fails_does_not_keep_the_others_from_being_erased(world: World) -> None:
+    moved = await world.write("text")
+    await world.move(moved, "long")
+    world.mid.fails_before.add("erase.delete")
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert isinstance(await world.standing(world.long, moved.id), Tombstone)
+
+
+async def test_a_replaced_store_is_brought_up_to_the_others_and_its_entries_live_on_whole(world: World) -> None:
+    await world.write("old text")
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    world.short.state.wipe()
+    entry, other = await world.write("text one"), await world.write("text other")
+    known = world.clock.advance()
+    await world.update(entry, content="text two")
+    await _sweep(world)
+    assert await world.owed() == 0
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text one", "text two"]
+    assert len(await world.rows(world.mid, ENTRY_VERSIONS)) == 1
+    assert await world.move(entry, "mid") == "moved"
+    await world.engine.relations.relate(TENANT, other.id, "supports", entry.id)
+    seen = await world.get(entry, known_at=known)
+    assert seen is not None
+    assert seen.content == "text one"
+    assert [d.store for d in world.engine.generations.healed] == ["short"]
+
+
+async def test_what_a_backup_brings_back_from_before_an_erasure_is_erased_when_the_store_is_brought_up(world: World) -> None:
+    erased = await world.write("erased text")
+    backup = world.short.state.snapshot()
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    world.short.state.restore(backup)
+    entry = await world.write("text")
+    assert await world.move(entry, "mid") == "moved"
+    assert await world.get(erased) is None
+    assert await world.browse() == ["text"]
+
+
+async def test_a_record_refused_while_its_scope_is_being_erased_is_not_healed(world: World) -> None:
+    entry = await world.write("text")
+    world.short.fails_before.add("erase.delete")
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+    world.heal()
+    await world.move(entry, "mid")
+    assert world.engine.generations.healed == []
+    await _sweep(world)
+    assert await world.get(entry) is None
+
+
+# -- watching and forgetting ------------------------------------------------------------------------------------------------
+
+
+async def test_an_erasure_is_repeated_in_a_store_that_cannot_refuse_a_late_put_as_long_as_one_may_come() -> None:
+    async with World(long=replace(DURABLE, fenced=False)) as world:
+        entry = await world.write("erased text")
+        await world.move(entry, "long")
+        late = await world.standing(world.long, entry.id)
+        assert isinstance(late, Record)
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+        for minutes in (0, 10, 40):
+            world.long.state.place("entries", late.key, late)  # its writer died between its put and its look at the generation
+            await _sweep(world, timedelta(minutes=minutes) + timedelta(minutes=2))
+            assert isinstance(await world.standing(world.long, entry.id), Tombstone), minutes
+            assert await world.get(entry) is None
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_a_scope_that_died_leaves_nothing_behind_after_its_tombstones(fenced: bool) -> None:
+    async with World(long=replace(DURABLE, fenced=fenced)) as world:
+        for name in ("one", "two", "three"):
+            entry = await world.write(f"text {name}", scope=USER)
+            session = await world.write(f"text {name}")
+            await world.update(session, content="text edited")
+            await world.engine.relations.relate(TENANT, session.id, "supports", entry.id)
+            await world.engine.erasure.erase_scope(TENANT, SESSION)
+            await world.engine.erasure.erase_scope(TENANT, USER)
+        for _ in range(8):
+            await _sweep(world, timedelta(minutes=16))
+        for _ in range(4):
+            await _sweep(world, 31 * DAY)
+        for store in world.stores:
+            for collection in (ENTRIES, ENTRY_VERSIONS, RELATIONS, OPERATIONS):
+                assert list(store.state.everything(collection.name)) == [], (store.name, collection.name)
+            assert [p for p in await store.idle_partitions() if p[0].tenant == TENANT] == []
+        assert await world.write("text again")
+        assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+        assert await world.browse() == []
+
+
+# -- deletions --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spoiled", [1, 2, 3])
+async def test_a_damaged_kept_version_does_not_keep_older_text_from_being_erased(world: World, spoiled: int) -> None:
+    entry = await world.write("secret 0")
+    for n in range(1, 6):
+        await world.update(entry, content=f"secret {n}")
+    kept = sorted(await world.rows(world.mid, ENTRY_VERSIONS), key=lambda row: row.version)
+    assert len(kept) == 5
+    world.mid.state.spoil("entry_versions", kept[spoiled].key)
+    assert isinstance(await world.standing(world.mid, kept[spoiled].key.id, ENTRY_VERSIONS), Corrupt)
+    await world.delete(entry)
+    await _sweep(world)
+    assert not [row for row in world.mid.state.everything("entry_versions") if isinstance(row, Record)]
+
+
+async def test_an_entry_with_more_relations_than_a_store_takes_at_once_is_deleted_with_all_of_them() -> None:
+    few = replace(DURABLE, max_batch=10)
+    async with World(mid=few) as world:
+        hub = await world.write("hub")
+        others = [await world.write(f"text {n}") for n in range(25)]
+        for other in others:
+            await world.engine.relations.relate(TENANT, hub.id, "supports", other.id)
+        assert await world.delete(hub) is True
+        assert await world.rows(world.mid, RELATIONS) == []
+        assert await world.owed() == 0
+
+
+async def test_what_was_deleted_while_the_cache_was_away_is_not_served_from_it() -> None:
+    async with World(short=VOLATILE) as world:
+        entry = await world.write("text")
+        other = world.another_engine()
+        await other.open()
+        await world.get(entry)
+        world.short.fails_before.add("cache.invalidate")
+        assert await world.delete(entry) is True
+        world.short.heal()
+        assert await world.get(entry) is None, "the process that deleted it knows"
+        await _sweep(world, timedelta(seconds=1))
+        assert await other.entries.get(TENANT, entry.id) is None, "every process, once maintenance has been there"
+        assert await world.owed() == 0
+
+
+async def test_a_repeat_of_an_erasure_leaves_other_generations_alone(world: World) -> None:
+    """The filter that repeats use, on the store itself: what is not older stays."""
+    entry = await world.write("text")
+    row = await world.standing(world.short, entry.id)
+    assert isinstance(row, Record)
+    young = replace(row, key=Key(TENANT, entry.id[:-1] + ("0" if entry.id[-1] != "0" else "1")), generation=3)
+    await world.short.apply([Put(ENTRIES, young, Newer())])
+    assert await world.short.delete_matching(Query(ENTRIES, within(HERE), Lt("generation", 3)), row.version + 1) == 1
+    assert isinstance(await world.standing(world.short, young.key.id), Record)
