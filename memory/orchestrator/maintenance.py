@@ -25,7 +25,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.ports.collections import COLLECTIONS, ENTRIES, LEASES, Collection
 from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
-from memory.ports.record import FieldValue, Key, Mark, Record, Role, Stored, Tombstone
+from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Purge, Put
 
@@ -214,6 +214,8 @@ class Maintenance:
         source = await self._source(collection, copy, store)
         if isinstance(source, Record):
             report.moved += await self._tiering.move(collection, copy.key, copy.tier) is MoveResult.MOVED
+        elif isinstance(source, Corrupt):
+            report.stays += (f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier is corrupt",)
         elif source is None or isinstance(source, Tombstone):
             report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
 

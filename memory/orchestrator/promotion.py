@@ -65,6 +65,7 @@ class Promotion:
         for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
             part = await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], Eq("tier", tier), note_kept=False)
             report.moved += part.moved
+            report.kept += part.kept
             report.waiting += part.waiting
         return report
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
-from memory.domain.entry import EntryType
+import pytest
+
+from memory.domain.entry import Entry, EntryType
+from memory.domain.errors import StoreUnavailable
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
-from memory.ports.collections import RELATIONS
-from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.ports.record import Key, Owed, Record, Tombstone
+from memory.ports.writes import AtVersion, Put
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
 
 async def test_a_sweep_does_not_run_while_another_process_holds_the_lease(world: World) -> None:
@@ -138,3 +145,134 @@ async def test_a_relation_left_dangling_by_a_crash_is_swept(world: World) -> Non
     report = await world.engine.maintenance.sweep()
     assert report.dropped_relations == 1
     assert await world.rows(world.mid, RELATIONS) == []
+
+
+# -- one bad thing stops nothing else ---------------------------------------------------------------------------------------
+
+
+async def _owe(world: World, entry: Entry, kind: str) -> None:
+    """Let the entry's record owe a step that another version of the library may have left."""
+    row = await world.standing(world.mid, entry.id)
+    assert isinstance(row, Record)
+    outcome = (await world.mid.apply([Put(ENTRIES, replace(row, owed=(Owed(kind, {}),), version=row.version + 1), AtVersion(row.version))]))[0]
+    assert outcome.applied
+
+
+async def test_a_step_of_an_unknown_kind_stays_owed_and_is_shown_and_the_rest_is_done(world: World) -> None:
+    strange, entry = await world.write(scope=USER), None
+    await _owe(world, strange, "of-version-2")
+    world.long.down = True
+    entry = await world.write("text two", scope=USER)
+    world.heal()
+    world.clock.advance(HOUR)
+    report = await world.engine.maintenance.sweep()
+    assert report.waiting == ()
+    assert ["of-version-2" in said and strange.id in said for said in report.stays] == [True]
+    assert await world.stands(entry) == ["-", "home", "replica"]
+    assert await world.delete(strange) is True
+    assert await world.get(strange) is None
+    row = await world.standing(world.mid, strange.id)
+    assert isinstance(row, Tombstone)
+    assert "of-version-2" in {owed.kind for owed in row.owed}
+
+
+async def test_a_replica_that_its_tier_refuses_stays_owed_and_is_shown() -> None:
+    async with World(long=replace(DURABLE, max_record_bytes=500)) as world:
+        entry = await world.write("text " * 300, scope=USER)
+        report = await world.engine.maintenance.sweep()
+        assert await world.owed() == 1
+        assert "at most 500 bytes" in report.stays[0]
+        assert entry.id in report.stays[0]
+        assert "at most 500 bytes" in (await world.engine.maintenance.overdue())[0]
+        other = world.another_engine()
+        await other.open()
+        assert "at most 500 bytes" in (await other.maintenance.overdue())[0], "another process finds out why"
+
+
+async def test_a_kept_version_that_the_archive_refuses_is_known_all_the_same() -> None:
+    async with World(mid=replace(DURABLE, max_record_bytes=1000)) as world:
+        entry = await world.write("y" * 1500)
+        await world.update(entry, content="short now")
+        await world.engine.maintenance.sweep()
+        assert await world.owed() == 1
+        assert [len(e.content) for e in await world.engine.entries.history(TENANT, entry.id)] == [1500, 9]
+
+
+AGED = PromotionRule(name="aged", on="sweep", source="mid", target="long", older_than=timedelta(days=1))
+IDLE = PromotionRule(name="idle", on="sweep", source="short", target="mid", idle_for=timedelta(days=7))
+
+
+async def test_a_rule_between_healthy_stores_works_while_another_store_is_down() -> None:
+    async with World(rules=(IDLE,)) as world:
+        entry = await world.write()
+        world.clock.advance(8 * DAY)
+        world.long.down = True
+        report = await world.engine.maintenance.sweep()
+        assert report.moved == 1
+        assert await world.stands(entry) == ["mark", "home", "-"]
+        assert any("'long'" in said for said in report.waiting)
+
+
+async def test_a_damaged_record_costs_a_rule_that_record_only() -> None:
+    async with World(rules=(AGED,)) as world:
+        broken = await world.write("text broken")
+        world.short.fails_before.add("move.release")
+        with pytest.raises(StoreUnavailable):
+            await world.move(broken, "mid")
+        world.heal()
+        world.short.state.spoil("entries", Key(TENANT, broken.id))
+        young = [await world.write(f"text {n}", scope=USER) for n in range(3)]
+        world.clock.advance(2 * DAY)
+        report = await world.engine.maintenance.sweep()
+        assert report.moved == 3
+        assert [(await world.stands(entry))[2] for entry in young] == ["home"] * 3
+        assert any(broken.id in said for said in report.stays + report.waiting)
+
+
+async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = await world.write(scope=USER)
+
+    async def mistaken() -> int:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(world.engine.relations, "drop_dangling", mistaken)
+    monkeypatch.setattr(world.engine.erasure, "watch", mistaken)
+    world.long.down = True
+    await world.update(entry, content="text two")
+    world.heal()
+    report = await world.engine.maintenance.sweep()
+    assert report.finished == 1
+    assert sum("ZeroDivisionError" in said for said in report.stays) == 2
+    assert (await world.engine.maintenance.sweep()).ran, "the lease was given back"
+
+
+async def test_a_sweep_that_is_cut_off_gives_its_lease_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = asyncio.Event()
+
+    async def long_job() -> int:
+        begun.set()
+        await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(world.engine.relations, "drop_dangling", long_job)
+    sweep = asyncio.create_task(world.engine.maintenance.sweep())
+    await begun.wait()
+    sweep.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sweep
+    monkeypatch.undo()
+    assert (await world.engine.maintenance.sweep()).ran
+
+
+async def test_a_store_with_ttl_gets_its_expired_entries_deleted_with_all_that_hangs_on_them() -> None:
+    async with World(short=replace(DURABLE, ttl=True)) as world:
+        entry = await world.write("secret one", expires_at=world.clock() + HOUR)
+        stays = await world.write("text that stays", scope=USER, expires_at=world.clock() + HOUR)
+        await world.update(entry, content="secret two")
+        world.clock.advance(HOUR + timedelta(minutes=1))
+        assert (await world.engine.maintenance.sweep()).expired == 0
+        world.clock.advance(2 * DAY)
+        assert (await world.engine.maintenance.sweep()).expired == 1
+        assert await world.rows(world.short, ENTRIES) == []
+        assert await world.rows(world.mid, ENTRY_VERSIONS) == []
+        assert await world.stands(stays) == ["-", "home", "replica"], "hidden, not deleted (A36)"
