@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from memory.adapters.wrappers.breaker import CircuitBreaker
+from memory.adapters.wrappers.latecomer import Latecomer
 from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import ConfigError
@@ -27,7 +28,10 @@ ADAPTERS = "memory.adapters"
 def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet."""
     config.prepare()
-    made = {store.name: guarded(build_store(store), store.guards, config.telemetry, config.tiers_on(store.name)) for store in config.stores_in_use()}
+    made: dict[str, Store] = {}
+    for store in config.stores_in_use():
+        whole = guarded(build_store(store), store.guards, config.telemetry, config.tiers_on(store.name))
+        made[store.name] = whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
     return Engine(topology, embedder=embedder or embedder_named(config.embedder), clock=clock, settings=config.engine, rules=config.promotion)

@@ -198,6 +198,8 @@ class MemoryConfig(BaseModel):
     embedder: Literal["wordllama", "none"] = "wordllama"
     accept_loss: bool | tuple[str, ...] = False
     """True, or the names of the stores of which losing what they acknowledged is accepted: then they may be homes without being durable."""
+    require_all: bool = False
+    """True: opening fails unless every store answers. Else those that do are opened, and the others when they are back; one must be there."""
     inclusion_rules: bool = True
     telemetry: bool = False
     """True: every store's calls are traced and timed through OpenTelemetry; see `Telemetry`."""

@@ -69,7 +69,7 @@ class Engine:
 
     async def open(self) -> None:
         """Open the stores, check what they can do and whose vectors they hold."""
-        await self.topology.open(COLLECTIONS)
+        await self.topology.open(COLLECTIONS, on_arrival=self.meaning.check_store)
         try:
             await self.meaning.check()
         except BaseException:

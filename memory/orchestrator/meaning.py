@@ -45,15 +45,20 @@ class Meaning:
         return (await self._embedder.embed([text]))[0] or None
 
     async def check(self) -> None:
-        """Note the embedder in every store that takes vectors; raise `EmbedderMismatch` where another was noted before."""
-        if self._embedder is None:
+        """Note the embedder in every store that takes vectors; raise `EmbedderMismatch` where another was noted before.
+
+        A store that is away is checked when it arrives.
+        """
+        away = self._placement.topology.away
+        for store in (leaf for home in self._placement.topology.homes for leaf in leaves_of(home)):
+            if store.name not in away:
+                await self.check_store(store)
+
+    async def check_store(self, store: Store) -> None:
+        """The same for one store."""
+        if self._embedder is None or not store.capabilities.semantic or store is self._placement.topology.cache:
             return
         mine = await self._embedder.fingerprint()
-        for store in (leaf for home in self._placement.topology.homes for leaf in leaves_of(home)):
-            if store.capabilities.semantic:
-                await self._check_store(store, mine)
-
-    async def _check_store(self, store: Store, mine: Fingerprint) -> None:
         limit = store.capabilities.max_vector_dims
         if limit is not None and mine.dimensions > limit:
             raise ConfigError(f"store '{store.name}' takes vectors of at most {limit} dimensions; the embedder makes {mine}")

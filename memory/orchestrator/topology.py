@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from typing import Protocol, runtime_checkable
 
-from memory.domain.errors import ConfigError
+from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.orchestrator.split import SplitStore, close_all, open_all
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import Capabilities
@@ -14,6 +16,19 @@ from memory.ports.store import Store
 HOME_NEEDS = Capabilities(conditional=True, filter=True, order=True, tenant_wide=True)
 """What a store must do to be the home of records, durability aside."""
 CACHE_NEEDS = Capabilities(conditional=True, tenant_wide=True)
+
+
+@runtime_checkable
+class MayArriveLate(Protocol):
+    """A store that opens though it is away, and says so."""
+
+    on_arrival: Callable[[], Awaitable[None]] | None
+    """Awaited when the store has been opened late, before it is used."""
+
+    @property
+    def away(self) -> str:
+        """Why it has not been opened yet; empty when it has."""
+        ...
 
 
 class Topology:
@@ -38,14 +53,32 @@ class Topology:
         """Every distinct store, the parts of a split one instead of the whole."""
         return tuple(dict.fromkeys(leaf for store in self.stores for leaf in leaves_of(store)))
 
-    async def open(self, collections: Sequence[CollectionDeclaration]) -> None:
-        """Open every store and settle what each is; on failure close what was opened."""
+    async def open(self, collections: Sequence[CollectionDeclaration], on_arrival: Callable[[Store], Awaitable[None]] | None = None) -> None:
+        """Open every store and settle what each is; on failure close what was opened.
+
+        Stores that may arrive late are settled as claimed, and again when they arrive; `on_arrival` is awaited then. At least one must be there.
+        """
+        late = [leaf for leaf in self.leaves if isinstance(leaf, MayArriveLate)]
+        for leaf in late:
+            leaf.on_arrival = partial(self._arrived, leaf, on_arrival)
         await open_all(self.stores, collections)
         try:
+            if late and all(isinstance(leaf, MayArriveLate) and leaf.away for leaf in self.leaves):
+                raise StoreUnavailable(self.leaves[0].name, late[0].away.removeprefix(f"store '{self.leaves[0].name}': "))
             self.settle()
         except BaseException:
             await self.close()
             raise
+
+    async def _arrived(self, leaf: Store, on_arrival: Callable[[Store], Awaitable[None]] | None) -> None:
+        self.settle()
+        if on_arrival is not None:
+            await on_arrival(leaf)
+
+    @property
+    def away(self) -> dict[str, str]:
+        """The stores that have not been there since this was opened, and why, by name."""
+        return {leaf.name: leaf.away for leaf in self.leaves if isinstance(leaf, MayArriveLate) and leaf.away}
 
     async def close(self) -> None:
         await close_all(self.stores)

@@ -9,11 +9,15 @@ from dataclasses import replace
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
+from memory.adapters.wrappers import latecomer
+from memory.adapters.wrappers.latecomer import Latecomer
+from memory.domain.entry import EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS
+from memory.ports.collections import COLLECTIONS, Collection
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.record import pack_vector
 from memory.ports.store import Store
@@ -184,3 +188,56 @@ async def test_where_more_entries_are_than_are_looked_through_the_newest_are_and
         assert [said for said in found.degraded if "only the newest 2 entries were looked through" in said]
         await world.delete(found[0].entry)
         assert (await world.engine.searching.search(Asked(TENANT, (SESSION,)), "bb")).degraded == ()
+
+
+# -- a store that is away when the others open ---------------------------------------------------------------------------
+
+
+async def _open_without(world: World, name: str, embedder: Embedder | None = None) -> Engine:
+    """An engine that was opened while one of its three stores was away."""
+    stores = {"short": Latecomer(world.short), "mid": Latecomer(world.mid), "long": Latecomer(world.long)}
+    opens, gone = stores[name].inner.open, StoreUnavailable(name, "nobody listens")
+
+    async def away(collections: Sequence[Collection]) -> None:
+        if getattr(world, name).down:
+            raise gone
+        await opens(collections)
+
+    stores[name].inner.open = away  # type: ignore[method-assign]
+    getattr(world, name).down = True
+    engine = Engine(Topology(short=stores["short"], mid=stores["mid"], long=stores["long"]), embedder=embedder, clock=world.clock)
+    await engine.open()
+    return engine
+
+
+@pytest.mark.parametrize("name", ["short", "mid", "long"])
+async def test_the_rest_opens_where_one_store_is_away_and_it_joins_when_it_is_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
+    world = World()
+    engine = await _open_without(world, name)
+    assert list(engine.topology.away) == [name]
+    scope = SESSION if name == "mid" else USER
+    if name == "mid":
+        with pytest.raises(StoreUnavailable):
+            await engine.entries.write(TENANT, EntryDraft(scope=USER, content="text"))
+    entry = await engine.entries.write(TENANT, EntryDraft(scope=scope, content="text"))
+    assert await engine.entries.get(TENANT, entry.id) == entry
+    getattr(world, name).down = False
+    report = await engine.maintenance.sweep()
+    assert report.waiting == ()
+    assert engine.topology.away == {}
+    assert await engine.maintenance.owed() == 0
+    await engine.close()
+
+
+async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
+    plain = replace(DURABLE, semantic=False)
+    world = World(short=plain, mid=plain, embedder=embedder("of yesterday"))
+    async with world:
+        await world.write("abc", scope=USER)
+    engine = await _open_without(world, "long", embedder("of today"))
+    world.long.down = False
+    await engine.entries.write(TENANT, EntryDraft(scope=USER, content="cab"))
+    assert await engine.maintenance.owed() == 1
+    assert "of yesterday" in engine.topology.away["long"]

@@ -1,0 +1,109 @@
+"""A store that may be away when the others open, and is opened by the first call that finds it there.
+
+A team's memory of three stores is not to be kept from starting by one of them. Until the store answers, calls to it fail as they would if it had gone
+down while open; what it can do is as claimed, not as found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from memory.adapters.wrappers.base import Call, Wrapper
+from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
+from memory.ports.collections import Collection
+from memory.ports.store import Health, Store
+
+T = TypeVar("T")
+
+AGAIN_AFTER = 5.0
+"""Seconds after a failed attempt to open before a call makes another; calls in between fail at once."""
+
+
+class Latecomer(Wrapper):
+    """Opens even while the store cannot be reached (`StoreUnavailable`); every other failure to open is raised.
+
+    `on_arrival` is awaited once the store has been opened late, before it is used: what it raises keeps the store out. Where what the store can do
+    turns out other than was claimed, calls that were made on that claim fail as `StoreUnavailable`, to be made again.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.on_arrival: Callable[[], Awaitable[None]] | None = None
+        self._collections: Sequence[Collection] | None = None
+        self._away: StoreUnavailable | ConfigError | None = None
+        self._next_attempt = 0.0
+        self._attempting = asyncio.Lock()
+        self._opening: asyncio.Task[object] | None = None
+        """Who opens it late just now: `on_arrival` may use the store before others do."""
+
+    @property
+    def away(self) -> str:
+        """Why the store could not be opened yet; empty while it is open."""
+        return "" if self._away is None else str(self._away)
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        async with self._attempting:
+            if self._collections is not None and self._away is None:
+                return
+            try:
+                await self.inner.open(collections)
+                self._away = None
+            except StoreUnavailable as error:
+                self._failed(error)
+            self._collections = collections
+
+    async def close(self) -> None:
+        async with self._attempting:
+            self._collections, self._away = None, None
+            await self.inner.close()
+
+    async def check(self) -> Health:
+        try:
+            await self._arrived()
+        except StoreUnavailable as error:
+            if self._away is not None:
+                return Health(ok=False, detail=str(error.__cause__ or self._away))
+        return await self.inner.check()
+
+    async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
+        if self._away is not None and asyncio.current_task() is not self._opening:
+            await self._arrived()
+        return await work()
+
+    async def _arrived(self) -> None:
+        """Open the store if it is away still; raises while it is."""
+        async with self._attempting:
+            if self._collections is None:
+                raise NotOpen(f"store '{self.name}'")
+            if self._away is None:
+                return
+            left = self._next_attempt - asyncio.get_running_loop().time()
+            if left > 0:
+                raise StoreUnavailable(self.name, f"could not be opened ({_problem(self._away)}); it is tried again in {left:.0f} s")
+            claimed, self._opening = self.inner.capabilities, asyncio.current_task()
+            try:
+                await self.inner.open(self._collections)
+                if self.on_arrival is not None:
+                    await self.on_arrival()
+            except (StoreUnavailable, ConfigError) as error:
+                await self.inner.close()
+                self._failed(error)
+                raise StoreUnavailable(self.name, f"could not be opened ({_problem(error)})") from error
+            except BaseException:
+                await self.inner.close()
+                raise
+            finally:
+                self._opening = None
+            self._away = None
+            if self.inner.capabilities != claimed:
+                raise StoreUnavailable(self.name, "was opened just now and differs from what was claimed of it; try again")
+
+    def _failed(self, error: StoreUnavailable | ConfigError) -> None:
+        self._away = error
+        self._next_attempt = asyncio.get_running_loop().time() + AGAIN_AFTER
+
+
+def _problem(error: StoreUnavailable | ConfigError) -> str:
+    return error.problem if isinstance(error, StoreUnavailable) else str(error)
