@@ -40,11 +40,17 @@ class TierStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """One tenant's numbers, expired and retired entries included; `owed` counts steps waiting for maintenance, of every tenant."""
+    """One tenant's numbers, expired and retired entries included.
+
+    `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this process
+    last tried, and why. `degraded` names stores that did not answer and are not counted.
+    """
 
     tiers: list[TierStats]
     by_type: dict[str, int]
     owed: int
+    stuck: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +87,29 @@ async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
 
 
 async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
-    """Counts and sizes of one tenant, tier by tier."""
-    tiers = []
-    for tier in TIERS:
-        store = engine.topology.home(tier)
-        homes = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier)))
-        copies = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier), roles=frozenset({Role.REPLICA})))
-        tiers.append(TierStats(tier, store.name, homes.records, homes.bytes, copies.records))
-    by_type = {}
-    for name in types:
-        total = 0
-        for store in engine.topology.homes:
-            total += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
-        if total:
-            by_type[name] = total
-    return Stats(tiers, by_type, await engine.maintenance.owed())
+    """Counts and sizes of one tenant, tier by tier. A store that does not answer is left out and named."""
+    tiers, by_type, owed, degraded = list[TierStats](), dict.fromkeys(types, 0), 0, list[str]()
+    for store in engine.topology.homes:
+        try:
+            for tier in TIERS:
+                if engine.topology.home(tier) is store:
+                    homes = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier)))
+                    copies = await store.count(Query(ENTRIES, Tenant(tenant), Eq("tier", tier), roles=frozenset({Role.REPLICA})))
+                    tiers.append(TierStats(tier, store.name, homes.records, homes.bytes, copies.records))
+            for name in types:
+                by_type[name] += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
+            owed += await engine.maintenance.owed_in(store)
+        except StoreError as error:
+            degraded.append(str(error))
+    tiers.sort(key=lambda t: TIERS.index(t.tier))
+    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, stuck(engine, tenant), tuple(degraded))
+
+
+def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
+    """What this process tried for the tenant and could not do, a sentence each."""
+    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in engine.owed.problems if p.tenant == tenant]
+    moves = [f"move of {key.id}: {said}" for key, said in engine.tiering.refusals.items() if key.tenant == tenant]
+    return (*owed, *moves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,12 +152,12 @@ class Maintenance:
         report.stays += tuple(f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept)
 
     async def owed(self) -> int:
-        """How many records, marks and tombstones owe a step."""
-        total = 0
-        for store in self._placement.topology.homes:
-            for collection in COLLECTIONS:
-                total += len([row async for row in self._holders(store, collection)])
-        return total
+        """How many records, marks and tombstones owe a step. Raises where a store does not answer."""
+        return sum([await self.owed_in(store) for store in self._placement.topology.homes])
+
+    async def owed_in(self, store: Store) -> int:
+        """How many in one store."""
+        return sum([len([row async for row in self._holders(store, collection)]) for collection in COLLECTIONS])
 
     async def overdue(self, most: int = 20) -> list[str]:
         """What is owed and cannot be done, a sentence each: steps are tried again, as a sweep would, to tell why."""
