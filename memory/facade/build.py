@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -15,14 +16,16 @@ from memory.domain.errors import ConfigError
 from memory.facade.config import Guards, MemoryConfig, ServingStore
 from memory.facade.values import scheme_of
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
 from memory.ports.adapter import Adapter
-from memory.ports.clock import Clock
+from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.store import Store
 
 ADAPTERS = "memory.adapters"
+DEFAULTS = EngineSettings()
 
 
 def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
@@ -30,7 +33,8 @@ def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Cloc
     config.prepare()
     made: dict[str, Store] = {}
     for store in config.stores_in_use():
-        whole = guarded(build_store(store), store.guards, config.telemetry, config.tiers_on(store.name))
+        tiers, mark_life = config.tiers_on(store.name), config.engine.mark_life
+        whole = guarded(build_store(store), store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock)
         made[store.name] = whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
@@ -62,12 +66,20 @@ def build_store(store: ServingStore) -> Store:
         raise _missing(error, store.name, scheme, adapter.extra) from error
 
 
-def guarded(store: Store, guards: Guards, telemetry: bool = False, tiers: Sequence[str] = ()) -> Store:
+def guarded(
+    store: Store,
+    guards: Guards,
+    telemetry: bool = False,
+    tiers: Sequence[str] = (),
+    *,
+    mark_life: timedelta = DEFAULTS.mark_life,
+    clock: Clock = system_clock,
+) -> Store:
     """The store with what stands around it. From the inside: each attempt has its limit of time, the breaker counts calls, telemetry sees all."""
     if guards.timeout:
         store = Timeout(store, guards.timeout.total_seconds())
     if guards.retry:
-        store = Retry(store, guards.retry.attempts, guards.retry.backoff.total_seconds())
+        store = Retry(store, guards.retry.attempts, guards.retry.backoff.total_seconds(), give_up_after=mark_life / 2, clock=clock)
     if guards.breaker:
         store = CircuitBreaker(store, guards.breaker.failures, guards.breaker.cool_down.total_seconds())
     return _observed(store, tiers) if telemetry else store

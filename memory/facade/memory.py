@@ -218,7 +218,10 @@ class Memory:
 
         `as_of` asks what was true then, also for entries retired since; `known_at` asks what was stored then, before later edits.
         """
-        return await self._engine.entries.get(self.tenant, _id(entry_id), as_of=_moment("as_of", as_of), known_at=_moment("known_at", known_at))
+        entry = await self._engine.entries.get(self.tenant, _id(entry_id), as_of=_moment("as_of", as_of), known_at=_moment("known_at", known_at))
+        if entry is not None and as_of is None and known_at is None:
+            self._engine.accesses.note(self.tenant, [entry.id])
+        return entry
 
     async def retrieve(
         self,
@@ -265,6 +268,8 @@ class Memory:
         text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self._asked(scope, tags, types, since, door.whole_limit(limit, default=SEARCH_LIMIT), include_narrower, session_id, as_of, known_at)
         found = await self._engine.searching.search(asked, text)
+        if asked.as_of is None and asked.known_at is None:
+            self._engine.accesses.note(self.tenant, [hit.entry.id for hit in found])
         return found if explain else found.unexplained()
 
     async def history(self, entry_id: str) -> list[Entry]:

@@ -42,8 +42,8 @@ class TierStats:
 class Stats:
     """One tenant's numbers, expired and retired entries included.
 
-    `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this process
-    last tried, and why. `degraded` names stores that did not answer and are not counted.
+    `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
+    process last tried, and why. `degraded` names stores that did not answer and are not counted.
     """
 
     tiers: list[TierStats]

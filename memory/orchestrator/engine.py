@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Sequence
 
 from memory.domain.ids import Randomness, is_id
+from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.derivation import Derivation
@@ -27,6 +29,8 @@ from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.embedder import Embedder
 from memory.ports.record import Key
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -56,7 +60,8 @@ class Engine:
         self.browsing = Browsing(self.placement)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
         self.tiering = Tiering(self.placement, self.owed, self.cache, self.generations)
-        self.promotion = Promotion(self.placement, self.tiering, rules)
+        self.accesses = Accesses(self.placement)
+        self.promotion = Promotion(self.placement, self.tiering, self.accesses, rules)
         self.maintenance = Maintenance(
             self.placement,
             owed=self.owed,
@@ -64,6 +69,7 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             promotion=self.promotion,
+            accesses=self.accesses,
             relations=self.relations,
         )
 
@@ -77,7 +83,13 @@ class Engine:
             raise
 
     async def close(self) -> None:
-        await self.topology.close()
+        """Tell how often entries were read, and close the stores."""
+        try:
+            await self.accesses.tell()
+        except Exception as error:  # noqa: BLE001 - a count is no reason not to close
+            log.warning("accesses were not counted: %s", error)
+        finally:
+            await self.topology.close()
 
     async def delete(self, tenant: str, entry_id: str) -> bool:
         """Erase one entry; false where there was none."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import SCOPED, SYSTEM_TENANT, Generations
 from memory.orchestrator.owed import Debt, Holder, OwedWork
@@ -72,6 +73,7 @@ class Maintenance:
         generations: Generations,
         tiering: Tiering,
         promotion: Promotion,
+        accesses: Accesses,
         relations: Relations,
     ) -> None:
         self._placement = placement
@@ -80,12 +82,14 @@ class Maintenance:
         self._generations = generations
         self._tiering = tiering
         self._promotion = promotion
+        self._accesses = accesses
         self._relations = relations
         self._holder = f"{secrets.token_hex(8)}"
 
     async def sweep(self) -> SweepReport:
-        """One pass over every store, if nobody else is at it."""
+        """One pass over every store, if nobody else is at it. What this process has to tell it tells in any case."""
         report = SweepReport()
+        await self._job(report, self._tell_accesses)
         lease = await self._take_lease()
         if lease is None:
             report.ran = False
@@ -133,6 +137,9 @@ class Maintenance:
             report.stays += (f"a job of maintenance failed: {type(error).__name__}: {error}",)
             return error
         return None
+
+    async def _tell_accesses(self) -> None:
+        await self._accesses.tell()
 
     async def _watch(self, report: SweepReport) -> None:
         report.repeated_erasures += await self._erasure.watch()

@@ -9,6 +9,7 @@ from typing import Any
 
 from memory.domain.errors import StoreError
 from memory.domain.scope import Scope
+from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.entries import is_expired
 from memory.orchestrator.placement import Placement
@@ -50,13 +51,15 @@ class PromotionReport:
 class Promotion:
     """Asks the rules about entries and moves those they take."""
 
-    def __init__(self, placement: Placement, tiering: Tiering, rules: Sequence[PromotionRule]) -> None:
+    def __init__(self, placement: Placement, tiering: Tiering, accesses: Accesses, rules: Sequence[PromotionRule]) -> None:
         self._placement = placement
         self._tiering = tiering
+        self._accesses = accesses
         self.rules = tuple(rules)
 
     async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
         """A session is over: each of its entries goes where the rules for `session_end` say."""
+        await self._accesses.tell()
         return await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, None)
 
     async def by_sweep(self) -> PromotionReport:

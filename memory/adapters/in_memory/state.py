@@ -166,9 +166,13 @@ class State:
         """Do what a store with the capability `ttl` does: drop cached copies, marks and tombstones that are past their time and owe nothing."""
         for collection, slots in self._slots.items():
             for key, standing in list(slots.items()):
-                if isinstance(standing, Record):
-                    until = standing.expires_at if standing.role is Role.CACHED else None
-                else:
-                    until = standing.discard_at
+                until = _forgotten_after(standing)
                 if until is not None and until < now and not standing.owed:
                     self.place(collection, key, None)
+
+
+def _forgotten_after(standing: Standing) -> datetime | None:
+    """When a store with the capability `ttl` may forget this by itself; None for never: a record that is not a cached copy has much hanging on it."""
+    if isinstance(standing, Record):
+        return standing.expires_at if standing.role is Role.CACHED else None
+    return standing.discard_at

@@ -3,6 +3,10 @@
 Every write of the port is repeatable: applied twice, it leaves what applied once it leaves. Its outcome is not: the second time its own work stands
 in the way, and a condition that held does not hold any more. So after a call of unknown end, a conflict with exactly what the write was to leave is
 an application. What others changed in between is a conflict, as it would have been had they come first.
+
+That holds as long as what others leave in between is still there to be seen. Marks and tombstones are forgotten in the end: a process that slept (a
+laptop, a frozen machine) and then repeated a put over the forgotten tombstone of its own record would bring back what was deleted. So nothing is
+repeated once half the life of a mark has passed by the clock on the wall, which goes on while a machine sleeps.
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TypeVar, cast
 
 from memory.adapters.wrappers.base import Call, Wrapper
 from memory.domain.errors import StoreError
+from memory.ports.clock import Clock, system_clock
 from memory.ports.record import Mark, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Append, Delete, Outcome, Put, RaiseGeneration, Release, Status, Write
@@ -23,6 +29,8 @@ T = TypeVar("T")
 
 LONGEST = 5.0
 """Seconds between two attempts, at most."""
+GIVE_UP_AFTER = timedelta(minutes=30)
+"""Half the life of a mark, unless configured otherwise; see `EngineSettings.mark_life`."""
 NOT_AGAIN = ("close", "check", "delete_matching", "audit", "vacuum", "forget_partitions")
 """`check` is to say how things are now; what the others return would be of the last attempt only."""
 
@@ -32,16 +40,21 @@ class Retry(Wrapper):
 
     Between attempts it waits a random time, up to `backoff` seconds at first and twice as long each time ("full jitter", AWS Architecture Blog).
     Not made again: `check`, `close`, `delete_matching`, a batch that raises a generation by one, which would raise it twice, and one with several
-    writes of one key, whose earlier ones nobody could recognise. An access that is noted again may be counted twice.
+    writes of one key, whose earlier ones nobody could recognise. An access that is noted again may be counted twice. Nor is a call made again more
+    than `give_up_after` after its first attempt, by `clock`: then its last error is the caller's, and whether it was applied is unknown.
     """
 
-    def __init__(self, inner: Store, attempts: int = 3, backoff: float = 0.1) -> None:
+    def __init__(
+        self, inner: Store, attempts: int = 3, backoff: float = 0.1, *, give_up_after: timedelta = GIVE_UP_AFTER, clock: Clock = system_clock
+    ) -> None:
         super().__init__(inner)
         self._attempts = attempts
         self._backoff = backoff
+        self._give_up_after = give_up_after
+        self._clock = clock
 
     async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
-        attempts = self._attempts if _may_be_repeated(call) else 1
+        attempts, begun = self._attempts if _may_be_repeated(call) else 1, self._clock()
         for attempt in range(1, attempts + 1):
             try:
                 answer = await work()
@@ -51,7 +64,9 @@ class Retry(Wrapper):
             except StoreError as error:
                 if not error.retryable or attempt == attempts:
                     raise
-            await asyncio.sleep(random.uniform(0, min(LONGEST, self._backoff * 2 ** (attempt - 1))))  # noqa: S311 - no secret
+                await asyncio.sleep(random.uniform(0, min(LONGEST, self._backoff * 2 ** (attempt - 1))))  # noqa: S311 - no secret
+                if abs(self._clock() - begun) > self._give_up_after:
+                    raise
         raise AssertionError("the last attempt returns or raises")
 
     async def _judged(self, call: Call, outcomes: list[Outcome]) -> list[Outcome]:

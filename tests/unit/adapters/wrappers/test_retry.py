@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from memory.adapters.in_memory.store import InMemoryStore
 from memory.adapters.wrappers.retry import Retry
-from memory.domain.errors import StoreFull, StoreUnavailable
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.domain.errors import StoreFull, StoreTimeout, StoreUnavailable
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, T0, append, delete, done, found, key_of, live, put, record, release
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Role
-from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Status, Write
 from tests.unit.adapters.wrappers.faulty import FaultyStore, gone, opened
 
 LOST = FaultyStore.LOST
@@ -200,3 +201,24 @@ async def test_bookkeeping_that_went_on_does_not_hide_that_the_record_is_ours() 
     (outcome,) = await patient(store).apply([put(MINE, Absent())])
     assert outcome.applied
     assert (await live(store)).owed == ()
+
+
+async def test_nothing_is_made_again_once_what_others_left_may_be_forgotten() -> None:
+    """A write was applied and its answer lost; the machine slept; meanwhile the record was deleted and its tombstone forgotten."""
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+
+    class Sleeps(InMemoryStore):
+        async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+            outcomes = await super().apply(writes, together=together)
+            if now[0].hour == 0:
+                now[0] += timedelta(hours=2)
+                self.state.wipe()
+                raise StoreTimeout(self.name, "no answer")
+            return outcomes
+
+    inner = Sleeps("store")
+    store = Retry(inner, attempts=3, backoff=0.001, give_up_after=timedelta(minutes=30), clock=lambda: now[0])
+    await store.open(COLLECTIONS)
+    with pytest.raises(StoreTimeout):
+        await store.apply([put(record(1), Absent())])
+    assert await inner.get(ENTRIES, [key_of(1)]) == [None]
