@@ -1,8 +1,8 @@
 """How often entries were read, for rules that ask: counted in the process, told to the stores in batches, never in a reader's way.
 
 An access is an entry handed out by `get` or found by `search`, as it is now; lists and the past do not count. Counts are told by sweeps, at the end
-of a session before its rules are asked, and at close. What a process had not told when it died is not counted, nor what meets an edit on its way: never
-more is counted than was read.
+of a session before its rules are asked, and at close. What a process had not told when it died is not counted, nor what meets an edit on its way:
+never more is counted than was read.
 """
 
 from __future__ import annotations
