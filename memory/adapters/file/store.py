@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from memory.adapters.file.claims import CLAIMS, WRITTEN_BACK, parse
+from memory.adapters.file.claims import CLAIMS, parse
 from memory.adapters.file.errors import translate
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
 from memory.adapters.file.reading import Reading
@@ -19,6 +17,7 @@ from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
 from memory.ports.query import Count, Hit, Page, Query, Search
 from memory.ports.record import JsonValue, Key, Stored
 from memory.ports.store import Health
@@ -180,11 +179,3 @@ class FileStore(BaseStore):
 
     def _translate(self, error: Exception) -> Exception | None:
         return translate(self.name, error)
-
-
-def run_of_the_machine() -> str:
-    """Names the time since the machine was started."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # pragma: no cover - elsewhere than on Linux
-        return socket.gethostname()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -26,9 +25,6 @@ CLAIMS = Capabilities(
     tenant_statistics=True,
     fenced=True,
 )
-
-WRITTEN_BACK = timedelta(seconds=35)
-"""Without waiting for the disk: by when Linux has written to it what it was given, as it is set up by default (30 seconds, looked at every 5)."""
 
 _SYNCHRONOUS = ("NORMAL", "FULL", "EXTRA")
 

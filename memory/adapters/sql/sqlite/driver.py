@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.sqlite.claims import SqliteConfig
-from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_undecodable
+from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_undecodable
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt
 from memory.domain.errors import ConfigError, NotOpen
@@ -249,6 +249,22 @@ class Lane:
         return result, error
 
     def _write_once(self, session: Session, work: Callable[[Session], T]) -> T:
+        try:
+            return self._transaction(session, work)
+        except Exception as exc:
+            if not is_full(exc) or not self._fold_log(session):
+                raise
+        return self._transaction(session, work)
+
+    def _fold_log(self, session: Session) -> bool:
+        """Copy the log into the file, so that the next commit writes over it instead of behind it: on a full disk a deletion needs no more."""
+        try:
+            busy, _, _ = session.row("PRAGMA wal_checkpoint(RESTART)")
+        except sqlite3.OperationalError:  # the file itself would have to grow
+            return False
+        return not busy
+
+    def _transaction(self, session: Session, work: Callable[[Session], T]) -> T:
         self._persistently(lambda: session.run("BEGIN IMMEDIATE"))
         try:
             result = work(session)

@@ -11,7 +11,8 @@ from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
 _UNDECODABLE = "Could not decode to UTF-8"
 _FULL = (
     "the disk is full, or the file has reached its largest size; nothing of this call was kept, everything acknowledged before it was. "
-    "Make room on the disk and call again; a deletion too needs a little room, for the log, before it frees any"
+    "Make room on the disk and call again. A deletion too needs a little room first, for the log; what it frees is used by later writes, and "
+    "given back to the disk by a vacuum"
 )
 _DAMAGED = "the file is damaged; restore it from a backup, or export what can still be read"
 
@@ -28,6 +29,10 @@ def code_of(error: BaseException) -> int:
 
 def is_busy(error: BaseException) -> bool:
     return code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_full(error: BaseException) -> bool:
+    return code_of(error) == sqlite3.SQLITE_FULL
 
 
 def is_undecodable(error: BaseException) -> bool:
@@ -66,7 +71,7 @@ def translate(store: str, error: BaseException) -> Exception | None:
     if not isinstance(cause, sqlite3.Error | SQLAlchemyError | UnicodeDecodeError):
         return None
     code = code_of(cause)
-    if code == sqlite3.SQLITE_FULL:
+    if is_full(cause):
         return StoreFull(store, _FULL)
     if is_busy(cause):
         return StoreUnavailable(store, "another process kept the file locked for too long; try again")

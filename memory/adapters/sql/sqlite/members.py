@@ -199,6 +199,9 @@ class MemberCache:
         for (name, partition), members in list(self._kept.items()):
             shelf, fresh, vectors = self._shelves[name], Members(session.thresholds.block), members.matrices is not None
             revision, removals = session.row(shelf.revision, (partition,))
+            if revision < members.revision:  # forgotten: no search will look at it
+                self._drop((name, partition))
+                continue
             for one in (members, fresh):
                 self._refresh(session, shelf, partition, one, revision, removals, vectors)
             if not members.same_as(fresh):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import ClassVar, TypeVar
 
 from memory.adapters.sql.sqlite import reads, upkeep
 from memory.adapters.sql.sqlite.audit import MOST_PROBLEMS, audit
-from memory.adapters.sql.sqlite.claims import CLAIMS, THRESHOLDS, WRITTEN_BACK, Thresholds, parse
+from memory.adapters.sql.sqlite.claims import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.driver import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
@@ -24,6 +25,7 @@ from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
 from memory.ports.query import Count, Hit, Page, Query, Search
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
 from memory.ports.store import Audit, Health
@@ -46,17 +48,26 @@ class SqliteStore(BaseStore):
     def __init__(self, url: str, name: str = "sqlite", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
+        self._run = ""
         if self._config.path is None:
             self._capabilities = replace(self.claims, durable=False, shared=False)
         elif self._config.synchronous == "NORMAL":
             self._capabilities = replace(self.claims, durable=False, loss_window=WRITTEN_BACK)
+            self._run = run_of_the_machine()
         self._driver = SqliteDriver(name, self._config)
         self._cache = MemberCache(self._config.cache_bytes)
+
+    @property
+    def epoch(self) -> str:
+        """Where commits do not wait for the disk the run of the machine, in memory that of the store: their ends may cost what they held."""
+        return self._run
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         self._cache = MemberCache(self._config.cache_bytes)
+        if self._config.path is None:
+            self._run = secrets.token_hex(8)
         await self._driver.open(lambda session: make_ready(session, self.name, collections))
 
     async def _close(self) -> None:
@@ -70,9 +81,9 @@ class SqliteStore(BaseStore):
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
-            return Health(ok=False, detail=str(ours))
+            return Health(ok=False, detail=str(ours), epoch=self.epoch)
         facts = {"schema": revision, "bytes": pages * size, "synchronous": self._config.synchronous}
-        return Health(ok=revision == HEAD, detail=str(self._config.path or "in memory"), version=f"SQLite {version}", facts=facts)
+        return Health(ok=revision == HEAD, detail=str(self._config.path or "in memory"), version=f"SQLite {version}", epoch=self.epoch, facts=facts)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

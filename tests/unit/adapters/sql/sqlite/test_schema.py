@@ -78,9 +78,7 @@ def test_making_a_new_file_does_not_load_alembic(file: Path) -> None:
 async def test_the_migrated_schema_is_the_declared_one(migrated: Path) -> None:
     engine = sa.create_engine(f"sqlite:///{migrated}", poolclass=sa.pool.NullPool)
     with engine.connect() as connection:
-        context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE}
-        )
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE})
         assert compare_metadata(context, _declared()) == []
     engine.dispose()
 
