@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
@@ -26,9 +25,6 @@ CLAIMS = Capabilities(
     tenant_statistics=True,
     fenced=True,
 )
-
-WRITTEN_BACK = timedelta(seconds=35)
-"""Without fsync: by when Linux has written to the disk what it was given, as it is set up by default (30 seconds, looked at every 5)."""
 
 _SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 

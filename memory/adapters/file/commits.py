@@ -170,11 +170,14 @@ class Commits:
             path = self._disk.root.joinpath(*STAGING, JOURNAL)
             raise StoreError(self._store, f"'{path}' cannot be read ({exc}); move it away to go on without what it says") from exc
 
+    def left_behind(self) -> dict[str, int]:
+        """What dead processes staged and never used, with its size. With the lock: nobody else is preparing anything."""
+        return {name: self._disk.size(STAGING, name) for name in self._disk.names(STAGING) if name != JOURNAL}
+
     def clean(self) -> None:
-        """Remove what dead processes staged and never used."""
-        for name in self._disk.names(STAGING):
-            if name != JOURNAL:
-                self._disk.remove(STAGING, name)
+        """Remove it."""
+        for name in self.left_behind():
+            self._disk.remove(STAGING, name)
 
 
 @contextmanager

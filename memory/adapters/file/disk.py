@@ -212,6 +212,27 @@ class Disk:
             return False
         return True
 
+    def remove_folder(self, parts: Parts) -> bool:
+        """False where something is in it, or it is not there."""
+        try:
+            with self.folder(parts[:-1]) as above:
+                os.rmdir(parts[-1], dir_fd=above)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        return True
+
+    def size(self, parts: Parts, name: str) -> int:
+        """Bytes of the file, 0 where there is none."""
+        try:
+            with self.folder(parts) as fd:
+                return os.stat(name, dir_fd=fd, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return 0
+
 
 def read_at(folder: int, name: str) -> bytes:
     """The whole file in the open folder. Raises `FileNotFoundError`, and `NoFile` for a link, a folder or a device."""

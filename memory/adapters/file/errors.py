@@ -10,6 +10,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FAILING = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR)
 
+_KEPT = (
+    "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again; a deletion too needs a little room "
+    "first, for the tombstone, before it frees any"
+)
+
 
 class Symlink(Exception):
     """A symbolic link where the store has a folder or a file of its own. It is not followed: it may lead anywhere."""
@@ -33,7 +38,7 @@ def translate(store: str, error: BaseException) -> Exception | None:
     if isinstance(error, Unsettled):
         return StoreUnavailable(store, f"the disk failed while the call was being carried out ({said}); it may be kept: read before you write again")
     if error.errno in _FULL:
-        return StoreFull(store, f"the disk has no room left, or the file would be too large ({said}); nothing of the call was kept")
+        return StoreFull(store, f"the disk has no room left, or the file would be too large ({said}); {_KEPT}")
     if error.errno in _REFUSED:
         return StoreUnavailable(store, f"the folder refuses reading or writing ({said})")
     if error.errno in _FAILING:

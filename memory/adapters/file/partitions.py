@@ -6,7 +6,7 @@ give a number twice. Where neither can be read, writes to the partition are refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from memory.adapters.file.commits import Staged
@@ -44,6 +44,11 @@ class Ledger:
         staged.write(self.folder, _BACKUP, content)
         staged.write(self.folder, PARTITION, content)
 
+    def stage_removal(self, staged: Staged) -> None:
+        """So that nothing is counted there any more."""
+        for name in (PARTITION, _BACKUP):
+            staged.remove(self.folder, name)
+
 
 class Partitions:
     def __init__(self, store: str, disk: Disk) -> None:
@@ -58,27 +63,55 @@ class Partitions:
 
     def ledger(self, partition: Partition) -> Ledger:
         """As it stands on disk."""
-        ledger = Ledger(partition)
-        problems = []
+        problems: list[str] = []
+        for ledger in self._copies(partition, problems):
+            return ledger
+        if problems:
+            raise StoreError(self._store, f"what is counted for a partition cannot be read, so nothing is written there: {'; '.join(problems)}")
+        return Ledger(partition)
+
+    def copies(self, partition: Partition) -> tuple[list[Ledger], list[str]]:
+        """As each of the two files has it, and what keeps one from being read. Both are to be the same, or neither is to be there."""
+        problems: list[str] = []
+        return list(self._copies(partition, problems)), problems
+
+    def _copies(self, partition: Partition, problems: list[str]) -> Iterator[Ledger]:
+        folder = Ledger(partition).folder
         for name in (PARTITION, _BACKUP):
             try:
-                text = self._disk.read(ledger.folder, name)
+                text = self._disk.read(folder, name)
                 if text is None:
                     continue
                 payload = unseal(text)
                 counters = {str(k): int(v) for k, v in payload["counters"].items()}
-                return Ledger(partition, int(payload["generation"]), counters, written=True)
+                yield Ledger(partition, int(payload["generation"]), counters, written=True)
             except (Damaged, NoFile, KeyError, TypeError, ValueError, AttributeError) as exc:
-                problems.append(f"'{'/'.join((*ledger.folder, name))}': {exc}")
-        if problems:
-            raise StoreError(self._store, f"what is counted for a partition cannot be read, so nothing is written there: {'; '.join(problems)}")
-        return ledger
+                problems.append(f"'{'/'.join((*folder, name))}': {exc}")
 
     # -- where to look ------------------------------------------------------------------------------------------------
 
     def tenants(self) -> list[str]:
         """The folders of all tenants."""
         return sorted(name for name in self._disk.folders(()) if is_name(name))
+
+    def on_disk(self) -> list[Partition]:
+        """Every partition that has a folder, as far as that tells which it is."""
+        found = []
+        for tenant in self.tenants():
+            for scope in sorted(name for name in self._disk.folders((tenant,)) if is_name(name)):
+                named = self._named(tenant, scope) or {}
+                texts = (decoded(tenant) or named.get("tenant"), decoded(scope) or named.get("scope"))
+                found += [Partition(str(texts[0]), str(texts[1]))] if None not in texts else []
+        return found
+
+    def unknown(self) -> list[tuple[str, str]]:
+        """Folders of scopes that this process does not know of, though it looked at their tenant before."""
+        return [
+            (tenant, scope)
+            for tenant, known in self._known.items()
+            for scope in self._disk.folders((tenant,))
+            if is_name(scope) and scope not in known
+        ]
 
     def scopes(self, tenant: str) -> list[str]:
         """The folders of a tenant's scopes, and the one beside them."""

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 
 from memory.adapters.file.commits import Commits, Staged
 from memory.adapters.file.disk import Disk, NoFile
-from memory.adapters.file.names import Place, Shelf, place_in, place_of
+from memory.adapters.file.names import OTHER, Place, Shelf, place_in, place_of
 from memory.adapters.file.partitions import Partitions
-from memory.adapters.file.sealing import Damaged, Foreign, unseal_record
+from memory.adapters.file.sealing import Damaged, Foreign, unseal, unseal_record
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot
@@ -151,6 +151,21 @@ class Records:
 
     def has_before(self, place: Place) -> bool:
         return self._disk.exists(place.shelf.parts, place.backup)
+
+    def scopes_beside(self, tenant: str) -> set[str | None]:
+        """The scopes of the records and marks beside the tenant's partitions, of whatever collection; None among them where one cannot be told."""
+        found: set[str | None] = set()
+        for collection in self._disk.folders((tenant, OTHER)):
+            folder = (tenant, OTHER, collection)
+            for name in self._disk.names(folder):
+                try:
+                    said = unseal(self._disk.read(folder, name) or b"")
+                except (Damaged, NoFile) as exc:
+                    found.add(exc.scope if isinstance(exc, Damaged) else None)
+                    continue
+                if said.get("kind") != Kind.TOMBSTONE.value:
+                    found.add(said.get("scope"))
+        return found
 
     # -- for people ---------------------------------------------------------------------------------------------------
 

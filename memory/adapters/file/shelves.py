@@ -79,6 +79,11 @@ class Loaded:
         self.size += grown
         return grown
 
+    def same_as(self, other: Loaded) -> bool:
+        """Whether both hold the same."""
+        mine, theirs = ({stem: (e.standing, e.scope, e.bytes) for stem, e in loaded.entries.items()} for loaded in (self, other))
+        return mine == theirs
+
 
 class Shelves:
     def __init__(self, disk: Disk, records: Records, partitions: Partitions, limit: int) -> None:
@@ -133,15 +138,24 @@ class Shelves:
             self._loaded.move_to_end(shelf)
         return found
 
-    def load(self, shelf: Shelf, collection: Collection) -> None:
-        """Read a whole shelf. What has to be restored, which takes the lock, is to be read again."""
+    def read(self, shelf: Shelf, collection: Collection, unsound: set[Place] | None = None) -> Loaded:
+        """A whole shelf as it is on disk. Places where something has to be restored are added to `unsound`."""
         loaded = Loaded(collection)
         for place in self._places(shelf):
             look = self._look(place, collection)
-            if look.before is not None:
-                self._stale.add(place)
+            if look.before is not None and unsound is not None:
+                unsound.add(place)
             loaded.put(place.stem, self._entry(look))
-        self._loaded[shelf] = loaded
+        return loaded
+
+    def drop(self, shelf: Shelf) -> None:
+        """Keep it in memory no longer."""
+        dropped = self._loaded.pop(shelf, None)
+        self._size -= dropped.size if dropped is not None else 0
+
+    def load(self, shelf: Shelf, collection: Collection) -> None:
+        """Read a whole shelf. What has to be restored, which takes the lock, is to be read again."""
+        loaded = self._loaded[shelf] = self.read(shelf, collection, self._stale)
         self._size += loaded.size
         while self._size > self._limit and len(self._loaded) > 1:
             _, dropped = self._loaded.popitem(last=False)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from memory.adapters.file.claims import CLAIMS, WRITTEN_BACK, parse
+from memory.adapters.file.claims import CLAIMS, parse
 from memory.adapters.file.errors import translate
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
 from memory.adapters.file.reading import Reading
+from memory.adapters.file.upkeep import Upkeep
 from memory.adapters.file.worker import Call, Worker, WritingWorker
 from memory.adapters.file.writing import Batch
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
 from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import JsonValue, Key, Stored
-from memory.ports.store import Health
+from memory.ports.record import JsonValue, Key, Partition, Stored
+from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
 T = TypeVar("T")
@@ -133,6 +133,24 @@ class FileStore(BaseStore):
 
         return await self._run(delete)
 
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _audit(self, repair: bool) -> Audit:
+        collections = tuple(self._collections.values())
+        return await self._run(lambda: self._upkeep().audit(collections, repair))
+
+    async def _vacuum(self) -> int:
+        return await self._run(lambda: self._upkeep().vacuum())
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        return await self._run(lambda: self._upkeep().idle(limit))
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return await self._run(lambda: self._upkeep().forget(idle))
+
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(self._library, self._deadline)
+
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _write(self, calls: list[Call]) -> None:
@@ -180,11 +198,3 @@ class FileStore(BaseStore):
 
     def _translate(self, error: Exception) -> Exception | None:
         return translate(self.name, error)
-
-
-def run_of_the_machine() -> str:
-    """Names the time since the machine was started."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # pragma: no cover - elsewhere than on Linux
-        return socket.gethostname()

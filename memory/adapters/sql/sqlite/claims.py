@@ -30,19 +30,39 @@ _SYNCHRONOUS = ("NORMAL", "FULL", "EXTRA")
 
 
 @dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Where the adapter goes on in another step. What is stored and answered does not depend on them: tests make them tiny."""
+
+    writes_together: int = 64
+    """Calls that share one commit at most: the last of them waits for the first."""
+    rows_at_once: int = 4096
+    """Rows that one statement reads or takes out at most."""
+    buried_at_once: int = 256
+    """Rows read at once to leave tombstones in their places."""
+    block: int = 8192
+    """Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216."""
+    log_pages: int = 4000
+    """Pages in the log before it is copied back, 16 MiB: a page written often in that time is copied once."""
+
+
+THRESHOLDS = Thresholds()
+
+
+@dataclass(frozen=True, slots=True)
 class SqliteConfig:
     """Where the file is and how it is used.
 
-    `path` of None keeps everything in memory until the store is closed. `synchronous` is SQLite's: under NORMAL the death of a process
-    loses nothing and the death of the machine may cost the last commits; FULL waits for the disk at every commit. `busy_timeout` is how
-    many seconds a call waits for other processes' writes before it fails as `StoreUnavailable`. `cache_bytes` bounds what searches keep
-    in memory.
+    `path` of None keeps everything in memory until the store is closed. `synchronous` is SQLite's: FULL waits for the disk at every commit;
+    under NORMAL the death of a process loses nothing, and the death of the machine may cost the commits of the last half minute: such a
+    store does not claim to be durable. `busy_timeout` is how many seconds a call waits for other processes' writes before it fails as
+    `StoreUnavailable`. `cache_bytes` bounds what searches keep in memory.
     """
 
     path: Path | None
-    synchronous: str = "NORMAL"
+    synchronous: str = "FULL"
     busy_timeout: float = 10.0
     cache_bytes: int = 256 * 2**20
+    thresholds: Thresholds = THRESHOLDS
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig:
@@ -57,7 +77,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig
     path = None if place == "/:memory:" else Path(place[1:]).expanduser()
     config = SqliteConfig(
         path,
-        _synchronous(name, given.pop("synchronous", "NORMAL")),
+        _synchronous(name, given.pop("synchronous", "FULL")),
         _number(name, "busy_timeout", given.pop("busy_timeout", 10.0)),
         int(_number(name, "cache_bytes", given.pop("cache_bytes", 256 * 2**20))),
     )

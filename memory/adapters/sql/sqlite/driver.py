@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.sqlite.claims import SqliteConfig
-from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_undecodable
+from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_undecodable
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt
 from memory.domain.errors import ConfigError, NotOpen
@@ -73,6 +75,24 @@ class SqliteDriver:
             raise NotOpen(f"store '{self._name}'")
         return await lane.worker.run(partial(lane.reading, work))
 
+    async def read_aside(self, work: Callable[[Session], T]) -> T:
+        """Read on a connection of its own: what takes long keeps no other call waiting."""
+        if self._reader is None or self._config.path is None:
+            return await self.read(work)
+        lane = Lane(f"{self._name}-aside", self._config)
+        try:
+            await lane.worker.run(partial(lane.connect, read_only=True))
+            return await lane.worker.run(partial(lane.reading, work))
+        finally:
+            await lane.stop()
+
+    async def shrink(self) -> int:
+        """Write the file anew without what was deleted, and empty the log. Returns by how many bytes both are smaller."""
+        lane = self._writer
+        if lane is None:
+            raise NotOpen(f"store '{self._name}'")
+        return await lane.worker.run(lane.shrink)
+
     async def write(self, work: Callable[[Session], T]) -> T:
         lane = self._writer
         if lane is None:
@@ -93,7 +113,7 @@ class Lane:
     """A worker and the connection it owns."""
 
     def __init__(self, name: str, config: SqliteConfig) -> None:
-        self.worker = Worker(name, self._write_together)
+        self.worker = Worker(name, self._write_together, config.thresholds.writes_together)
         self._name = name
         self._config = config
         self._engine: sa.Engine | None = None
@@ -109,12 +129,14 @@ class Lane:
             if (problem := _UNUSABLE.get(code_of(exc))) is not None:
                 raise ConfigError(f"store '{self._name}': {self._config.path} {problem}") from exc
             raise
-        self._session = Session(connection)
+        self._session = Session(connection, self._config.thresholds)
         if read_only:
             self._session.run("PRAGMA query_only = ON")
 
     def _connect(self) -> sqlite3.Connection:
         target = ":memory:" if self._config.path is None else str(self._config.path)
+        if self._config.path is not None:
+            _make_own(self._config.path)
         raw = sqlite3.connect(target, timeout=self._config.busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512)
         try:
             self._persistently(lambda: raw.execute("PRAGMA journal_mode = WAL").fetchone())
@@ -123,7 +145,7 @@ class Lane:
             raw.execute("PRAGMA foreign_keys = ON")
             raw.execute("PRAGMA cache_size = -16384")
             raw.execute("PRAGMA temp_store = MEMORY")
-            raw.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MiB: a page written often in that time is copied back once
+            raw.execute(f"PRAGMA wal_autocheckpoint = {self._config.thresholds.log_pages}")
         except BaseException:
             raw.close()
             raise
@@ -146,6 +168,23 @@ class Lane:
     def plainly(self, work: Callable[[Session], T]) -> T:
         """Run the work without a transaction."""
         return work(self._open_session())
+
+    def shrink(self) -> int:
+        session = self._open_session()
+        before = self._bytes(session)
+        session.run("PRAGMA temp_store = FILE")  # the copy is as large as the file
+        try:
+            self._persistently(lambda: session.run("VACUUM"))
+        finally:
+            session.run("PRAGMA temp_store = MEMORY")
+        session.row("PRAGMA wal_checkpoint(TRUNCATE)")
+        return max(0, before - self._bytes(session))
+
+    def _bytes(self, session: Session) -> int:
+        path = self._config.path
+        if path is None:
+            return int(session.row("PRAGMA page_count")[0]) * int(session.row("PRAGMA page_size")[0])
+        return sum(f.stat().st_size for f in (path, path.with_name(f"{path.name}-wal")) if f.exists())
 
     def reading(self, work: Callable[[Session], T]) -> T:
         session = self._open_session()
@@ -210,6 +249,22 @@ class Lane:
         return result, error
 
     def _write_once(self, session: Session, work: Callable[[Session], T]) -> T:
+        try:
+            return self._transaction(session, work)
+        except Exception as exc:
+            if not is_full(exc) or not self._fold_log(session):
+                raise
+        return self._transaction(session, work)
+
+    def _fold_log(self, session: Session) -> bool:
+        """Copy the log into the file, so that the next commit writes over it instead of behind it: on a full disk a deletion needs no more."""
+        try:
+            busy, _, _ = session.row("PRAGMA wal_checkpoint(RESTART)")
+        except sqlite3.OperationalError:  # the file itself would have to grow
+            return False
+        return not busy
+
+    def _transaction(self, session: Session, work: Callable[[Session], T]) -> T:
         self._persistently(lambda: session.run("BEGIN IMMEDIATE"))
         try:
             result = work(session)
@@ -240,6 +295,16 @@ class Lane:
             session.connection.close()
         if engine is not None:
             engine.dispose()
+
+
+def _make_own(path: Path) -> None:
+    """Let a file that is not there yet be its owner's alone, whatever the umask. The log and its index, which SQLite puts beside it, are as it is."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError:  # it is there, or SQLite will say why it cannot be
+        return
+    os.close(descriptor)
+    path.chmod(0o600)
 
 
 def _lenient(text: bytes) -> str:

@@ -9,6 +9,11 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
 
 _UNDECODABLE = "Could not decode to UTF-8"
+_FULL = (
+    "the disk is full, or the file has reached its largest size; nothing of this call was kept, everything acknowledged before it was. "
+    "Make room on the disk and call again. A deletion too needs a little room first, for the log; what it frees is used by later writes, and "
+    "given back to the disk by a vacuum"
+)
 _DAMAGED = "the file is damaged; restore it from a backup, or export what can still be read"
 
 
@@ -26,6 +31,10 @@ def is_busy(error: BaseException) -> bool:
     return code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_full(error: BaseException) -> bool:
+    return code_of(error) == sqlite3.SQLITE_FULL
+
+
 def is_undecodable(error: BaseException) -> bool:
     """Text that is no UTF-8: a flipped byte. The driver has no code for it."""
     return isinstance(original(error), sqlite3.OperationalError) and str(original(error)).startswith(_UNDECODABLE)
@@ -38,14 +47,32 @@ def is_damage(error: BaseException) -> bool:
     )
 
 
+def is_of_a_table(error: BaseException) -> bool:
+    """A table is missing, not as declared or damaged: no other statement need fail for it, unlike for a full disk or a locked file."""
+    kinds = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
+    return code_of(error) in kinds or is_undecodable(error)
+
+
+class WordsDoubted(Exception):
+    """The word index is not what the records say, so no search by words is answered from it."""
+
+    def __init__(self, collection: str) -> None:
+        super().__init__(
+            f"the word index of '{collection}' is damaged or incomplete, so nothing is searched by words; no record is affected: "
+            "`memory doctor --repair` builds it anew from them, and so does opening the file again"
+        )
+
+
 def translate(store: str, error: BaseException) -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
+    if isinstance(error, WordsDoubted):
+        return StoreError(store, str(error))
     cause = original(error)
     if not isinstance(cause, sqlite3.Error | SQLAlchemyError | UnicodeDecodeError):
         return None
     code = code_of(cause)
-    if code == sqlite3.SQLITE_FULL:
-        return StoreFull(store, "the disk is full, or the file has reached its largest size; nothing of the call was kept")
+    if is_full(cause):
+        return StoreFull(store, _FULL)
     if is_busy(cause):
         return StoreUnavailable(store, "another process kept the file locked for too long; try again")
     if is_damage(cause):

@@ -7,7 +7,7 @@ processes wrote is seen. A newer revision brings the rows changed since; rows th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,16 +20,15 @@ from memory.ports.record import Role
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-_BLOCK = 8192  # numbers: OpenBLAS begins to think of threads at 9,216
 ROLE_CODES = {role.value: i for i, role in enumerate(Role)}
 
 
 class Matrix:
     """Vectors of one length, each of norm 1, and the numbers of their rows. Grows in steps, so that adding one is cheap."""
 
-    def __init__(self, dimensions: int) -> None:
+    def __init__(self, dimensions: int, block: int) -> None:
         self.count = 0
-        self._block = max(1, _BLOCK // dimensions)
+        self._block = max(1, block // dimensions)
         self._numbers: Ints = np.empty(self._block, np.int64)
         self._vectors: Floats = np.zeros((self._block, dimensions), np.float32)
         self._places: dict[int, int] = {}
@@ -41,6 +40,10 @@ class Matrix:
     @property
     def size(self) -> int:
         return self._vectors.nbytes + self._numbers.nbytes * 12
+
+    def content(self) -> Iterator[tuple[int, bytes]]:
+        """Each number with its vector."""
+        return ((number, self._vectors[place].tobytes()) for number, place in self._places.items())
 
     def put(self, numbers: Sequence[int], packed: Sequence[bytes]) -> None:
         added = np.frombuffer(b"".join(packed), dtype="<f4").reshape(len(packed), -1)
@@ -89,7 +92,8 @@ class Matrix:
 class Members:
     """Who is in one partition, by ascending row number."""
 
-    def __init__(self) -> None:
+    def __init__(self, block: int) -> None:
+        self._block = block
         self.revision = -1
         self.removals = 0
         self.numbers: Ints = np.empty(0, np.int64)
@@ -158,7 +162,15 @@ class Members:
         for matrix in matrices.values():
             matrix.drop(gone)
         for size, (numbers, packed) in grouped.items():
-            matrices.setdefault(size, Matrix(size // 4)).put(numbers, packed)
+            matrices.setdefault(size, Matrix(size // 4, self._block)).put(numbers, packed)
+
+    def same_as(self, other: Members) -> bool:
+        """Whether both say the same."""
+        alike = [np.array_equal(*pair) for pair in ((self.numbers, other.numbers), (self.words, other.words), (self.roles, other.roles))]
+        return all(alike) and self._vectors() == other._vectors()
+
+    def _vectors(self) -> dict[int, bytes]:
+        return {number: vector for matrix in (self.matrices or {}).values() for number, vector in matrix.content()}
 
 
 class MemberCache:
@@ -167,17 +179,36 @@ class MemberCache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept: OrderedDict[tuple[str, int], Members] = OrderedDict()
+        self._shelves: dict[str, Shelf] = {}
         self._sizes: dict[tuple[str, int], int] = {}
         self.bytes = 0
 
     def members(self, session: Session, shelf: Shelf, partitions: Sequence[int], vectors: bool = False) -> list[tuple[int, Members]]:
         """Those of these partitions that ever held anything of the collection, and their members as of the transaction's moment."""
         found: list[tuple[int, Members]] = []
+        self._shelves[shelf.name] = shelf
         for partition in partitions:
             revision, removals = session.row(shelf.revision, (partition,))
             if revision:
                 found.append((partition, self._current(session, shelf, partition, revision, removals, vectors)))
         return found
+
+    def differing(self, session: Session, drop: bool) -> list[str]:
+        """Where what is kept is not what the file says, a sentence each. With `drop` that is kept no longer."""
+        problems = []
+        for (name, partition), members in list(self._kept.items()):
+            shelf, fresh, vectors = self._shelves[name], Members(session.thresholds.block), members.matrices is not None
+            revision, removals = session.row(shelf.revision, (partition,))
+            if revision < members.revision:  # forgotten: no search will look at it
+                self._drop((name, partition))
+                continue
+            for one in (members, fresh):
+                self._refresh(session, shelf, partition, one, revision, removals, vectors)
+            if not members.same_as(fresh):
+                problems.append(f"{name}: what searches keep in memory of partition {partition} is not what the file says")
+                if drop:
+                    self._drop((name, partition))
+        return problems
 
     def clear(self) -> None:
         self._kept.clear()
@@ -188,7 +219,7 @@ class MemberCache:
         key = (shelf.name, partition)
         members = self._kept.pop(key, None)
         if members is None or revision < members.revision:
-            members = Members()
+            members = Members(session.thresholds.block)
         try:
             self._refresh(session, shelf, partition, members, revision, removals, vectors)
         except BaseException:

@@ -6,29 +6,37 @@ holds both ways to the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
 from memory.adapters.sql.declared import declaration, undeclared
+from memory.adapters.sql.sqlite.errors import is_of_a_table
+from memory.adapters.sql.sqlite.indexing import create_words, index_anew
 from memory.adapters.sql.sqlite.schema import system_tables, tables_of
 from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration in `migrations/versions`."""
 VERSION_TABLE = "memory_schema_version"
 
 _REVISION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
 _DECLARED = "SELECT name, declaration FROM memory_collections"
+_DOUBTED = "SELECT name FROM memory_collections WHERE indexed_to IS NOT NULL"
 
 
-def make_ready(session: Session, store: str, collections: Sequence[Collection], create_words: Callable[[sa.Connection, Collection], None]) -> None:
-    """Bring the schema to this version and make the tables these collections need. Many processes may do so at once."""
+def make_ready(session: Session, store: str, collections: Sequence[Collection]) -> None:
+    """Bring the schema to this version, make the tables these collections need, and index words anew where a write found their index damaged.
+
+    Many processes may do so at once.
+    """
     for collection in collections:
         tables_of(collection)  # refuses a name that no table can have
-    if _revision(session) == HEAD and not _missing(session, store, collections):
+    if _revision(session) == HEAD and not _missing(session, store, collections) and not _doubted(session, collections):
         return
     session.run("BEGIN IMMEDIATE")
     try:
@@ -38,8 +46,10 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection], 
             _migrate(session, store, found)
         for collection in _missing(session, store, collections):
             tables_of(collection).table.create(session.connection)
-            create_words(session.connection, collection)
-            session.run("INSERT INTO memory_collections (name, declaration, indexed_to) VALUES (?, ?, 0)", (collection.name, declaration(collection)))
+            create_words(session, collection)
+            session.run("INSERT INTO memory_collections (name, declaration) VALUES (?, ?)", (collection.name, declaration(collection)))
+        for collection in _doubted(session, collections):
+            _index_anew(session, collection)
         session.run("COMMIT")
     except BaseException:
         session.run("ROLLBACK")
@@ -69,6 +79,23 @@ def _revision(session: Session) -> str | None:
 
 def _missing(session: Session, store: str, collections: Sequence[Collection]) -> list[Collection]:
     return undeclared(dict(session.rows(_DECLARED)), store, collections, "file")
+
+
+def _doubted(session: Session, collections: Sequence[Collection]) -> list[Collection]:
+    doubted = {name for (name,) in session.rows(_DOUBTED)}
+    return [c for c in collections if c.name in doubted and c.texts]
+
+
+def _index_anew(session: Session, collection: Collection) -> None:
+    """Where the file's damage does not allow it, the records are served all the same."""
+    session.run("SAVEPOINT anew")
+    try:
+        index_anew(session, shelf_of(collection))
+    except (sqlite3.Error, sa.exc.DBAPIError) as exc:
+        if not is_of_a_table(exc):
+            raise
+        session.run("ROLLBACK TO anew")
+    session.run("RELEASE anew")
 
 
 def _migrate(session: Session, store: str, found: str | None) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Shelf
-from memory.ports.query import Everywhere, Partitions, Tenant, Where
+from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Partition
 
 _ADD = "INSERT INTO memory_partitions (tenant, scope, generation) VALUES (?, ?, 0)"
@@ -100,31 +99,11 @@ class Ledger:
                 self._session.run(_REMOVED, (partition, collection, revision.number, revision.removals))
 
 
-class Numbers:
-    """The numbers of partitions, remembered: a partition keeps its number for good."""
-
-    def __init__(self) -> None:
-        self._known: dict[Partition, int] = {}
-
-    def of(self, session: Session, where: Where) -> list[int]:
-        """The numbers of the asked partitions that have ever held anything, ascending."""
-        if isinstance(where, Tenant):
-            return [number for (number,) in session.rows(_NUMBERS_OF_TENANT, (where.tenant,))]
-        if isinstance(where, Everywhere):
-            return [number for (number,) in session.rows(_ALL_NUMBERS)]
-        return sorted({n for n in (self._number(session, p) for p in _distinct(where)) if n is not None})
-
-    def _number(self, session: Session, partition: Partition) -> int | None:
-        number = self._known.get(partition)
-        if number is None:
-            row = session.row(_GENERATION, (partition.tenant, partition.scope))
-            if row is None:
-                return None
-            if len(self._known) > 100_000:
-                self._known.clear()
-            number = self._known[partition] = int(row[0])
-        return number
-
-
-def _distinct(where: Partitions) -> Iterable[Partition]:
-    return dict.fromkeys(where.partitions)
+def numbers_of(session: Session, where: Where) -> list[int]:
+    """The numbers of the asked partitions that ever held anything and are not forgotten, ascending."""
+    if isinstance(where, Tenant):
+        return [number for (number,) in session.rows(_NUMBERS_OF_TENANT, (where.tenant,))]
+    if isinstance(where, Everywhere):
+        return [number for (number,) in session.rows(_ALL_NUMBERS)]
+    found = [session.row(_GENERATION, (p.tenant, p.scope)) for p in dict.fromkeys(where.partitions)]
+    return sorted({int(row[0]) for row in found if row is not None})

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from memory.adapters.sql.scoring import Candidates, Scores, gained, norms
-from memory.adapters.sql.sqlite.fulltext import Postings
+from memory.adapters.sql.sqlite.errors import WordsDoubted, is_of_a_table
+from memory.adapters.sql.sqlite.indexing import IS_DOUBTED
 from memory.adapters.sql.sqlite.members import Ints, Members
-from memory.adapters.sql.sqlite.pending import Stems, unindexed
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Shelf
+from memory.adapters.sql.sqlite.words import Holding
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
@@ -22,6 +24,8 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
     stems = query_words(text)
     if not stems or shelf.words is None:
         return _NONE
+    if session.row(IS_DOUBTED, (shelf.name,)) is not None:
+        raise WordsDoubted(shelf.name)
     weights = np.array([part.weight for part in shelf.collection.texts])
     there = [m.having(roles) for m in members]
     documents = sum(int(mask.sum()) for mask in there)
@@ -30,20 +34,19 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
     lengths = [norms(m.words, average) for m in members]
     scores = [np.zeros(len(m.numbers)) for m in members]
     matched = [np.zeros(len(m.numbers), np.bool_) for m in members]
-    waiting = unindexed(session, shelf, partitions)
     for stem in stems:
         counted: list[tuple[int, Ints, Scores]] = []
         containing = 0
         for i, (partition, member) in enumerate(zip(partitions, members, strict=True)):
-            occurrences = _with(shelf.words.occurrences(session, partition, stem), waiting.get(partition, ()), stem)
-            if occurrences is None:
+            holding = _holding(session, shelf, partition, stem)
+            if holding is None:
                 continue
-            places = member.places(occurrences[0])
-            known = places >= 0
-            frequencies: Scores = np.bincount(places[known], weights=weights[occurrences[1][known]], minlength=len(member.numbers)).astype(np.float64)
-            at: Ints = np.flatnonzero((frequencies > 0) & there[i]).astype(np.int64)
-            containing += len(at)
-            counted.append((i, at, frequencies[at]))
+            places = member.places(holding.numbers)
+            asked = np.flatnonzero(places >= 0)
+            asked = asked[there[i][places[asked]]]
+            frequencies: Scores = weights @ np.array(shelf.words.parts.unpacked(holding.counts[asked]), np.float64)
+            containing += len(asked)
+            counted.append((i, places[asked], frequencies))
         rare = rarity(documents, containing)
         for i, at, frequency in counted:
             scores[i][at] += gained(rare, frequency, lengths[i][at])
@@ -52,13 +55,14 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
     return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
 
 
-def _with(indexed: Postings | None, waiting: Sequence[tuple[int, Stems]], stem: str) -> Postings | None:
-    """The index's occurrences of a word and those in rows that are not in it yet."""
-    more = [(number, part) for number, parts in waiting for part, stems in enumerate(parts) for _ in range(stems.count(stem))]
-    if not more:
-        return indexed
-    numbers, parts = np.array(more, np.int64).T
-    return (numbers, parts) if indexed is None else (np.concatenate([indexed[0], numbers]), np.concatenate([indexed[1], parts]))
+def _holding(session: Session, shelf: Shelf, partition: int, stem: str) -> Holding | None:
+    assert shelf.words is not None  # noqa: S101 - asked only for collections with texts
+    try:
+        return shelf.words.holding(session, partition, stem)
+    except sqlite3.Error as exc:
+        if not is_of_a_table(exc):
+            raise
+        raise WordsDoubted(shelf.name) from exc
 
 
 def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]) -> Candidates:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memory.adapters.sql.columns import field_column
-from memory.adapters.sql.sqlite.partitions import Numbers
+from memory.adapters.sql.sqlite.partitions import numbers_of
 from memory.adapters.sql.sqlite.rows import ID, TENANT
-from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
 from memory.adapters.sql.sqlite.statements import matches, page, totals
 from memory.adapters.sql.sqlite.writes import Hand
@@ -54,10 +54,10 @@ def set_aside(session: Session, spoiled: Sequence[Spoiled]) -> None:
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
-def query(session: Session, query: Query, numbers: Numbers) -> tuple[Page, list[Spoiled]]:
+def query(session: Session, query: Query) -> tuple[Page, list[Spoiled]]:
     """One page, and what was found unreadable while reading it: then the page is to be read again."""
     shelf = shelf_of(query.collection)
-    partitions = _partitions(session, numbers, query.where)
+    partitions = _partitions(session, query.where)
     if partitions == []:
         return Page(()), []
     found, more = _rows(session, shelf, query, partitions or ())
@@ -105,29 +105,29 @@ def _rows(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int
         take *= 2
 
 
-def _partitions(session: Session, numbers: Numbers, where: Where) -> list[int] | None:
+def _partitions(session: Session, where: Where) -> list[int] | None:
     """The numbers of the asked partitions; None where the question is wider than partitions."""
-    return numbers.of(session, where) if isinstance(where, Partitions) else None
+    return numbers_of(session, where) if isinstance(where, Partitions) else None
 
 
-def count(session: Session, query: Query, numbers: Numbers) -> Count:
+def count(session: Session, query: Query) -> Count:
     shelf = shelf_of(query.collection)
-    partitions = _partitions(session, numbers, query.where)
+    partitions = _partitions(session, query.where)
     if partitions == []:
         return Count(0, 0)
     return Count(*totals(session, shelf, query, partitions or ()))
 
 
-def delete_matching(session: Session, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str], numbers: Numbers) -> int:
+def delete_matching(session: Session, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
     """Tombstones for what matches and for every corrupt record there, whatever the filter."""
     shelf = shelf_of(query.collection)
-    partitions = _partitions(session, numbers, query.where)
+    partitions = _partitions(session, query.where)
     if partitions == []:
         return 0
     hand = Hand(session)
     asked = matches(session, shelf, query, partitions or ())
     buried = 0
-    for chunk in _chunks(list(asked), 256):
+    for chunk in chunked(list(asked), session.thresholds.buried_at_once):
         for found in shelf.at(session, chunk):
             sound = shelf.layout.is_sound(found.row)
             if asked[found.number] or not sound:
@@ -153,7 +153,3 @@ def _note(shelf: Shelf, found: Found, keep: Sequence[str]) -> dict[str, JsonValu
     """What a tombstone keeps of a row."""
     values = {name: found.row[shelf.layout.at[field_column(name)]] for name in keep}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _chunks(numbers: list[int], size: int) -> list[list[int]]:
-    return [numbers[i : i + size] for i in range(0, len(numbers), size)]

@@ -10,6 +10,7 @@ from typing import Any
 from memory.adapters.sql.columns import field_column, text_column
 from memory.adapters.sql.plain import Decoder
 from memory.adapters.sql.sqlite.schema import SYSTEM_COLUMNS, tables_of
+from memory.adapters.sql.sqlite.words import Counts, word_index_of
 from memory.adapters.sql.values import (
     CORRUPT,
     ENCODERS,
@@ -26,7 +27,6 @@ from memory.domain.time import micros
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer
-from memory.ports.text import words
 
 _ROLES = {role.value: role for role in Role}
 
@@ -61,6 +61,7 @@ class Layout:
         self.columns: tuple[str, ...] = tuple(c.name for c in self.table.columns if c.name != "number")
         at = self.at = {name: i for i, name in enumerate(self.columns)}
         self._fields = [(f.name, at[field_column(f.name)], f.type) for f in collection.fields]
+        self.index = word_index_of(collection)
         self._decoder = Decoder(collection, at)
         self._texts = [(p.name, at[text_column(p.name)]) for p in collection.texts]
         self._body = at["body"]
@@ -136,14 +137,9 @@ class Layout:
                 return i
         raise Unstorable(f"field '{name}' is no integer field of collection '{self.collection.name}'")
 
-    def stems(self, row: Row) -> list[list[str]]:
-        """The words of each text part of a row, in the order of the parts."""
-        return self.stems_of([row[i] for _, i in self._texts])
-
-    @staticmethod
-    def stems_of(texts: Sequence[Any]) -> list[list[str]]:
-        """The words of texts that columns hold."""
-        return [words(text) if text and isinstance(text, str) else [] for text in texts]
+    def words(self, row: Row) -> tuple[int, Counts]:
+        """How many words there are in the row's text parts, and the counts of each."""
+        return (0, {}) if self.index is None else self.index.words(self.texts(row))
 
     def texts(self, row: Row) -> list[str | None]:
         return [row[i] for _, i in self._texts]

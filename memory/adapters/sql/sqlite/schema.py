@@ -1,6 +1,6 @@
 """The tables: those of the adapter itself, and one for each collection, made from its declaration.
 
-`number` is a surrogate key: the full-text index and the search cache need a small integer that outlives VACUUM. (tenant, id) is the key
+`number` is a surrogate key: the word index and the search cache need a small integer that outlives VACUUM. (tenant, id) is the key
 that callers know. Moments are microseconds since 1970, exact in a 64-bit integer.
 """
 
@@ -60,7 +60,7 @@ SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
 
 
 def words_table(collection: Collection) -> str:
-    """The full-text index of a collection."""
+    """The word index of a collection."""
     return f"{collection.name}_words"
 
 
@@ -74,6 +74,7 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
+        sqlite_autoincrement=True,  # the number of a forgotten partition is never given to another: what is remembered of it stays its own
     )
     sa.Table(  # of what searches of the collection there can see: the revision when a record last left, and how often one did
         "memory_revisions",
@@ -90,13 +91,6 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("value", sa.BigInteger(), nullable=False),
     )
-    sa.Table(  # rows whose words are not in the full-text index, though they come before `indexed_to`
-        "memory_pending",
-        metadata,
-        sa.Column("collection", sa.Text(), primary_key=True),
-        sa.Column("number", Long, primary_key=True),
-        sa.Column("partition_no", Long, nullable=False),
-    )
     sa.Table(  # rows that could not be read, as they were found
         "memory_quarantine",
         metadata,
@@ -108,12 +102,12 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("found_at", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
     )
-    sa.Table(  # what each collection's table was made for, and up to which row its words are in the full-text index
+    sa.Table(  # what each collection's table was made for, and up to which row its words are sure to be in the word index: NULL for all
         "memory_collections",
         metadata,
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
-        sa.Column("indexed_to", sa.BigInteger(), nullable=False),
+        sa.Column("indexed_to", sa.BigInteger(), nullable=True),
     )
 
 
@@ -148,11 +142,32 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     return table
 
 
+def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None:
+    """The word index of a collection that has texts: see `words`."""
+    if not collection.texts:
+        return None
+    return sa.Table(
+        words_table(collection),
+        metadata,
+        sa.Column("partition_no", Long, primary_key=True),
+        sa.Column("word", sa.Text(), primary_key=True),
+        sa.Column("number", Long, primary_key=True),
+        sa.Column("counts", sa.BigInteger(), nullable=False),
+        sqlite_with_rowid=False,
+    )
+
+
+def as_vocabulary(words: str) -> str:
+    """The word index as FTS5's vocabulary tables show theirs, for whoever looks into a file with another program."""
+    return f"CREATE VIEW {words}_instances AS SELECT word AS term, number AS doc, partition_no, counts FROM {words}"  # noqa: S608
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """One collection's table and the adapter's own."""
+    """One collection's tables and the adapter's own."""
 
     table: sa.Table
+    words: sa.Table | None
     metadata: sa.MetaData
 
 
@@ -163,4 +178,4 @@ def tables_of(collection: Collection) -> Tables:
         raise ConfigError(f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{SYSTEM_PREFIX}'")
     metadata = sa.MetaData()
     system_tables(metadata)
-    return Tables(collection_table(metadata, collection), metadata)
+    return Tables(collection_table(metadata, collection), word_table(metadata, collection), metadata)

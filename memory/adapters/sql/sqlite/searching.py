@@ -11,24 +11,21 @@ from typing import Any
 
 from memory.adapters.sql.plain import HEADER, header_of
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.partitions import Numbers
+from memory.adapters.sql.sqlite.partitions import numbers_of
 from memory.adapters.sql.sqlite.ranking import by_meaning, by_words
 from memory.adapters.sql.sqlite.reads import Spoiled
-from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.shelf import Shelf, shelf_of
 from memory.adapters.sql.sqlite.statements import among
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import Hit, Near, Search
 from memory.ports.record import Corrupt, Record
 
-MOST = 4096
-"""Rows read by one statement."""
 
-
-def search(session: Session, search: Search, numbers: Numbers, cache: MemberCache) -> tuple[list[Hit], list[Spoiled]]:
+def search(session: Session, search: Search, cache: MemberCache) -> tuple[list[Hit], list[Spoiled]]:
     """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
     shelf = shelf_of(search.collection)
-    partitions = numbers.of(session, search.where)
+    partitions = numbers_of(session, search.where)
     held = cache.members(session, shelf, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
     members = [m for _, m in held]
     if isinstance(search.by, Near):
@@ -43,7 +40,7 @@ def search(session: Session, search: Search, numbers: Numbers, cache: MemberCach
         reader = _Reader(session, shelf, search, dict(zip(ranked[seen:], scores[seen:], strict=True)), search.limit - len(hits))
         hits += reader.hits()
         spoiled += reader.spoiled
-        seen, step = len(ranked), min(4 * step, MOST)
+        seen, step = len(ranked), min(4 * step, session.thresholds.rows_at_once)
     hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
     return hits[: search.limit], spoiled
 
@@ -92,7 +89,7 @@ class _Reader:
         return [number for number, _ in self._best(rows)]
 
     def _among(self, numbers: Sequence[int], columns: tuple[str, ...] = ()) -> list[Any]:
-        chunks = [numbers[i : i + MOST] for i in range(0, len(numbers), MOST)]
+        chunks = chunked(numbers, self._session.thresholds.rows_at_once)
         return [row for c in chunks for row in among(self._session, self._shelf, c, self._search.filter, self._search.roles, columns)]
 
     def _best(self, rows: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, float]]:

@@ -6,24 +6,32 @@ statement, a whole write on SQLite less than that. What is made of a caller's fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
+
+from memory.adapters.sql.sqlite.claims import Thresholds
 
 T = TypeVar("T")
 Values = Sequence[Any]
 
 
+def chunked(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The values in order, so many at a time."""
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
 class Session:
     """A connection as the sync functions see it. Never leaves its thread."""
 
-    __slots__ = ("_cursor", "connection", "dialect")
+    __slots__ = ("_cursor", "connection", "dialect", "thresholds")
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, thresholds: Thresholds) -> None:
         if not connection.in_transaction():
             connection.begin()  # transactions are the driver's affair: this keeps SQLAlchemy and Alembic from ending one
         self.connection = connection
+        self.thresholds = thresholds
         self.dialect = connection.dialect
         self._cursor: Any = connection.connection.cursor()
 
@@ -40,6 +48,11 @@ class Session:
         """Carry out a statement; the number of the row it inserted, where it did."""
         self._cursor.execute(sql, values)
         return int(self._cursor.lastrowid or 0)
+
+    def run_many(self, sql: str, values: Iterable[Values]) -> int:
+        """Carry out a statement once for each; how many rows that changed in all."""
+        self._cursor.executemany(sql, values)
+        return int(self._cursor.rowcount)
 
     def insert(self, sql: str, values: Values) -> int | None:
         """Insert a row; its number, None where the statement let it be."""

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.columns import text_column
 from memory.adapters.sql.shapes import Shaper
-from memory.adapters.sql.sqlite.fulltext import word_index_of
 from memory.adapters.sql.sqlite.rows import KIND, PARTITION, VERSION, fingerprint, layout_of
 from memory.adapters.sql.sqlite.schema import Tables, tables_of
-from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.session import Session, chunked
+from memory.adapters.sql.sqlite.words import WordIndex
 from memory.adapters.sql.values import CORRUPT, Row
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
@@ -63,7 +62,7 @@ class Shelf:
         self.layout = layout_of(collection)
         self.tables: Tables = tables_of(collection)
         self.table: sa.Table = self.tables.table
-        self.words = word_index_of(collection)
+        self.words: WordIndex | None = self.layout.index
         self.shaper = Shaper(collection, self.layout.at)
         self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
         self.prepared: dict[Any, Any] = {}  # see `statements`
@@ -84,11 +83,7 @@ class Shelf:
         left = f"LEFT JOIN memory_revisions AS r ON r.partition_no = p.number AND r.collection = '{self.name}'"
         self.state = f"SELECT p.number, p.generation, {revision} FROM memory_partitions AS p {left} WHERE p.tenant = ? AND p.scope = ?"  # noqa: S608
         self.revision = f"SELECT {revision} FROM (SELECT ? AS number) AS p {left}"  # noqa: S608
-        words = "".join([f", t.{text_column(p.name)}" for p in collection.texts])
-        waiting = f"SELECT t.number, t.partition_no{words} FROM {name} AS t WHERE +t.partition_no IS NOT NULL AND t.number"  # noqa: S608
-        behind = f"(SELECT indexed_to FROM memory_collections WHERE name = '{self.name}')"  # noqa: S608
-        noted = f"(SELECT number FROM memory_pending WHERE collection = '{self.name}')"  # noqa: S608
-        self.unindexed = f"{waiting} > {behind} UNION ALL {waiting} IN {noted}"
+        self._after = f"SELECT number, {columns} FROM {name} WHERE number > ? AND +partition_no IS NOT NULL ORDER BY number LIMIT ?"  # noqa: S608
         self._several = f"SELECT number, {columns} FROM {name} WHERE number IN "  # noqa: S608
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -106,11 +101,19 @@ class Shelf:
         """The rows of these numbers, in no order."""
         if not numbers:
             return []
-        if len(numbers) > 4096:
-            return [found for start in range(0, len(numbers), 4096) for found in self.at(session, numbers[start : start + 4096])]
+        most = session.thresholds.rows_at_once
+        if len(numbers) > most:
+            return [found for chunk in chunked(numbers, most) for found in self.at(session, chunk)]
         wide = 1 << (len(numbers) - 1).bit_length()  # few different statements, so that each is prepared once
         padded = [*numbers, *[numbers[0]] * (wide - len(numbers))]
         return [Found(r[0], r[1:]) for r in session.rows(f"{self._several}({', '.join('?' * wide)})", padded)]
+
+    def live(self, session: Session) -> Iterator[list[Found]]:
+        """Every live row, some at a time, by ascending number. They may be changed meanwhile."""
+        last, most = -(2**63), session.thresholds.rows_at_once
+        while rows := session.rows(self._after, (last, most)):
+            last = rows[-1][0]
+            yield [Found(r[0], r[1:]) for r in rows]
 
     def stored(self, session: Session, found: Found, key: Key) -> Stored:
         """What the row found under the key says; `Corrupt` where it cannot be read or is another key's."""

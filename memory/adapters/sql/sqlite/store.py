@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import ClassVar, TypeVar
 
-import sqlalchemy as sa
-
-from memory.adapters.sql.sqlite import reads
-from memory.adapters.sql.sqlite.claims import CLAIMS, parse
+from memory.adapters.sql.sqlite import reads, upkeep
+from memory.adapters.sql.sqlite.audit import MOST_PROBLEMS, audit
+from memory.adapters.sql.sqlite.claims import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.driver import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
-from memory.adapters.sql.sqlite.fulltext import word_index_of
 from memory.adapters.sql.sqlite.members import MemberCache
 from memory.adapters.sql.sqlite.migrate import HEAD, make_ready
-from memory.adapters.sql.sqlite.partitions import Numbers
 from memory.adapters.sql.sqlite.reads import Spoiled
 from memory.adapters.sql.sqlite.searching import search
 from memory.adapters.sql.sqlite.session import Session
@@ -27,9 +25,10 @@ from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
 from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import Corrupt, JsonValue, Key, Stored
-from memory.ports.store import Health
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
+from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
 T = TypeVar("T")
@@ -38,29 +37,38 @@ T = TypeVar("T")
 class SqliteStore(BaseStore):
     """Records in a SQL database: one table a collection, today in SQLite.
 
-    A file may be open in many processes at once. With `synchronous=NORMAL`, the default, the death of a process loses nothing that was
-    acknowledged; the death of the whole machine may cost the commits of the last moments, never the file. `synchronous=FULL` waits for
-    the disk at every commit and closes that window. See `SqliteConfig` for the options.
+    A file may be open in many processes at once. Every commit waits for the disk: what was acknowledged survives the death of the process and
+    of the machine. With `synchronous=NORMAL` it does not wait: the death of a process still loses nothing, that of the machine may cost the
+    commits of the last half minute, never the file. See `SqliteConfig` for the options.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     """In a literal of its own, readable without SQLAlchemy. A store in memory (`sqlite:///:memory:`) is neither durable nor shared."""
 
-    def __init__(self, url: str, name: str = "sqlite", **options: JsonValue) -> None:
+    def __init__(self, url: str, name: str = "sqlite", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
-        self._config = parse(name, url, options)
+        self._config = replace(parse(name, url, options), thresholds=thresholds)
+        self._run = ""
+        if self._config.path is None:
+            self._capabilities = replace(self.claims, durable=False, shared=False)
+        elif self._config.synchronous == "NORMAL":
+            self._capabilities = replace(self.claims, durable=False, loss_window=WRITTEN_BACK)
+            self._run = run_of_the_machine()
         self._driver = SqliteDriver(name, self._config)
-        self._numbers = Numbers()
         self._cache = MemberCache(self._config.cache_bytes)
+
+    @property
+    def epoch(self) -> str:
+        """Where commits do not wait for the disk the run of the machine, in memory that of the store: their ends may cost what they held."""
+        return self._run
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        self._numbers = Numbers()
         self._cache = MemberCache(self._config.cache_bytes)
         if self._config.path is None:
-            self._capabilities = replace(self.claims, durable=False, shared=False)
-        await self._driver.open(lambda session: make_ready(session, self.name, collections, _create_words))
+            self._run = secrets.token_hex(8)
+        await self._driver.open(lambda session: make_ready(session, self.name, collections))
 
     async def _close(self) -> None:
         await self._driver.close()
@@ -73,9 +81,9 @@ class SqliteStore(BaseStore):
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
-            return Health(ok=False, detail=str(ours))
+            return Health(ok=False, detail=str(ours), epoch=self.epoch)
         facts = {"schema": revision, "bytes": pages * size, "synchronous": self._config.synchronous}
-        return Health(ok=revision == HEAD, detail=str(self._config.path or "in memory"), version=f"SQLite {version}", facts=facts)
+        return Health(ok=revision == HEAD, detail=str(self._config.path or "in memory"), version=f"SQLite {version}", epoch=self.epoch, facts=facts)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -109,17 +117,36 @@ class SqliteStore(BaseStore):
             return undone.outcomes
 
     async def _query(self, query: Query) -> Page:
-        return await self._until_sound(lambda session: reads.query(session, query, self._numbers))
+        return await self._until_sound(lambda session: reads.query(session, query))
 
     async def _count(self, query: Query) -> Count:
-        return await self._driver.read(lambda session: reads.count(session, query, self._numbers))
+        return await self._driver.read(lambda session: reads.count(session, query))
 
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await self._until_sound(lambda session: search(session, wanted, self._numbers, self._cache))
+        return await self._until_sound(lambda session: search(session, wanted, self._cache))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        work = partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, keep=keep, numbers=Numbers())
+        work = partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, keep=keep)
         return await self._driver.write(work)
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _audit(self, repair: bool) -> Audit:
+        collections = tuple(self._collections.values())
+        found = await self._driver.read_aside(lambda session: audit(session, collections, repair=False))
+        cached = await self._driver.read(lambda session: self._cache.differing(session, repair))
+        if repair and found.problems:
+            await self._driver.write(lambda session: audit(session, collections, repair=True))
+        return Audit(found.checked, (found.problems + tuple(cached))[:MOST_PROBLEMS])
+
+    async def _vacuum(self) -> int:
+        return await self._driver.shrink()
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        return await self._driver.read_aside(lambda session: upkeep.idle(session, limit))
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return await self._driver.write(lambda session: upkeep.forget(session, idle))
 
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, UnicodeEncodeError):
@@ -145,12 +172,6 @@ class SqliteStore(BaseStore):
                 raise
             return False
         return True
-
-
-def _create_words(connection: sa.Connection, collection: Collection) -> None:
-    index = word_index_of(collection)
-    if index is not None:
-        index.create(connection)
 
 
 def _vital_signs(session: Session) -> tuple[str, str, int, int]:

@@ -49,19 +49,16 @@ class Job:
 Shared: TypeAlias = Callable[[Sequence[Callable[[], Any]]], Sequence[tuple[Any, BaseException | None]]]
 """Does several pieces of work at once: a result or an error for each."""
 
-MOST = 64
-"""How many pieces of work share a call at most: the last of them waits for the first."""
-
 
 class Worker:
     """Runs jobs one after the other in a thread of its own. A job whose caller was cancelled before it began is left out.
 
-    With `shared`, jobs that wait at the same time are handed to it together.
+    With `shared`, jobs that wait at the same time are handed to it together, at most `most`.
     """
 
-    def __init__(self, name: str, shared: Shared | None = None) -> None:
+    def __init__(self, name: str, shared: Shared | None = None, most: int = 1) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._shared = shared
+        self._shared, self._most = shared, most
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -84,7 +81,7 @@ class Worker:
         while job is not None:
             group = [job]
             following: Job | Nothing | None = NOTHING
-            while group[-1].sharing and len(group) < MOST and not self._jobs.empty():
+            while group[-1].sharing and len(group) < self._most and not self._jobs.empty():
                 following = self._jobs.get()
                 if following is None or not following.sharing:
                     break

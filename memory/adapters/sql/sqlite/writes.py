@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
+from memory.adapters.sql.sqlite.indexing import Indexing
 from memory.adapters.sql.sqlite.partitions import Ledger
-from memory.adapters.sql.sqlite.pending import Stems, WordsOf
 from memory.adapters.sql.sqlite.rows import GENERATION, ID, PARTITION, REVISION, ROLE, TENANT, TIER, WORDS
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
+from memory.adapters.sql.sqlite.words import Counts
 from memory.adapters.sql.values import (
     CORRUPT,
     MARK,
@@ -69,20 +70,21 @@ class Hand:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.ledger = Ledger(session)
-        self._words: dict[str, WordsOf] = {}
+        self._indexing: dict[str, Indexing] = {}
 
     def finish(self) -> None:
         """What is done once, before the commit."""
-        for words in self._words.values():
-            words.finish()
+        for indexing in self._indexing.values():
+            indexing.finish()
         self.ledger.flush()
 
-    def words_of(self, shelf: Shelf) -> WordsOf:
-        words = self._words.get(shelf.name)
-        if words is None:
+    def indexing(self, shelf: Shelf) -> Indexing:
+        """What is done to the words of a collection that has texts."""
+        indexing = self._indexing.get(shelf.name)
+        if indexing is None:
             assert shelf.words is not None  # noqa: S101 - asked only for collections with texts
-            words = self._words[shelf.name] = WordsOf(self.session, shelf, shelf.words)
-        return words
+            indexing = self._indexing[shelf.name] = Indexing(self.session, shelf, shelf.words)
+        return indexing
 
     def do(self, write: Write) -> Outcome:
         try:
@@ -135,11 +137,12 @@ class Hand:
         place = self.ledger.place(shelf, record.partition)
         if record.generation is not None and record.generation < place[1]:
             return None
-        stems = self._complete(shelf, row, place)
+        counts = self._complete(shelf, row, place)
         number = shelf.insert_absent(self.session, row)
         if number is None:
             return None
-        self._inserted(shelf, number, place[0], stems)
+        if counts:
+            self.indexing(shelf).put(number, place[0], counts)
         return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION])
 
     def _append(self, write: Append) -> Outcome:
@@ -257,32 +260,26 @@ class Hand:
         if append is not None:
             at, number = layout.field_at(append.field), self.ledger.next_number(place[0], append.counter)
             row[at] = number
-        stems = self._complete(shelf, row, place)
+        counts = self._complete(shelf, row, place)
         if found is None:
-            self._inserted(shelf, shelf.insert(self.session, row), place[0], stems)
+            row_number, same_words = shelf.insert(self.session, row), False
         else:
-            same_words = found.partition == place[0] and layout.texts(found.row) == layout.texts(row)
+            row_number = found.number
+            same_words = found.partition == place[0] and layout.texts(found.row) == layout.texts(row) and layout.is_sound(found.row)
             self._leave(shelf, found, staying_in=place[0], keep_words=same_words)
-            shelf.update(self.session, found.number, row)
-            if any(stems) and not same_words:
-                self.words_of(shelf).add(found.number, place[0], stems)
+            shelf.update(self.session, row_number, row)
+        if counts and not same_words:
+            self.indexing(shelf).put(row_number, place[0], counts)
         return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION], number=number)
 
-    def _complete(self, shelf: Shelf, row: list[Any], place: tuple[int, int]) -> Stems:
+    def _complete(self, shelf: Shelf, row: list[Any], place: tuple[int, int]) -> Counts:
         """Give a record's row what its partition decides; its words."""
-        stems = shelf.layout.stems(row) if shelf.words else []
-        row[PARTITION], row[REVISION], row[WORDS] = place[0], self.ledger.touch(shelf, place[0]), sum(map(len, stems))
+        row[WORDS], counts = shelf.layout.words(row)
+        row[PARTITION], row[REVISION] = place[0], self.ledger.touch(shelf, place[0])
         if row[GENERATION] is None:
             row[GENERATION] = place[1]
         shelf.layout.seal(row)
-        return stems
-
-    def _inserted(self, shelf: Shelf, number: int, partition: int, stems: Stems) -> None:
-        if shelf.words:
-            words = self.words_of(shelf)
-            words.inserted(number)
-            if any(stems):
-                words.add(number, partition, stems)
+        return counts
 
     def bury(self, shelf: Shelf, found: Found | None, tombstone: Tombstone) -> None:
         """Leave a tombstone where the row is, or a new one."""
@@ -296,9 +293,9 @@ class Hand:
     def set_aside(self, shelf: Shelf, found: Found, key: Key, problem: str) -> None:
         """Move a row that cannot be read into the quarantine, and leave a bare one in its place."""
         shelf.set_aside(self.session, found, key, found.partition, problem)
+        if shelf.words:
+            self.indexing(shelf).remove(found)
         if found.partition is not None:
-            if shelf.words:
-                self.words_of(shelf).remove(found.number)
             self.ledger.touch(shelf, found.partition, removed=True)
         row = shelf.layout.corrupt_row(key, found.version)
         shelf.layout.seal(row)
@@ -308,17 +305,17 @@ class Hand:
         """Take the row out of the indexes of its partition."""
         if found.kind == CORRUPT:
             shelf.forget_aside(self.session, Key(found.row[TENANT], found.row[ID]))
+        if shelf.words and not keep_words:
+            self.indexing(shelf).remove(found)
         if found.partition is None:
             return
-        if shelf.words and found.row[WORDS] and not keep_words:
-            self.words_of(shelf).remove(found.number)
         if found.partition != staying_in:
             self.ledger.touch(shelf, found.partition, removed=True)
 
     def _replace(self, shelf: Shelf, found: Found | None, row: Row) -> None:
         """Put a row that is no record where one was found, or a new one."""
         if found is None:
-            self._inserted(shelf, shelf.insert(self.session, row), 0, ())
+            shelf.insert(self.session, row)
         else:
             shelf.update(self.session, found.number, row)
 

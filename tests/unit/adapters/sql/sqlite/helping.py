@@ -19,6 +19,16 @@ def raw(file: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+def change(file: Path, statement: str, *values: object) -> None:
+    """Change the file as damage or another program would; it must change something."""
+    with raw(file) as connection:
+        assert connection.execute(statement, values).rowcount != 0, statement
+
+
+def size_of(*files: Path) -> int:
+    return sum(file.stat().st_size for file in files)
+
+
 async def opened(file: Path, **options: JsonValue) -> SqliteStore:
     store = SqliteStore(f"sqlite:///{file}", **options)
     await store.open(COLLECTIONS)

@@ -86,7 +86,7 @@ async def test_pragmas_are_as_promised(store: SqliteStore, file: Path) -> None:
 
     assert await store._driver.write(pragmas) == {
         "journal_mode": "wal",
-        "synchronous": 1,
+        "synchronous": 2,
         "secure_delete": 1,
         "foreign_keys": 1,
         "busy_timeout": 10000,

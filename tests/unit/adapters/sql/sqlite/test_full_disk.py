@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ import pytest
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import StoreFull
 from memory.ports.collections import ENTRIES
-from memory.ports.contract.support import done, found, key_of, live, put, record, searched
-from memory.ports.record import Record
+from memory.ports.contract.support import HERE, delete, done, found, key_of, live, put, record, searched
+from memory.ports.query import Eq, Query, within
+from memory.ports.record import Record, Tombstone
 from tests.support.small_disk import grow, small_disk
 from tests.unit.adapters.sql.sqlite.helping import opened
 
@@ -61,3 +64,33 @@ async def test_a_full_disk_fails_by_name_and_keeps_what_was_acknowledged(small_d
     assert all([isinstance(await found(again, n), Record) for n in [*acknowledged, 3000]])
     assert await found(again, 2000) is None
     await again.close()
+
+
+async def test_on_a_full_disk_the_log_is_written_over_so_that_entries_can_be_deleted(small_disk: Path) -> None:
+    store = await opened(small_disk / "memory.db")
+    await done(store, *[put(large(n)) for n in range(40)])
+    await store.close()
+    again = await opened(small_disk / "memory.db")
+    await done(again, put(record(100)))
+    others = small_disk / "of-another-program"
+    others.write_bytes(b"x" * max(0, shutil.disk_usage(small_disk).free - 150_000))
+    for n in range(20):
+        await done(again, delete(n))
+    assert await again.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "nothing of the kind")), 200) == 0
+    assert [type(stored) for stored in await again.get(ENTRIES, [key_of(n) for n in (0, 19, 20)])] == [Tombstone, Tombstone, Record]
+    assert (await again.audit()).problems == ()
+    await again.close()
+
+
+async def test_a_deletion_that_a_full_disk_refuses_says_what_was_kept_and_what_to_do(small_disk: Path) -> None:
+    store = await opened(small_disk / "memory.db")
+    await done(store, put(large(0)))
+    (small_disk / "of-another-program").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
+    said = "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again"
+    for refused in (store.apply([delete(0)]), store.delete_matching(Query(ENTRIES, within(HERE)), 200), store.vacuum()):
+        with pytest.raises(StoreFull, match=re.escape(said)):
+            await refused
+    assert (await live(store, 0)).body == large(0).body
+    grow(small_disk)
+    await done(store, delete(0))
+    await store.close()

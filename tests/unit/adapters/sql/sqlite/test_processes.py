@@ -11,7 +11,7 @@ from memory.ports.contract.support import HERE, done, key_of, put, record, searc
 from memory.ports.query import Near, Search, within
 from memory.ports.record import Record, pack_vector
 from tests.support.processes import finished, started
-from tests.unit.adapters.sql.sqlite.helping import opened, raw
+from tests.unit.adapters.sql.sqlite.helping import opened
 
 WRITE = """
 import asyncio, sys
@@ -58,9 +58,6 @@ async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whol
         assert written == twins, "a batch was kept in part"
         assert len(await searched(store, f"number{1000 * round_}")) == 2
         await store.close()
-    with raw(file) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        connection.execute("INSERT INTO entries_words(entries_words) VALUES ('integrity-check')")
 
 
 async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_next_search(store: SqliteStore, file: Path) -> None:

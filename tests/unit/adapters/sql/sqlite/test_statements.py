@@ -97,7 +97,7 @@ async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store
     assert [h.record.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
 
 
-async def test_words_are_found_before_and_after_they_are_indexed_and_never_after_they_are_gone(store: SqliteStore) -> None:
+async def test_words_are_found_as_soon_as_they_are_stored_and_never_after_they_are_gone(store: SqliteStore) -> None:
     for n in range(70):
         await done(store, put(record(n, texts={"title": "first"})))
         if n % 7 == 3:

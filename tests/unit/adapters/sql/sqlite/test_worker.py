@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from memory.adapters.sql.sqlite.errors import translate
-from memory.adapters.sql.sqlite.fulltext import WordIndex
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
+from memory.adapters.sql.sqlite.words import Posting, WordIndex
 from memory.adapters.sql.sqlite.worker import Worker
 from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES
@@ -106,14 +106,15 @@ async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: Sq
 
 
 async def test_a_write_that_breaks_the_shared_transaction_fails_alone(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = WordIndex.add
+    index = WordIndex.put
 
-    def full(self: WordIndex, session: Session, number: int, partition: int, stems: Sequence[Sequence[str]]) -> None:
-        if any("poison" in part for part in stems):
+    def full(self: WordIndex, session: Session, postings: Iterable[Posting]) -> None:
+        stored = list(postings)
+        if any("poison" in word for _, word, _, _ in stored):
             raise _with_code(sqlite3.OperationalError, sqlite3.SQLITE_FULL)
-        add(self, session, number, partition, stems)
+        index(self, session, stored)
 
-    monkeypatch.setattr(WordIndex, "add", full)
+    monkeypatch.setattr(WordIndex, "put", full)
     batches = [[put(record(100 * n + i, texts={"title": "poison" if n == 3 else "water"})) for i in range(40)] for n in range(6)]
     outcomes = await asyncio.gather(*[store.apply(batch) for batch in batches], return_exceptions=True)
     assert [isinstance(o, StoreFull) for o in outcomes] == [False, False, False, True, False, False]

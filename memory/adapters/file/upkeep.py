@@ -1,0 +1,184 @@
+"""Upkeep: whether what is kept beside the records is what they say, partitions in which nothing stands any more, and what dead processes left.
+
+Each step takes the lock for itself, one shelf or partition at a time: other calls go on in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from memory.adapters.file.commits import Staged
+from memory.adapters.file.library import Library
+from memory.adapters.file.names import BACKUP, OTHER, Shelf, encoded
+from memory.adapters.file.records import SET_ASIDE
+from memory.adapters.file.shelves import Loaded
+from memory.domain.errors import StoreError
+from memory.ports.collections import Collection
+from memory.ports.record import Partition, Record
+from memory.ports.store import Audit
+
+_MOST = 100
+
+
+class Upkeep:
+    """One call. `deadline` says until when a step that begins now waits for the lock."""
+
+    def __init__(self, library: Library, deadline: Callable[[], float]) -> None:
+        self._library, self._deadline = library, deadline
+
+    # -- audit --------------------------------------------------------------------------------------------------------
+
+    def audit(self, collections: Sequence[Collection], repair: bool) -> Audit:
+        checked = 0
+        problems = self._staged(repair) + self._folders(repair)
+        for partition in self._partitions():
+            problems += self._ledger(partition, repair)
+        for collection in collections:
+            for shelf in self._shelves(collection):
+                with self._library.locked(self._deadline()):
+                    loaded, found = self._shelf(shelf, collection, repair)
+                checked += len(loaded.entries)
+                problems += found
+        return Audit(checked, tuple(problems[:_MOST]))
+
+    def _staged(self, repair: bool) -> list[str]:
+        with self._library.locked(self._deadline()):
+            left = self._library.commits.left_behind()
+            if left and repair:
+                self._library.commits.clean()
+        return [f"the staging folder holds {len(left)} files of processes that died"] if left else []
+
+    def _folders(self, repair: bool) -> list[str]:
+        """What is remembered of which partitions there are."""
+        with self._library.locked(self._deadline()):
+            forgotten = self._library.partitions.unknown()
+            if forgotten and repair:
+                self._library.partitions.forget()
+        return [f"'{'/'.join(folder)}' is on disk, and not among the partitions this process knows" for folder in forgotten]
+
+    def _ledger(self, partition: Partition, repair: bool) -> list[str]:
+        """Both copies of what is counted for a partition are the current one."""
+        with self._library.locked(self._deadline()):
+            copies, unreadable = self._library.partitions.copies(partition)
+            if not unreadable and (not copies or (len(copies) == 2 and copies[0] == copies[1])):
+                return []
+            if repair and copies:
+                newest = copies[0]
+                for other in copies[1:]:  # neither a generation nor a number ever goes back
+                    newest.generation = max(newest.generation, other.generation)
+                    newest.counters |= {name: max(number, newest.counters.get(name, 0)) for name, number in other.counters.items()}
+                staged = Staged()
+                newest.stage(staged)
+                self._commit(staged)
+        folder = f"{encoded(partition.tenant)}/{encoded(partition.scope)}"
+        return [f"'{folder}': of the two copies of what is counted there, one is missing, cannot be read or is another than the other"]
+
+    def _shelf(self, shelf: Shelf, collection: Collection, repair: bool) -> tuple[Loaded, list[str]]:
+        """What is kept in memory of a shelf, and files of what was deleted or moved."""
+        problems, shelves = [], self._library.shelves
+        if shelves.stale:
+            shelves.read_again(self._library.sound)
+        fresh, kept = shelves.read(shelf, collection), shelves.loaded(shelf)
+        if kept is not None and not kept.same_as(fresh):
+            problems.append(f"'{'/'.join(shelf.parts)}': what is kept of it in memory is not what is on disk")
+            if repair:
+                shelves.drop(shelf)
+        staged = Staged()
+        self._stage_left_over(shelf, fresh, staged)
+        if staged.steps:
+            problems.append(f"'{'/'.join(shelf.parts)}': {len(staged.steps)} files are left of what was deleted or moved")
+            if repair:
+                self._commit(staged)
+        return fresh, problems
+
+    def _stage_left_over(self, shelf: Shelf, fresh: Loaded, staged: Staged) -> None:
+        """Versions before, and bad files set aside, of what is no live record any more. What is damaged may still need them."""
+        disk = self._library.disk
+        gone = {stem for stem, entry in fresh.entries.items() if entry.standing is not None and not isinstance(entry.standing, Record)}
+        for name in disk.names(shelf.parts):
+            if name.endswith(BACKUP) and name.removesuffix(BACKUP) in gone:
+                staged.remove(shelf.parts, name)
+        for name in disk.names((SET_ASIDE, *shelf.parts)):
+            if name.partition(".")[0] in gone:
+                staged.remove((SET_ASIDE, *shelf.parts), name)
+
+    def _commit(self, staged: Staged) -> None:
+        staged.in_any_order = all(step.staged is None for step in staged.steps)
+        files = ["/".join((*step.folder, step.name)) for step in staged.steps]
+        self._library.commits.prepare(staged)
+        self._library.commits.carry_out(staged, lambda: self._library.changes.note(files))
+
+    # -- partitions in which nothing stands -------------------------------------------------------------------------------
+
+    def idle(self, limit: int) -> list[tuple[Partition, int]]:
+        """At most so many, each with its generation. One that holds tombstones still is held back: their files are in its folder."""
+        found: list[tuple[Partition, int]] = []
+        for partition in self._partitions():
+            if len(found) == limit:
+                break
+            with self._library.locked(self._deadline()):
+                generation = self._idle_at(partition)
+            if generation is not None:
+                found.append((partition, generation))
+        return found
+
+    def forget(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        """Remove the folders of those in which still nothing stands, at still that generation; how many these were."""
+        forgotten = 0
+        for partition, generation in dict.fromkeys(idle):
+            with self._library.locked(self._deadline()):
+                if self._idle_at(partition) == generation:
+                    staged = Staged()
+                    self._library.partitions.ledger(partition).stage_removal(staged)
+                    self._commit(staged)
+                    self._remove_folder(partition)
+                    forgotten += 1
+        return forgotten
+
+    def _idle_at(self, partition: Partition) -> int | None:
+        """The partition's generation where something is kept of it and nothing stands in it, else None. With the lock."""
+        folder = (encoded(partition.tenant), encoded(partition.scope))
+        disk = self._library.disk
+        if not disk.exists(folder[:1], folder[1]) or any(disk.names((*folder, collection)) for collection in disk.folders(folder)):
+            return None
+        beside = self._library.records.scopes_beside(folder[0])
+        if partition.scope in beside or None in beside:
+            return None
+        try:
+            ledger = self._library.partitions.ledger(partition)
+        except StoreError:  # of what cannot be read nobody knows that it may be forgotten
+            return None
+        return None if ledger.counters else ledger.generation
+
+    def _remove_folder(self, partition: Partition) -> None:
+        disk, (tenant, scope) = self._library.disk, (encoded(partition.tenant), encoded(partition.scope))
+        for place in ((tenant, scope), (SET_ASIDE, tenant, scope)):
+            for collection in disk.folders(place):
+                disk.remove_folder((*place, collection))
+            disk.remove_folder(place)
+        for collection in disk.folders((tenant, OTHER)):
+            disk.remove_folder((tenant, OTHER, collection))
+        for above in ((tenant, OTHER), (tenant,), (SET_ASIDE, tenant)):
+            disk.remove_folder(above)
+        self._library.partitions.forget()
+
+    # -- room -----------------------------------------------------------------------------------------------------------
+
+    def vacuum(self) -> int:
+        """Remove what dead processes staged and never used; how many bytes that was."""
+        with self._library.locked(self._deadline()):
+            size = sum(self._library.commits.left_behind().values())
+            self._library.commits.clean()
+        return size
+
+    # -- where to look ----------------------------------------------------------------------------------------------------
+
+    def _partitions(self) -> Iterator[Partition]:
+        """Those that have a folder whose name, or what is counted in it, tells which they are."""
+        with self._library.locked(self._deadline()):
+            found = self._library.partitions.on_disk()
+        yield from found
+
+    def _shelves(self, collection: Collection) -> list[Shelf]:
+        partitions = self._library.partitions
+        return [Shelf(tenant, scope, collection.name) for tenant in partitions.tenants() for scope in partitions.scopes(tenant)]
