@@ -21,12 +21,14 @@ CLAIMS = Capabilities(
     lexical=True,
     semantic=True,
     tenant_statistics=True,
+    fenced=True,
     max_vector_dims=65_535,
 )
-SERVER_CLAIMS = replace(CLAIMS, max_record_bytes=12 * 2**20)
-"""A server takes requests of 32 MiB; as JSON in JSON a record can take twice its size and more."""
 EDGE_CLAIMS = replace(CLAIMS, shared=False)
-LOCAL_CLAIMS = replace(CLAIMS, durable=False, shared=False)
+SERVER_CLAIMS = replace(CLAIMS, fenced=False, max_record_bytes=12 * 2**20)
+"""A server takes requests of 32 MiB; as JSON in JSON a record can take twice its size and more. It cannot make a record conditional on its
+partition's generation, which is another point (see `applying`)."""
+LOCAL_CLAIMS = replace(CLAIMS, durable=False, shared=False, fenced=False)
 
 EDGE, SERVER, SERVER_BY_TLS = "qdrant+edge", "qdrant", "qdrants"
 SCHEMES = (SERVER, SERVER_BY_TLS, EDGE)

@@ -28,9 +28,7 @@ ORDERABLE = tuple(f for f in EVERY_TYPE.fields if f.type not in (FieldType.TAGS,
 NUMBERS = (FieldType.REAL, FieldType.INTEGER, FieldType.TIME)
 
 
-@pytest.fixture(params=SEEDS, ids=lambda seed: f"seed {seed}")
-def values(request: pytest.FixtureRequest) -> ExactValues:
-    return ExactValues(request.param)
+every_seed = pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed {seed}")
 
 
 @pytest_asyncio.fixture
@@ -45,7 +43,9 @@ async def exact(harness: Harness) -> AsyncIterator[Store]:
 
 
 def _told(value: Any) -> str:
-    """The value with its type and all its bits; long ones by both ends."""
+    """The value with its type and all its bits; long ones by both ends. Nought has no sign in a field: databases drop it."""
+    if isinstance(value, float):
+        value += 0.0
     if isinstance(value, datetime):
         return f"{value.isoformat()} {value.utcoffset()}"
     told = f"{type(value).__name__} {value!r}"
@@ -72,7 +72,9 @@ _number = {id_of(n): n for n in range(COUNT)}
 
 
 @pytest.mark.asyncio
-async def test_every_value_comes_back_to_the_last_bit(exact: Store, values: ExactValues) -> None:
+@every_seed
+async def test_every_value_comes_back_to_the_last_bit(exact: Store, seed: int) -> None:
+    values = ExactValues(seed)
     await _keep(exact, values)
 
     stored = await exact.get(EVERY_TYPE, [key_of(n) for n in range(COUNT)])
@@ -90,7 +92,9 @@ async def test_every_value_comes_back_to_the_last_bit(exact: Store, values: Exac
 
 
 @pytest.mark.asyncio
-async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: Store, values: ExactValues) -> None:
+@every_seed
+async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: Store, seed: int) -> None:
+    values = ExactValues(seed)
     documents = [values.document() for _ in range(40)]
     await done(store, *[put(record(n, body=d, owed=(Owed("first", d), Owed("second", {"d": [d]})))) for n, d in enumerate(documents)])
     for n, document in enumerate(documents):
@@ -101,7 +105,9 @@ async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: 
 
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_the_letter(store: Store, values: ExactValues) -> None:
+@every_seed
+async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_the_letter(store: Store, seed: int) -> None:
+    values = ExactValues(seed)
     documents = [values.document() for _ in range(20)]
     for n, document in enumerate(documents):
         owed = (Owed("step", document),)
@@ -114,8 +120,10 @@ async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_
 
 @needs("durable")
 @pytest.mark.asyncio
-async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: Store, values: ExactValues) -> None:
+@every_seed
+async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: Store, seed: int) -> None:
     """What is read again from a log or a disk is read as it was written."""
+    values = ExactValues(seed)
     await _keep(exact, values)
     before = await exact.get(EVERY_TYPE, [key_of(n) for n in range(COUNT)])
 
@@ -152,8 +160,10 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
 
 @needs("filter")
 @pytest.mark.asyncio
+@every_seed
 @pytest.mark.parametrize("kind", FieldType)
-async def test_a_value_is_found_by_itself_and_by_nothing_else(exact: Store, values: ExactValues, kind: FieldType) -> None:
+async def test_a_value_is_found_by_itself_and_by_nothing_else(exact: Store, seed: int, kind: FieldType) -> None:
+    values = ExactValues(seed)
     await _keep(exact, values)
     drawn = values.values[kind]
     fields = [f for f in EVERY_TYPE.fields if f.type is kind]
@@ -168,7 +178,9 @@ async def test_a_value_is_found_by_itself_and_by_nothing_else(exact: Store, valu
 
 @needs("filter")
 @pytest.mark.asyncio
-async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(exact: Store, values: ExactValues) -> None:
+@every_seed
+async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(exact: Store, seed: int) -> None:
+    values = ExactValues(seed)
     await _keep(exact, values)
     for field in [f for f in EVERY_TYPE.fields if f.type in NUMBERS]:
         drawn: list[Any] = values.values[field.type]
@@ -183,9 +195,11 @@ async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(ex
 
 @needs("order")
 @pytest.mark.asyncio
+@every_seed
 @pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
-async def test_pages_are_ordered_as_values_are(exact: Store, values: ExactValues, descending: bool) -> None:
+async def test_pages_are_ordered_as_values_are(exact: Store, seed: int, descending: bool) -> None:
     """By every type that has an order, seven at a time; ties by id."""
+    values = ExactValues(seed)
     await _keep(exact, values)
     for field in ORDERABLE:
         drawn: list[Any] = values.values[field.type]
@@ -202,7 +216,9 @@ async def test_pages_are_ordered_as_values_are(exact: Store, values: ExactValues
 
 @needs("filter", "conditional")
 @pytest.mark.asyncio
-async def test_what_is_deleted_by_a_value_is_exactly_what_has_it(exact: Store, values: ExactValues) -> None:
+@every_seed
+async def test_what_is_deleted_by_a_value_is_exactly_what_has_it(exact: Store, seed: int) -> None:
+    values = ExactValues(seed)
     await _keep(exact, values)
     drawn: list[Any] = values.values[FieldType.REAL]
     least = sorted(drawn)[COUNT // 2]
