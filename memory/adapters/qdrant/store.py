@@ -57,6 +57,7 @@ class QdrantStore(BaseStore):
         super().__init__(name)
         config = parse(name, url, options)
         self._capabilities = claims_of(config)
+        self._folder = config.path if isinstance(config, EdgeConfig) else None
         self._engine: Engine = _engine(name, config, client)
         self._turns = Turns()
 
@@ -74,14 +75,15 @@ class QdrantStore(BaseStore):
         await self._engine.close()
 
     async def _check(self) -> Health:
+        facts: dict[str, JsonValue] = {} if self._folder is None else {"path": str(self._folder.resolve())}
         try:
             version = await self._engine.version()
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
-            return Health(ok=False, detail=str(ours), epoch=self.epoch)
-        return Health(ok=True, version=version, epoch=self.epoch)
+            return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
+        return Health(ok=True, version=version, epoch=self.epoch, facts=facts)
 
     async def optimise(self) -> None:
         """Index a folder of Qdrant Edge with much data in it, in another process; calls wait until it is done. Servers do it themselves."""
