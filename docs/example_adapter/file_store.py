@@ -27,7 +27,7 @@ from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing,
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 
-CLAIMS = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True)
+CLAIMS = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
 KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
 
 

@@ -13,7 +13,7 @@ from memory.ports.store import Store
 
 class OneFile(Harness):
     name = "one_file"
-    claims = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True)
+    claims = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
 
     async def make(self) -> Store:
         return FileStore(self.folder / "store.json")

@@ -23,12 +23,14 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from memory.domain.errors import ConfigError
 from memory.facade import document_database
 from memory.facade.config import BadSetting, MemoryConfig
 from memory.facade.values import is_broken_url, scheme_of
 from memory.policies.routing import TIERS
+from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
 
 FILE_NAME = "memory.toml"
 POINTER = "MEMORY_CONFIG"
@@ -155,7 +157,7 @@ def _file(path: Path) -> Layer:
 
 
 def _make_absolute(tree: Tree, folder: Path) -> None:
-    """Relative SQLite files and folders of a config file lie beside it."""
+    """Files and folders that a config file names by a relative path lie beside it."""
     stores, routes = tree.get("stores"), tree.get("routes")
     holders = [tree.get("tiers"), *(stores.values() if isinstance(stores, dict) else ()), *(routes if isinstance(routes, list) else ())]
     for holder in holders:
@@ -165,11 +167,12 @@ def _make_absolute(tree: Tree, folder: Path) -> None:
 
 
 def _absolute(url: str, folder: Path) -> str:
-    scheme = scheme_of(url)
-    place = url.partition("://")[2].removeprefix("/") if scheme == "sqlite" else url.partition(":")[2]
-    if scheme not in ("sqlite", "file") or not place or place.startswith(("/", "~", ":memory:")) or Path(place.partition("?")[0]).is_absolute():
+    scheme, path = scheme_of(url), local_path(url)
+    if scheme not in LOCAL_SCHEMES or path is None or path.startswith(("~", ":memory:")) or Path(path).is_absolute():
         return url
-    return f"{scheme}:///{str(folder / place).removeprefix('/')}" if scheme == "file" else f"sqlite:///{folder / place}"
+    beside = folder if scheme == "sqlite" else Path(quote(str(folder)))
+    _, question, query = url.partition("?")
+    return local_url(scheme, str(beside / path)) + question + query
 
 
 _TABLE = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")

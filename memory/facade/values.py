@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://|(file):(?=[^:])", re.IGNORECASE)
+from memory.ports.local import LOCAL_SCHEMES
+
+_SCHEME = re.compile(rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE)
 _BROKEN = re.compile(r"[a-z][a-z0-9+.-]+(?::/?|//).*@", re.IGNORECASE | re.DOTALL)
 _SECRET_NAME = r"(?:pass|pwd|token|secret|key|credential|mechanismproperties)"  # noqa: S105 - part of a pattern
 _SECRET_PARAMETER = re.compile(rf"([?&][^=&#]*{_SECRET_NAME}[^=&#]*=)[^&#]*", re.IGNORECASE)
@@ -21,7 +23,7 @@ HIDDEN = "***"
 
 
 def scheme_of(text: str) -> str | None:
-    """The scheme of a URL in lower case; None for what is not a URL. A folder may be written `file:folder`, without slashes (RFC 8089)."""
+    """The scheme of a URL in lower case; None for what is not a URL. What is on this machine may be written `file:folder`, without slashes."""
     found = _SCHEME.match(text)
     return (found[1] or found[2]).lower() if found else None
 

@@ -39,7 +39,12 @@ class Capabilities:
     tenant_statistics: bool = False
     """Ranking by words uses the asked partitions' own statistics: other tenants' data changes nothing (D65)."""
     fenced: bool = False
-    """No put of a generation lower than its partition's ever comes to stand, whoever dies or freezes between a raise and that put."""
+    """Once a raised generation is acknowledged, and for as long as it is kept (see `durable`), no record of a lower one comes to stand any more,
+    whoever dies or freezes in the middle of bringing it.
+
+    Without it, a writer that dies between its write and its second look may leave one standing; an erasure is then repeated
+    (`delete_matching` of what is of a lower generation) for as long as a call from before it may still arrive.
+    """
     max_record_bytes: int | None = None
     """The largest record, in bytes of its content as JSON in UTF-8 with the vector's bytes added."""
     max_batch: int | None = None

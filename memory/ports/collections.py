@@ -11,7 +11,7 @@ from enum import StrEnum
 class FieldType(StrEnum):
     TEXT = "text"
     INTEGER = "integer"  # 64 bit
-    REAL = "real"  # finite
+    REAL = "real"  # finite, 64 bit; the sign of nought may be lost
     BOOLEAN = "boolean"
     TIME = "time"  # UTC, microseconds
     TAGS = "tags"  # a tuple of strings

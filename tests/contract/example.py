@@ -9,7 +9,7 @@ from memory.ports.store import Store
 class Mine(Harness):
     name = "mine"
     claims = Capabilities(
-        conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True
+        conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True, fenced=True
     )
 
     async def make(self) -> Store:

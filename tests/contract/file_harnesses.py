@@ -34,6 +34,7 @@ class File(Harness):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
+        fenced=True,
     )
     options: ClassVar[Mapping[str, JsonValue]] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +18,7 @@ from memory.ports.collections import COLLECTIONS, Collection
 from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
+from memory.ports.writes import Put
 
 
 class InMemory(Harness):
@@ -26,7 +27,7 @@ class InMemory(Harness):
     name = "in_memory"
     exact_scores = True
     claims = Capabilities(
-        conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True
+        conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True, fenced=True
     )
     store_type: ClassVar[type[InMemoryStore]] = InMemoryStore
 
@@ -66,6 +67,7 @@ class InMemoryServer(InMemory):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
+        fenced=True,
         max_record_bytes=2**20,
         max_batch=100,
         max_vector_dims=300,
@@ -77,6 +79,12 @@ class InMemoryPlain(InMemory):
 
     name = "in_memory_plain"
     claims = Capabilities()
+
+    async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        """As a store would have it that looks at the generation in one step and writes in another."""
+        assert isinstance(store, InMemoryStore)
+        await meanwhile()
+        store.state.place(write.collection.name, write.record.key, write.record)
 
 
 class Split(Harness):
@@ -134,6 +142,7 @@ class Sqlite(Harness):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
+        fenced=True,
     )
 
     def _store(self) -> Store:

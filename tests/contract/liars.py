@@ -21,8 +21,29 @@ from memory.ports.asking import lets_through
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
-from memory.ports.query import Count, Eq, Everywhere, Has, Hit, IsNull, Kind, Lt, Near, Not, Page, Partitions, Query, Search, Words, within
-from memory.ports.record import Key, Mark, Partition, Record, Role, Tombstone
+from memory.ports.query import (
+    And,
+    Count,
+    Eq,
+    Everywhere,
+    Ge,
+    Has,
+    Hit,
+    IsNull,
+    Kind,
+    Le,
+    Lt,
+    Near,
+    Not,
+    Or,
+    Page,
+    Partitions,
+    Query,
+    Search,
+    Words,
+    within,
+)
+from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.text import fold
 from memory.ports.writes import Always, Annotate, Append, Delete, Newer, Outcome, Put, Release, Status, Write
@@ -465,6 +486,73 @@ class CutsOffLargeRecords(InMemoryStore):
     def _record_refusal(self, collection: Collection, record: Record) -> str:
         reason = super()._record_refusal(collection, record)
         return "" if "bytes" in reason else reason
+
+
+@liar("test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_acknowledged")
+class LooksAtTheGenerationAndWritesLater(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if together or not all(isinstance(write, Put) for write in writes):
+            return await super()._apply(writes, together)
+        seen = {write.record.partition: self.state.generation(write.record.partition) for write in writes if isinstance(write, Put)}
+        for _ in range(60):
+            await asyncio.sleep(0)
+        outcomes = await super()._apply(writes, together)
+        for i, write in enumerate(writes):
+            if isinstance(write, Put) and seen[write.record.partition] < self.state.generation(write.record.partition):
+                born = seen[write.record.partition]
+                self.state.place(write.collection.name, write.record.key, replace(write.record, generation=born))
+                outcomes[i] = Outcome(Status.APPLIED, version=write.record.version, generation=born)
+        return outcomes
+
+
+@liar("test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure", InMemoryPlain)
+class ErasesEachPlaceOnce(InMemoryStore):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._erased: set[str] = set()
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        place = repr(query.where)
+        if place in self._erased:
+            return 0
+        self._erased.add(place)
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+
+@liar("test_every_value_comes_back_to_the_last_bit")
+class KeepsRealsInFifteenDigits(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put):
+            fields = {name: float(f"{value:.15g}") if isinstance(value, float) else value for name, value in write.record.fields.items()}
+            write = replace(write, record=replace(write.record, fields=fields))
+        return super().lie(write)
+
+
+@liar("test_a_value_is_found_by_itself_and_by_nothing_else")
+class ComparesNumbersAsDoubles(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        part = query.filter
+        if isinstance(part, Eq) and isinstance(part.value, int) and not isinstance(part.value, bool):
+            wide = And((Ge(part.field, int(float(part.value))), Le(part.field, part.value)))
+            return await super()._query(replace(query, filter=Or((part, wide))))
+        return await super()._query(query)
+
+
+@liar("test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter")
+class TakesWholeRealsForIntegers(_PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put) and write.record.owed:
+            owed = tuple(Owed(step.kind, _whole(step.data)) for step in write.record.owed)
+            write = replace(write, record=replace(write.record, owed=owed))
+        return super().lie(write)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _whole(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_whole(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value == 1.0 else value
 
 
 @liar("test_filters_are_refused_by_name", InMemoryPlain)

@@ -31,6 +31,7 @@ class MongoAlone(OneSchema):
         tenant_wide=True,
         lexical=True,
         tenant_statistics=True,
+        fenced=True,
         max_record_bytes=8 * 2**20,
         max_batch=1_000,
     )
@@ -67,6 +68,7 @@ class MongoReplicaSet(MongoAlone):
         tenant_wide=True,
         lexical=True,
         tenant_statistics=True,
+        fenced=True,
         max_record_bytes=8 * 2**20,
         max_batch=1_000,
     )

@@ -31,6 +31,7 @@ class MariaDb(OneSchema):
         tenant_wide=True,
         lexical=True,
         tenant_statistics=True,
+        fenced=True,
         max_record_bytes=(16 * 2**20 - 65_536) * 3 // 4,  # of MariaDB's default max_allowed_packet
     )
     secrets = (mysql_servers.PASSWORD, quote(mysql_servers.PASSWORD, safe=""))
@@ -72,5 +73,6 @@ class MySql(MariaDb):
         tenant_wide=True,
         lexical=True,
         tenant_statistics=True,
+        fenced=True,
         max_record_bytes=(64 * 2**20 - 65_536) * 3 // 4,
     )

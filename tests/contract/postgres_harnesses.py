@@ -34,6 +34,7 @@ class Postgresql(OneSchema):
         tenant_wide=True,
         lexical=True,
         tenant_statistics=True,
+        fenced=True,
     )
     secrets = (postgres_servers.PASSWORD, quote(postgres_servers.PASSWORD, safe=""))
     hurry = HURRY
@@ -81,6 +82,7 @@ class PostgresqlWithVectors(Postgresql):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
+        fenced=True,
         max_vector_dims=16_000,
     )
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+from unittest.mock import patch
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import Collection
+from memory.ports.collections import COLLECTIONS, Collection
 from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
+from memory.ports.writes import Put
 from tests.contract.served import Served
 from tests.support import quick_folders
 from tests.support.servers import Server
+
+if TYPE_CHECKING:
+    from memory.adapters.qdrant.engine import Change
 
 
 class QdrantEdge(Harness):
@@ -33,6 +39,7 @@ class QdrantEdge(Harness):
         lexical=True,
         semantic=True,
         tenant_statistics=True,
+        fenced=True,
         max_vector_dims=65_535,
     )
 
@@ -92,6 +99,14 @@ class QdrantLocal(Harness):
         await store.close()
         return await self.make()
 
+    async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        from memory.adapters.qdrant.client import ClientEngine
+        from memory.adapters.qdrant.store import QdrantStore
+
+        assert isinstance(store, QdrantStore)
+        assert isinstance(store._engine, ClientEngine)
+        await _dies_before_it_looks(QdrantStore("qdrant://:memory:", client=store._engine._client), write, meanwhile)
+
 
 class QdrantServer(Served):
     """A Qdrant server; the tests of a process share it, each with a collection of its own."""
@@ -135,6 +150,9 @@ class QdrantServer(Served):
     async def client(self, store: Store) -> Store:
         return await self.make()
 
+    async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        await _dies_before_it_looks(self._store(), write, meanwhile)
+
     async def restart(self, store: Store) -> Store:
         self.server.kill()
         await store.close()
@@ -161,6 +179,27 @@ class QdrantServer(Served):
             await client.delete_collection(self.collection)
         finally:
             await client.close()
+
+
+class _Died(BaseException):
+    """In the place of a process that is killed."""
+
+
+async def _dies_before_it_looks(writer: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    from memory.adapters.qdrant.store import QdrantStore
+
+    assert isinstance(writer, QdrantStore)
+    await writer.open(COLLECTIONS)
+    commit = writer._engine.commit
+
+    async def late(changes: Sequence[Change]) -> set[str]:
+        await meanwhile()
+        await commit(changes)
+        raise _Died
+
+    with patch.object(writer._engine, "commit", late), suppress(_Died):
+        await writer.apply([write])
+    await writer.close()
 
 
 def answers(port: int) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
+from memory.ports.local import local_path
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(
@@ -45,18 +46,15 @@ class FileConfig:
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
-    """The config of `file:///absolute/folder` or `file:relative/folder`, with options in the query part or apart."""
+    """The config of `file:///absolute/folder` or `file:relative/folder` (see `memory.ports.local`), with options in the query part or apart."""
     if sys.platform == "win32":
         raise ConfigError(f"store '{name}': the file store needs the file locks of Linux, macOS or BSD; use sqlite:/// on Windows")
     scheme, colon, rest = url.partition(":")
     if scheme != "file" or not colon:
         raise ConfigError(f"store '{name}': the URL of a file store begins with 'file:', not '{scheme}'")
-    place, _, query = rest.partition("?")
-    if place.startswith("//"):
-        host, slash, path = place[2:].partition("/")
-        if host not in ("", "localhost") or not slash:
-            raise ConfigError(f"store '{name}': a file store is on this machine: write 'file:///absolute/folder' or 'file:relative/folder'")
-        place = "/" + path.lstrip("/")
+    place, query = local_path(url), rest.partition("?")[2]
+    if place is None:
+        raise ConfigError(f"store '{name}': a file store is a folder on this machine: write 'file:///absolute/folder' or 'file:relative/folder'")
     folder = unquote(place)
     if not folder.strip("/") or "\0" in folder:
         raise ConfigError(f"store '{name}': write 'file:///' and the path of a folder of its own, or 'file:relative/folder'")

@@ -79,18 +79,19 @@ class FileStore(BaseStore):
         self._by_key.close()
 
     async def _check(self) -> Health:
+        facts: dict[str, JsonValue] = {"path": str(self._config.path.resolve())}
         try:
             aside = await self._run(self._all_set_aside)
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
-            return Health(ok=False, detail=str(ours), epoch=self.epoch)
+            return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         detail = str(self._config.path)
         if aside:
             detail += f"; {len(aside)} bad files are set aside in it: look at them, repair or delete them"
         named: list[JsonValue] = list(aside[:_NAMED])
-        facts = {"schema": SCHEMA, "fsync": self._config.fsync, "set_aside": len(aside), "set_aside_files": named}
+        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "set_aside": len(aside), "set_aside_files": named}
         return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts)
 
     def _all_set_aside(self) -> Sequence[str]:

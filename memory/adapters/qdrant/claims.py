@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
+from memory.ports.local import local_path
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(
@@ -21,12 +22,14 @@ CLAIMS = Capabilities(
     lexical=True,
     semantic=True,
     tenant_statistics=True,
+    fenced=True,
     max_vector_dims=65_535,
 )
-SERVER_CLAIMS = replace(CLAIMS, max_record_bytes=12 * 2**20)
-"""A server takes requests of 32 MiB; as JSON in JSON a record can take twice its size and more."""
 EDGE_CLAIMS = replace(CLAIMS, shared=False)
-LOCAL_CLAIMS = replace(CLAIMS, durable=False, shared=False)
+SERVER_CLAIMS = replace(CLAIMS, fenced=False, max_record_bytes=12 * 2**20)
+"""A server takes requests of 32 MiB; as JSON in JSON a record can take twice its size and more. It cannot make a record conditional on its
+partition's generation, which is another point (see `applying`)."""
+LOCAL_CLAIMS = replace(CLAIMS, durable=False, shared=False, fenced=False)
 
 EDGE, SERVER, SERVER_BY_TLS = "qdrant+edge", "qdrant", "qdrants"
 SCHEMES = (SERVER, SERVER_BY_TLS, EDGE)
@@ -73,17 +76,17 @@ class ServerConfig:
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig | ServerConfig:
     """The config of one of these, with options in the query part or apart:
 
-    qdrant+edge:///relative/folder, qdrant+edge:////absolute/folder (or qdrant:///…)
+    qdrant+edge:///absolute/folder (or qdrant:///…), qdrant+edge:relative/folder (see `memory.ports.local`)
     qdrant://host[:6333][/prefix], qdrants://host (TLS, as with https=true)
     qdrant://:memory: (tests)
     """
-    scheme, separator, rest = url.partition("://")
-    if scheme not in SCHEMES or not separator:
+    scheme, colon, rest = url.partition(":")
+    if scheme not in SCHEMES or not (rest.startswith("//") or (scheme == EDGE and colon)):
         raise ConfigError(f"store '{name}': the URL of a Qdrant store begins with 'qdrant://', 'qdrants://' or 'qdrant+edge:///'")
     place, _, query = rest.partition("?")
     given: dict[str, JsonValue] = {**dict(parse_qsl(query, keep_blank_values=True)), **options}
-    in_a_folder = scheme == EDGE or (scheme == SERVER and place.startswith("/"))
-    config = _edge(name, place, given) if in_a_folder else _server(name, scheme, place, given)
+    in_a_folder = scheme == EDGE or (scheme == SERVER and place.startswith("///"))
+    config = _edge(name, local_path(url), given) if in_a_folder else _server(name, scheme, place.removeprefix("//"), given)
     if given:
         raise ConfigError(f"store '{name}': a Qdrant store of this kind has no option {', '.join(map(repr, sorted(given)))}")
     return config
@@ -95,11 +98,11 @@ def claims_of(config: EdgeConfig | ServerConfig) -> Capabilities:
     return LOCAL_CLAIMS if config.host is None else SERVER_CLAIMS
 
 
-def _edge(name: str, place: str, given: dict[str, JsonValue]) -> EdgeConfig:
-    if not place.startswith("/") or len(place) < 2:
-        raise ConfigError(f"store '{name}': write 'qdrant+edge:///' and the path of the folder")
+def _edge(name: str, place: str | None, given: dict[str, JsonValue]) -> EdgeConfig:
+    if place is None or not place.strip("/"):
+        raise ConfigError(f"store '{name}': write 'qdrant+edge:///' and the absolute path of the folder, or 'qdrant+edge:relative/folder'")
     return EdgeConfig(
-        Path(unquote(place[1:])).expanduser(),
+        Path(unquote(place)).expanduser(),
         _whole(name, "log_bytes", given.pop("log_bytes", 256 * 2**20), 2**20),
         _whole(name, "reserve_bytes", given.pop("reserve_bytes", 128 * 2**20), 0),
     )

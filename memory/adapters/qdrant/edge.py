@@ -100,6 +100,7 @@ class EdgeEngine:
         self._ready.set()
 
     def _load(self) -> None:
+        self._folder.seal_shard()
         shard = str(self._folder.shard)
         if self._folder.has_shard():
             self._shard = _call(edge.EdgeShard.load, shard)

@@ -1,7 +1,9 @@
 """The folder of an Edge shard: who has it open, where the shard is, and which vectors it has.
 
 folder/owner.json   who has it open (process, machine, since when); locked by that process while it is
-folder/shard/       Edge's own
+folder/shard/       Edge's own: nobody but the owner can enter it, whatever the umask and the modes of what Edge makes in it
+
+The folder itself is made so too; one that was there already keeps the mode that it was given.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class Folder:
 
     def take(self) -> None:
         """Make the folder this process's own until it is given back or the process ends, however that ends."""
-        self._path.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            self._path.mkdir(mode=0o700)
         lock = os.open(self._owner, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if fcntl is not None:
@@ -58,6 +62,12 @@ class Folder:
         note = {"process": os.getpid(), "machine": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
         os.ftruncate(lock, 0)
         os.pwrite(lock, json.dumps(note).encode(), 0)
+
+    def seal_shard(self) -> None:
+        """Make sure that there is a folder for the shard, and that only the owner can enter it."""
+        with suppress(FileExistsError):
+            self.shard.mkdir(mode=0o700)
+        self.shard.chmod(0o700)
 
     def _refusal(self) -> str:
         holder = "another opener"

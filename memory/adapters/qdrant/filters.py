@@ -1,29 +1,29 @@
 """Filters to the engine's conditions, exactly or with a rest that is applied to what comes back.
 
-Qdrant compares keywords whole and numbers as 64-bit floats. So text is never compared by order in the engine, and whole numbers from
-2**53 on only roughly: there the engine gets a wider condition and `Compiled.rest` holds the filter itself.
+Qdrant compares keywords whole, numbers as 64-bit floats, and of real numbers it may hold a neighbour (`rounding`). So text is never compared by
+order in the engine, and real numbers and whole ones from 2**53 on only roughly: there the engine gets a wider condition, and `Compiled.rest` holds
+the filter itself.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from memory.adapters.qdrant.engine import Condition, Conditions
-from memory.adapters.qdrant.payloads import pack_bytes
+from memory.adapters.qdrant.payloads import REALS, pack_bytes
+from memory.adapters.qdrant.rounding import EXACT, bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.collections import Collection, FieldType
+from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.query import SYSTEM_FIELDS, And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or
 from memory.ports.record import FieldValue
-
-EXACT = 2**53
-"""Below it in size every whole number is a float of its own."""
 
 
 class Always(Enum):
@@ -36,29 +36,18 @@ class Always(Enum):
 Part: TypeAlias = Always | Condition
 _Ordering: TypeAlias = Lt | Le | Gt | Ge
 _BOUNDS: dict[type[_Ordering], str] = {Lt: "lt", Le: "lte", Gt: "gt", Ge: "gte"}
-_COMPARE: dict[type[Eq | _Ordering], Callable[[Any, Any], bool]] = {
-    Eq: operator.eq,
-    Lt: operator.lt,
-    Le: operator.le,
-    Gt: operator.gt,
-    Ge: operator.ge,
-}
-_SYSTEM_TYPES: dict[str, FieldType] = {
-    **dict.fromkeys(("id", "scope", "role", "tier"), FieldType.TEXT),
-    **dict.fromkeys(("version", "generation", "accesses"), FieldType.INTEGER),
-    **dict.fromkeys(("created_at", "updated_at", "expires_at", "discard_at", "accessed_at"), FieldType.TIME),
-    "owing": FieldType.BOOLEAN,
-}
 
 
 def type_of(collection: Collection, field: str) -> FieldType:
     declared = None if field in SYSTEM_FIELDS else collection.field(field)
-    return declared.type if declared is not None else _SYSTEM_TYPES[field]
+    return declared.type if declared is not None else SYSTEM_TYPES[field]
 
 
 def path_of(collection: Collection, field: str) -> str:
-    """Where the payload has the field."""
-    return field if field in SYSTEM_FIELDS else f"{collection.name}.{field}"
+    """Where the payload has what the engine compares the field by."""
+    if field in SYSTEM_FIELDS:
+        return field
+    return f"{REALS}.{field}" if type_of(collection, field) is FieldType.REAL else f"{collection.name}.{field}"
 
 
 # -- asked of the engine ----------------------------------------------------------------------------------------------
@@ -145,7 +134,10 @@ class Compiler:
         kind, path = type_of(self._collection, field), path_of(self._collection, field)
         if kind is FieldType.REAL and isinstance(value, int | float):
             number = _float_of(value)
-            return Always.NO if number is None else self._make.between(path, gte=number, lte=number)
+            if number is None:
+                return Always.NO
+            bounds = {"gte": bound_beyond(number, kind, False), "lte": bound_beyond(number, kind, True)}
+            return self._roughly(self._make.between(path, **{side: edge for side, edge in bounds.items() if math.isfinite(edge)}), wide)
         if kind is FieldType.TAGS:
             return self._roughly(self._negated(self._missing(field)), wide) if isinstance(value, tuple) else Always.NO
         plain = _plain(kind, value)
@@ -164,21 +156,20 @@ class Compiler:
             raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
         bound = micros(value) if isinstance(value, datetime) else value
         there = self._negated(self._make.missing(path))
-        if not isinstance(bound, int | float) or kind is FieldType.BOOLEAN:
+        if kind is FieldType.BOOLEAN or not isinstance(bound, int | float) or not abs(bound) < _LARGEST[kind]:
             return self._roughly(there, wide)
-        if isinstance(bound, float) and not math.isfinite(bound):
-            return self._roughly(there, wide)
-        if kind is FieldType.REAL and _float_of(bound) is not None:
-            return self._make.between(path, **{_BOUNDS[type(part)]: float(bound)})
         if kind is not FieldType.REAL and abs(bound) < EXACT and bound == int(bound):
             return self._make.between(path, **{_BOUNDS[type(part)]: float(bound)})
-        if abs(bound) >= 2**63:
-            return self._roughly(there, wide)
         upwards = isinstance(part, Gt | Ge)
-        edge = math.nextafter(float(bound), -math.inf if upwards else math.inf)
-        return self._roughly(self._make.between(path, **{"gte" if upwards else "lte": edge}), wide)
+        edge = bound_beyond(bound, kind, upwards != wide)
+        if math.isinf(edge):
+            return self._roughly(there, wide)
+        self._exact = False
+        return self._make.between(path, **{"gte" if upwards else "lte": edge})
 
 
+_LARGEST: dict[FieldType, float] = {FieldType.INTEGER: 2**63, FieldType.TIME: 2**63, FieldType.REAL: sys.float_info.max}
+"""Numbers of this size and NaN are not asked of the engine: every number that can be there is on one side of them."""
 _COMPARABLE: dict[FieldType, tuple[type, ...]] = {
     FieldType.TEXT: (str,),
     FieldType.INTEGER: (int, float),

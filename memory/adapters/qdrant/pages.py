@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -19,6 +20,7 @@ from memory.adapters.qdrant.filters import Always, Compiler, Part, path_of, type
 from memory.adapters.qdrant.keys import rank
 from memory.adapters.qdrant.payloads import reader_of
 from memory.adapters.qdrant.places import ONLY_RECORDS, place
+from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.asking import is_after, lets_through, ordered, page_of, position_of
@@ -95,31 +97,29 @@ class Pager:
         at_missing = position is not None and bool(rest) and after is None and by.field != "id"
         start = self._start(by, position.id if by.field == "id" and position is not None else after)
         if by.field == "id" or (by.field in _ALWAYS_THERE and self._query.kinds == ONLY_RECORDS):
-            await self._numbers(part, path, by.descending, start)
+            await self._numbers(part, path, by, start)
             return
         missing = make.every([part, make.missing(path)])
         further = tuple(order[1:]) or (Order("id", by.descending),)
         if not by.descending and (position is None or at_missing):
             await self._walk(missing, further, rest[1:], position if at_missing else None)
         if not (by.descending and at_missing) and not self._full:
-            await self._numbers(part, path, by.descending, start)
+            await self._numbers(part, path, by, start)
         if by.descending and not self._full:
             await self._walk(missing, further, rest[1:], position if at_missing else None)
 
-    async def _numbers(self, part: Condition, path: str, descending: bool, start: float | None) -> None:
-        """Take points in the engine's order, whole ties at a time."""
+    async def _numbers(self, part: Condition, path: str, by: Order, start: float | None) -> None:
+        """Take points in the engine's order, whole ties at a time: what it may have in another order than ours counts as tied."""
         limit = self._wanted + self._wanted // 4 + 8
         while True:
-            found = await self._engine.ordered(part, path, descending, start, limit)
+            found = await self._engine.ordered(part, path, by.descending, start, limit)
             if len(found) < limit:
                 self._take(found)
                 return
-            last = found[-1].value
-            before = [f for f in found if f.value != last]
-            self._take(before)
+            start = self._back(by, found[-1].value)
+            self._take([f for f in found if (f.value > start if by.descending else f.value < start)])
             if self._full:
                 return
-            start = _widened(last, descending)
             limit *= 2
 
     def _take(self, found: Sequence[Found]) -> None:
@@ -147,25 +147,23 @@ class Pager:
         numeric = type_of(self._query.collection, by.field) in _NUMBERS
         return path_of(self._query.collection, by.field) if indexed and numeric else None
 
-    @staticmethod
-    def _start(by: Order, after: Any) -> float | None:
+    def _start(self, by: Order, after: Any) -> float | None:
         if after is None:
             return None
         if by.field == "id":
             return rank(after)
         number = micros(after) if isinstance(after, datetime) else after
-        if not isinstance(number, int | float) or not abs(number) < 2**1000:
+        if not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
             raise InvalidInput("cursor", _FOREIGN_CURSOR)
-        return _widened(number, by.descending)
+        return self._back(by, number)
+
+    def _back(self, by: Order, number: float) -> float:
+        """Where to begin so that all that may be tied with the number is among what is found; engines round the number they begin at, too."""
+        kind = FieldType.INTEGER if by.field == "id" else type_of(self._query.collection, by.field)
+        edge = bound_beyond(number, kind, by.descending)
+        return edge if math.isfinite(edge) else math.copysign(sys.float_info.max, edge)
 
     def _is_wanted(self, standing: Standing) -> bool:
         """Whether it passes what the engine could not filter, and stands after where the last page ended."""
         after = self._position is None or is_after(standing, self._position, self._query.order)
         return after and lets_through(self._rest, standing)
-
-
-def _widened(value: float, descending: bool) -> float:
-    """Where to begin so that the value is among what is found: engines round the number they begin at."""
-    if abs(value) < 2**53:
-        return value
-    return math.nextafter(float(value), math.inf if descending else -math.inf)

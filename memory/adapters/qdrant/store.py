@@ -11,6 +11,7 @@ from memory.adapters.qdrant import erasing
 from memory.adapters.qdrant.applying import apply, points_changed
 from memory.adapters.qdrant.claims import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index
+from memory.adapters.qdrant.filters import path_of
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import Pager
 from memory.adapters.qdrant.payloads import Payload, reader_of
@@ -56,6 +57,7 @@ class QdrantStore(BaseStore):
         super().__init__(name)
         config = parse(name, url, options)
         self._capabilities = claims_of(config)
+        self._folder = config.path if isinstance(config, EdgeConfig) else None
         self._engine: Engine = _engine(name, config, client)
         self._turns = Turns()
 
@@ -66,21 +68,22 @@ class QdrantStore(BaseStore):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        declared = [Index(f"{c.name}.{f.name}", _KINDS[f.type]) for c in collections for f in c.fields if f.indexed]
-        await self._engine.open((*_SYSTEM_INDEXES, *declared))
+        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if f.indexed]
+        await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))))
 
     async def _close(self) -> None:
         await self._engine.close()
 
     async def _check(self) -> Health:
+        facts: dict[str, JsonValue] = {} if self._folder is None else {"path": str(self._folder.resolve())}
         try:
             version = await self._engine.version()
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
-            return Health(ok=False, detail=str(ours), epoch=self.epoch)
-        return Health(ok=True, version=version, epoch=self.epoch)
+            return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
+        return Health(ok=True, version=version, epoch=self.epoch, facts=facts)
 
     async def optimise(self) -> None:
         """Index a folder of Qdrant Edge with much data in it, in another process; calls wait until it is done. Servers do it themselves."""

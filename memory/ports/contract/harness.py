@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.record import Key
 from memory.ports.store import Store
+from memory.ports.writes import Put
 
 STEMMING: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
     {
@@ -32,7 +33,7 @@ class Harness:
     """Makes stores of one adapter. A new harness is made for each test, with an empty folder of its own.
 
     Set `name` and `claims`, implement `make` and `restart`, and override what else the claims ask for: `client` where `shared` is claimed, `spoil`
-    where `durable` is; and for a store reached over a network set `remote` and implement the five hooks under it.
+    where `durable` is, `cut_short` where `fenced` is not; and for a store reached over a network set `remote` and implement the five hooks under it.
     """
 
     name: ClassVar[str]
@@ -79,6 +80,12 @@ class Harness:
         checksum says. What tells where it belongs (key, scope) stays. Needed where `durable` is claimed. The store is closed meanwhile.
         """
         raise NotImplementedError(f"{type(self).__name__} claims `durable`, so it must implement spoil()")
+
+    async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        """Let another client come so far with the write that it has decided on it; `meanwhile` happens; then what it decided reaches the data as
+        far as your protocol lets it, and that client dies before it looks again. Needed where `fenced` is not claimed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not claim `fenced`, so it must implement cut_short()")
 
     # -- where `remote` -----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from memory.ports.contract.test_conditions import *
 from memory.ports.contract.test_damage import *
 from memory.ports.contract.test_departures import *
 from memory.ports.contract.test_erasing import *
+from memory.ports.contract.test_exact_values import *
 from memory.ports.contract.test_filters import *
 from memory.ports.contract.test_flags import *
 from memory.ports.contract.test_generations import *

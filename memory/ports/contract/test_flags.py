@@ -31,8 +31,8 @@ from memory.ports.contract.support import (
     release,
     searched,
 )
-from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Words, within
-from memory.ports.record import Owed, Record, Role, pack_vector
+from memory.ports.query import Eq, Everywhere, Lt, Near, Order, Query, Search, Tenant, Words, within
+from memory.ports.record import Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
 
@@ -264,6 +264,57 @@ async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, 
 async def test_writes_together_are_refused_by_name(store: Store) -> None:
     await _refused(store.apply([put(record())], together=True), "atomic", store)
     assert await found(store) is None
+
+
+# -- fenced ----------------------------------------------------------------------------------------------------------
+
+
+@works("fenced")
+@pytest.mark.asyncio
+async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_acknowledged(harness: Harness, store: Store) -> None:
+    """Writers race the raise and some of them are cut off in the middle: what stands of before was there when the raise was acknowledged."""
+    writer = await harness.client(store) if store.capabilities.shared else store
+    try:
+        await writer.open(COLLECTIONS)
+        for turn in range(12):
+            at = Partition("acme", f"user:{turn}")
+            writes = [asyncio.ensure_future(one(writer, put(record(n, at, generation=0 if n % 2 else None)))) for n in range(16)]
+            for _ in range(turn):
+                await asyncio.sleep(0)
+            raised = (await one(store, RaiseGeneration(at))).number
+            stood = set(await asked(store, within(at)))
+            for write in writes[turn % 3 :: 3]:
+                write.cancel()
+            await asyncio.gather(*writes, return_exceptions=True)
+            page = await store.query(Query(ENTRIES, within(at)))
+            late = [r for r in page.records if isinstance(r, Record) and r.generation != raised and r.key.id not in stood]
+            assert not late, f"of generation {raised} after turn {turn}"
+    finally:
+        if writer is not store:
+            await writer.close()
+
+
+@refused("fenced")
+@pytest.mark.asyncio
+async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure(harness: Harness, store: Store) -> None:
+    async def erased() -> int:
+        older = Lt("generation", 1) if store.capabilities.filter else None
+        return await store.delete_matching(Query(ENTRIES, within(HERE), older, roles=frozenset(Role)), 50)
+
+    async def erase() -> None:
+        await done(store, RaiseGeneration(HERE))
+        assert await erased() == 0
+
+    await harness.cut_short(store, put(record(generation=0, texts={"content": "cormorant"})), erase)
+    assert (await live(store)).generation == 0, "it stands: where that cannot be, the store may claim `fenced`"
+
+    assert await erased() == 1
+
+    assert isinstance(await found(store), Tombstone)
+    assert await asked(store) == []
+    if store.capabilities.lexical:
+        assert await hit_ids(store, "cormorant") == set()
+    assert await erased() == 0
 
 
 # -- filter, order, tenant_wide ---------------------------------------------------------------------------------------

@@ -168,3 +168,15 @@ def test_folders_of_a_config_file_lie_beside_it(tmp_path: Path) -> None:
 
 def test_a_folder_can_be_given_without_slashes(tmp_path: Path) -> None:
     assert load("file:notes", environ={}, folder=tmp_path).serving()["mid"].url == "file:notes"
+
+
+def test_edge_folders_and_files_without_slashes_lie_beside_the_config_file_too(tmp_path: Path) -> None:
+    folder = tmp_path / "100% ours"
+    folder.mkdir()
+    file = folder / "memory.toml"
+    file.write_text(
+        '[stores.edge]\nurl = "qdrant+edge:vectors?log_bytes=2000000"\n[stores.main]\nurl = "sqlite:main.db"\n[tiers]\nmid = "main"\nlong = "edge"\n'
+    )
+    config = load(file, environ={})
+    assert config.stores["edge"].url == f"qdrant+edge://{tmp_path}/100%25%20ours/vectors?log_bytes=2000000"
+    assert config.stores["main"].url == f"sqlite:///{folder}/main.db"

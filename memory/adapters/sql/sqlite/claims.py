@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
+from memory.ports.local import local_path
 from memory.ports.record import JsonValue
 
 # No limits of its own: SQLite takes rows of up to 1,000,000,000 bytes.
@@ -66,15 +67,16 @@ class SqliteConfig:
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig:
-    """The config of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:`, with options in the query part or apart."""
-    scheme, separator, rest = url.partition("://")
-    if scheme != "sqlite" or not separator:
+    """The config of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:` (see `memory.ports.local`), with options in the query part
+    or apart."""
+    scheme, colon, rest = url.partition(":")
+    if scheme != "sqlite" or not colon:
         raise ConfigError(f"store '{name}': the URL of a SQLite store begins with 'sqlite:///', not '{scheme}'")
-    place, _, query = rest.partition("?")
-    if not place.startswith("/") or len(place) < 2:
+    place, query = local_path(url), rest.partition("?")[2]
+    if place is None:
         raise ConfigError(f"store '{name}': write 'sqlite:///' and the path of the file, or 'sqlite:///:memory:'")
     given: dict[str, JsonValue] = {**dict(parse_qsl(query, keep_blank_values=True)), **options}
-    path = None if place == "/:memory:" else Path(place[1:]).expanduser()
+    path = None if place == ":memory:" else Path(place).expanduser()
     config = SqliteConfig(
         path,
         _synchronous(name, given.pop("synchronous", "FULL")),

@@ -75,15 +75,17 @@ class SqliteStore(BaseStore):
         self._cache.clear()
 
     async def _check(self) -> Health:
+        path = self._config.path
+        facts: dict[str, JsonValue] = {} if path is None else {"path": str(path.resolve())}
         try:
             version, revision, pages, size = await self._driver.read(_vital_signs)
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
-            return Health(ok=False, detail=str(ours), epoch=self.epoch)
-        facts = {"schema": revision, "bytes": pages * size, "synchronous": self._config.synchronous}
-        return Health(ok=revision == HEAD, detail=str(self._config.path or "in memory"), version=f"SQLite {version}", epoch=self.epoch, facts=facts)
+            return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
+        facts |= {"schema": revision, "bytes": pages * size, "synchronous": self._config.synchronous}
+        return Health(ok=revision == HEAD, detail=str(path or "in memory"), version=f"SQLite {version}", epoch=self.epoch, facts=facts)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

@@ -20,9 +20,10 @@ KEY = "kept-to-ourselves"
 @pytest.mark.parametrize(
     ("url", "config"),
     [
-        ("qdrant+edge:///memory/edge", EdgeConfig(Path("memory/edge"))),
+        ("qdrant+edge:memory/edge", EdgeConfig(Path("memory/edge"))),
+        ("qdrant+edge:///var/memory", EdgeConfig(Path("/var/memory"))),
         ("qdrant+edge:////var/memory", EdgeConfig(Path("/var/memory"))),
-        ("qdrant:////var/my%20memory?log_bytes=2000000&reserve_bytes=0", EdgeConfig(Path("/var/my memory"), 2_000_000, 0)),
+        ("qdrant:///var/my%20memory?log_bytes=2000000&reserve_bytes=0", EdgeConfig(Path("/var/my memory"), 2_000_000, 0)),
         ("qdrant://db.example", ServerConfig("db.example")),
         ("qdrants://db.example:443/qdrant", ServerConfig("db.example", 443, True, "qdrant")),
         ("qdrant://[::1]:7000?https=true&collection=agents", ServerConfig("::1", 7000, True, collection="agents")),

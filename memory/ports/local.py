@@ -1,0 +1,35 @@
+"""Where on this machine a store's URL points: one rule for every adapter that keeps a file or a folder.
+
+    scheme:path               the path as it is, relative to the working directory or absolute
+    scheme:///path            absolute, as RFC 8089 has it for `file:`; more slashes add nothing, and `~` is the user's folder
+    sqlite:///path            SQLite alone: the path as it is, as everybody writes it since SQLAlchemy; absolute with four slashes
+
+So `scheme:folder/name`, `scheme:/srv/name`, `scheme:~/name` and `scheme:////srv/name` mean the same everywhere, and only three slashes do not.
+"""
+
+from __future__ import annotations
+
+LOCAL_SCHEMES = ("sqlite", "file", "qdrant+edge")
+"""The schemes of built-in adapters whose stores are files on this machine."""
+
+
+def local_path(url: str) -> str | None:
+    """The path that the URL names, its percent signs as they are and options left out; None where it names none, or another machine."""
+    scheme, colon, rest = url.partition(":")
+    place = rest.partition("?")[0]
+    if not colon or not place:
+        return None
+    if not place.startswith("//"):
+        return place
+    host, slash, path = place[2:].partition("/")
+    if host not in ("", "localhost") or not slash or not path.strip("/"):
+        return None
+    if scheme.lower() == "sqlite":
+        return path
+    path = path.lstrip("/")
+    return path if path.startswith("~") else f"/{path}"
+
+
+def local_url(scheme: str, path: str) -> str:
+    """The URL of an absolute path."""
+    return f"{scheme}:///{path}" if scheme == "sqlite" else f"{scheme}://{path}"

@@ -1,0 +1,123 @@
+"""The engine's own real numbers may be neighbours of those that were stored: nobody sees it."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.adapters.qdrant.edge import EdgeEngine
+from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.rounding import bound_beyond, stands_for
+from memory.adapters.qdrant.store import QdrantStore
+from memory.ports.collections import Collection, Field, FieldType
+from memory.ports.contract.support import HERE, done, id_of, key_of, live, put, record
+from memory.ports.query import Eq, Filter, Ge, Gt, Le, Lt, Not, Order, Query, within
+from tests.unit.adapters.qdrant.conftest import ENGINES
+
+MEASURED = Collection("measured", (Field("share", FieldType.REAL, indexed=True),))
+CENTRES = (0.0, 0.3, -0.3, 1e308, -1e308, 5e-324, 1e-300, 0.9786634085115272)
+COUNT = 10
+"""Neighbours of each: all of them closer than the engine's error."""
+
+
+def _neighbours(centre: float) -> list[float]:
+    values = [centre]
+    while len(values) < COUNT:
+        values.append(math.nextafter(values[-1], math.inf))
+    return values
+
+
+VALUES = [value for centre in CENTRES for value in _neighbours(centre)]
+
+
+@pytest_asyncio.fixture(params=ENGINES)
+async def astray(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[QdrantStore]:
+    """A store of close numbers whose engine has each of them a few doubles off, in an order of its own."""
+    store = QdrantStore(f"qdrant+edge:///{folder}" if request.param == "qdrant_edge" else "qdrant://:memory:")
+    await store.open([MEASURED])
+    await done(store, *[put(record(n, fields={"share": value}), collection=MEASURED) for n, value in enumerate(VALUES)])
+    chance = random.Random(5)  # noqa: S311
+    for n, value in enumerate(VALUES):
+        off = value
+        for _ in range(chance.randrange(8)):
+            off = math.nextafter(off, chance.choice((-math.inf, math.inf)))
+        await _set(store, record_point("measured", key_of(n)), {"reals": {"share": off}})
+    yield store
+    await store.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _set(store: QdrantStore, point: str, payload: dict[str, object]) -> None:
+    engine = store._engine
+    if isinstance(engine, EdgeEngine):
+        import qdrant_edge
+
+        engine._update(qdrant_edge.UpdateOperation.set_payload([point], payload))
+    else:
+        await engine._client.set_payload("memory", payload, [point])  # type: ignore[attr-defined]
+
+
+async def _found(store: QdrantStore, part: Filter) -> list[str]:
+    return [r.key.id for r in (await store.query(Query(MEASURED, within(HERE), part))).records]
+
+
+async def test_what_is_handed_back_is_what_was_written(astray: QdrantStore) -> None:
+    assert [repr((await live(astray, n, collection=MEASURED)).fields["share"]) for n in range(len(VALUES))] == [repr(v) for v in VALUES]
+
+
+async def test_filters_decide_on_what_was_written(astray: QdrantStore) -> None:
+    for value in VALUES[::3]:
+        wanted: list[tuple[Filter, list[bool]]] = [
+            (Eq("share", value), [v == value for v in VALUES]),
+            (Lt("share", value), [v < value for v in VALUES]),
+            (Le("share", value), [v <= value for v in VALUES]),
+            (Not(Gt("share", value)), [not v > value for v in VALUES]),
+            (Not(Le("share", value)), [not v <= value for v in VALUES]),
+            (Ge("share", value), [v >= value for v in VALUES]),
+        ]
+        for part, holds in wanted:
+            ids = [id_of(n) for n, held in enumerate(holds) if held]
+            assert await _found(astray, part) == ids, part
+            assert (await astray.count(Query(MEASURED, within(HERE), part))).records == len(ids), part
+
+
+@pytest.mark.parametrize("descending", [False, True])
+async def test_pages_walk_what_was_written(astray: QdrantStore, descending: bool) -> None:
+    """Three at a time, so that pages end among numbers that the engine has in another order."""
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await astray.query(Query(MEASURED, within(HERE), order=(Order("share", descending),), limit=3, cursor=cursor))
+        seen += [r.key.id for r in page.records]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == [id_of(n) for n in sorted(range(len(VALUES)), key=lambda n: (VALUES[n], id_of(n)), reverse=descending)]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.lists(st.booleans(), max_size=50))
+def test_what_lies_within_some_doubles_is_within_the_bounds(number: float, steps: list[bool]) -> None:
+    near = number
+    for up in steps:
+        near = math.nextafter(near, math.inf if up else -math.inf)
+    assert bound_beyond(number, FieldType.REAL, False) <= near <= bound_beyond(number, FieldType.REAL, True)
+    assert stands_for(near, number)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_bounds_of_whole_numbers_let_in_what_is_rounded_to_them(number: int) -> None:
+    assert bound_beyond(number, FieldType.INTEGER, False) <= float(number) <= bound_beyond(number, FieldType.INTEGER, True)
+    if abs(number) < 2**53:
+        assert bound_beyond(number, FieldType.INTEGER, True) == number
+
+
+def test_another_number_does_not_stand_for_one() -> None:
+    assert not any(stands_for(other, 0.3) for other in (0.3001, 0.2999, -0.3, True, "0.3", None))
