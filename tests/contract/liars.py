@@ -417,6 +417,43 @@ class NeverForgets(InMemoryStore):
         return
 
 
+class _ForgetsMore(InMemoryStore):
+    """Forgets some records past their time that the engine has yet to delete."""
+
+    def forgets(self, record: Record) -> bool:
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        super()._forget()
+        for name in list(self.state._slots):
+            for standing in list(self.state.everything(name)):
+                if (
+                    isinstance(standing, Record)
+                    and standing.expires_at is not None
+                    and standing.expires_at < self._clock()
+                    and self.forgets(standing)
+                ):
+                    self.state.place(name, standing.key, None)
+
+
+@liar("test_a_store_with_ttl_forgets_no_record_but_cached_copies", InMemoryServer)
+class ForgetsExpiredHomes(_ForgetsMore):
+    def forgets(self, record: Record) -> bool:
+        return record.role is Role.HOME and not record.owed
+
+
+@liar("test_a_store_with_ttl_forgets_no_record_but_cached_copies", InMemoryServer)
+class ForgetsExpiredReplicas(_ForgetsMore):
+    def forgets(self, record: Record) -> bool:
+        return record.role is Role.REPLICA
+
+
+@liar("test_a_store_with_ttl_forgets_no_record_but_cached_copies", InMemoryServer)
+class ForgetsWhatOwes(_ForgetsMore):
+    def forgets(self, record: Record) -> bool:
+        return bool(record.owed)
+
+
 @liar("test_a_store_without_ttl_keeps_what_is_past_its_time")
 class ForgetsUnasked(InMemoryStore):
     def _forget(self) -> None:

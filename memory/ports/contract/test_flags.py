@@ -32,7 +32,7 @@ from memory.ports.contract.support import (
     searched,
 )
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Words, within
-from memory.ports.record import Record, pack_vector
+from memory.ports.record import Owed, Record, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
 
@@ -154,7 +154,9 @@ async def test_a_store_that_is_not_shared_has_no_second_client(harness: Harness,
 @works("ttl")
 @pytest.mark.asyncio
 async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, store: Store) -> None:
-    await done(store, put(record(1, expires_at=LONG_AGO)), put(record(2)), put(record(3, expires_at=datetime.now(UTC) + timedelta(days=1))))
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    cached = [record(n, role=Role.CACHED, expires_at=at) for n, at in ((1, LONG_AGO), (2, None), (3, tomorrow))]
+    await done(store, *map(put, cached))
     if store.capabilities.conditional:
         await done(store, delete(4, discard_at=LONG_AGO), delete(5))
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
@@ -165,6 +167,22 @@ async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, 
     await live(store, 2)
     await live(store, 3)
     assert (await found(store, 5) is not None) is store.capabilities.conditional
+
+
+@works("ttl")
+@pytest.mark.asyncio
+async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store, harness: Harness) -> None:
+    """The engine deletes what has expired, and with it what belongs to it elsewhere: it has to find it. What owes a step stays whatever it is."""
+    kept = [record(n, role=role, expires_at=LONG_AGO) for n, role in enumerate((Role.HOME, Role.REPLICA, Role.ARRIVING), 1)]
+    owing = record(4, role=Role.CACHED, expires_at=LONG_AGO, owed=(Owed("deliver", {}),))
+    await done(store, *map(put, [*kept, owing, record(9, role=Role.CACHED, expires_at=LONG_AGO)]))
+    deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
+
+    while await found(store, 9) is not None:  # it has had time for the others too
+        assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
+
+    for n in (1, 2, 3, 4):
+        await live(store, n)
 
 
 @refused("ttl")
