@@ -18,7 +18,10 @@ class Capabilities:
     shared: bool = False
     """Many processes may hold the same store open at once and see each other's acknowledged writes."""
     ttl: bool = False
-    """The store itself forgets expired records, marks and tombstones some time after `expires_at` or `discard_at`."""
+    """The store itself forgets, some time after `expires_at` or `discard_at`, CACHED copies, marks and tombstones that owe nothing.
+
+    Records in other roles it never forgets: an expired one may have kept versions, relations or replicas elsewhere, which go with it when it is deleted.
+    """
     conditional: bool = False
     """`Absent`, `AtVersion` and `Newer` are decided by the store in one step, also against other clients."""
     atomic: bool = False

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.ports.query import Everywhere, Partitions, Tenant, Where
-from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored
+from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Standing, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,12 @@ class State:
         self._spoiled[(collection, key)] = problem
 
     def forget(self, now: datetime) -> None:
-        """Do what a store with the capability `ttl` does: drop what is past its time and owes nothing."""
+        """Do what a store with the capability `ttl` does: drop cached copies, marks and tombstones that are past their time and owe nothing."""
         for collection, slots in self._slots.items():
             for key, standing in list(slots.items()):
-                until = standing.expires_at if isinstance(standing, Record) else standing.discard_at
+                if isinstance(standing, Record):
+                    until = standing.expires_at if standing.role is Role.CACHED else None
+                else:
+                    until = standing.discard_at
                 if until is not None and until < now and not standing.owed:
                     self.place(collection, key, None)

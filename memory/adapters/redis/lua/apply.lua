@@ -307,9 +307,9 @@ local function is_grave(stored)
   return stored and (stored.kind == 'm' or stored.kind == 't')
 end
 
--- When the server may forget it: not while it owes a step.
+-- When the server may forget it: not while it owes a step, and of records only cached copies.
 local function deadline(stored)
-  if stored.owing == 'o' or stored.ends == NEVER then return nil end
+  if stored.owing == 'o' or stored.ends == NEVER or (stored.kind == 'r' and stored.role ~= 'c') then return nil end
   return tonumber(stored.ends) + GRACE
 end
 

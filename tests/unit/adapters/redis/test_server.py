@@ -17,8 +17,8 @@ from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
-from memory.ports.query import Query, Tenant, within
-from memory.ports.record import Owed, Record
+from memory.ports.query import Order, Query, Tenant, Where, within
+from memory.ports.record import Owed, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, RaiseGeneration
 from tests.support import redis_servers
@@ -242,17 +242,22 @@ async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float 
         await asyncio.sleep(0.02)
 
 
+async def _cached(store: Store, where: Where | None = None) -> list[str]:
+    page = await store.query(Query(ENTRIES, where or within(HERE), roles=frozenset({Role.CACHED}), order=(Order("created_at"),)))
+    return [r.key.id for r in page.records]
+
+
 async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
         soon = datetime.now(UTC) + timedelta(seconds=0.5)
-        await done(store, *[put(record(n, expires_at=soon)) for n in range(5)])
-        assert len(await asked(store)) == 5
+        await done(store, *[put(record(n, role=Role.CACHED, expires_at=soon)) for n in range(5)])
+        assert len(await _cached(store)) == 5
 
         async def gone() -> bool:
             return await store.get(ENTRIES, [key_of(n) for n in range(5)]) == [None] * 5
 
         await _poll(gone)
-        assert await asked(store, Tenant("acme")) == []
+        assert await _cached(store, Tenant("acme")) == []
         with raw(server) as client:
             assert set(client.scan_iter(f"*{prefix}*")) <= {f"{{{prefix}}}:schema".encode(), *client.scan_iter(f"*{prefix}*:a:*")}
 
@@ -260,13 +265,13 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
 async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
         soon = datetime.now(UTC) + timedelta(seconds=0.3)
-        await done(store, *[put(record(n, expires_at=soon if n % 2 else None)) for n in range(10)])
+        await done(store, *[put(record(n, role=Role.CACHED, expires_at=soon if n % 2 else None)) for n in range(10)])
 
         async def gone() -> bool:
             return await found(store, 1) is None
 
         await _poll(gone)
-        assert await asked(store) == [id_of(n) for n in range(0, 10, 2)]
+        assert await _cached(store) == [id_of(n) for n in range(0, 10, 2)]
         with raw(server) as client:
             for index in ("t", "a"):
                 (name,) = client.scan_iter(f"*{prefix}*:{index}:entries*")
@@ -277,15 +282,23 @@ async def test_what_owes_a_step_is_kept_until_it_is_settled(server: Server, pref
     async with opened(server, prefix=prefix, grace=0) as store:
         past = datetime.now(UTC) - timedelta(days=1)
         step = Owed("deliver", {"to": "long"})
-        await done(store, put(record(expires_at=past, owed=(step,))))
+        await done(store, put(record(role=Role.CACHED, expires_at=past, owed=(step,))))
         assert isinstance(await found(store, 1), Record)
         await done(store, Annotate(ENTRIES, key_of(1), 1, settle=(step,)))
         assert await found(store, 1) is None
 
 
-async def test_a_record_outlives_its_end_by_the_grace(server: Server, prefix: str) -> None:
+async def test_a_cached_copy_that_becomes_a_home_is_not_forgotten(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=3600) as store:
-        await done(store, put(record(expires_at=datetime.now(UTC) - timedelta(minutes=1))))
+        await done(store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1))))
+        await done(store, Annotate(ENTRIES, key_of(1), 1, role=Role.HOME))
+        with raw(server) as client:
+            assert [client.ttl(name) for name in client.scan_iter(f"*{prefix}*:[rt]:*")] == [-1, -1]
+
+
+async def test_a_cached_copy_outlives_its_end_by_the_grace(server: Server, prefix: str) -> None:
+    async with opened(server, prefix=prefix, grace=3600) as store:
+        await done(store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1))))
         assert isinstance(await found(store, 1), Record)
         with raw(server) as client:
             (name,) = client.scan_iter(f"*{prefix}*:r:*")
