@@ -166,9 +166,7 @@ class State:
         """Do what a store with the capability `ttl` does: drop cached copies, marks and tombstones that are past their time and owe nothing."""
         for collection, slots in self._slots.items():
             for key, standing in list(slots.items()):
-                if isinstance(standing, Record):
-                    until = standing.expires_at if standing.role is Role.CACHED else None
-                else:
-                    until = standing.discard_at
+                ends = standing.expires_at if isinstance(standing, Record) else standing.discard_at
+                until = None if isinstance(standing, Record) and standing.role is not Role.CACHED else ends
                 if until is not None and until < now and not standing.owed:
                     self.place(collection, key, None)
