@@ -16,7 +16,6 @@ from memory.domain.errors import InvalidInput
 from memory.ports.query import Has
 from memory.ports.record import FieldValue
 
-
 _LISTED = {"s": "listed.value", "i": "CAST(listed.value AS SIGNED)", "f": "CAST(listed.value AS DOUBLE)", "b": "UNHEX(listed.value)"}
 """A listed value as its column holds it, see `MyShaper.listed`."""
 
@@ -35,7 +34,7 @@ class MyShaper(ExactShaper):
         return super()._bound(field, value, ordering=ordering)
 
     def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
-        """A JSON array of texts: a number in it could be taken for another kind. Short texts are said to be: of long ones the servers make no hash."""
+        """A JSON array of texts: a number in it could be taken for another kind. Short texts are said to be: the servers hash no long ones."""
         texts = [v.hex() if code == "b" else repr(v) if code == "f" else str(v) for v in wanted]
         longest = max(map(len, texts))
         return code + ("64" if longest <= 64 else "512" if longest <= 512 else ""), json.dumps(texts, separators=(",", ":"))
@@ -61,7 +60,7 @@ class MyConditions(Conditions):
             case ("owing", wanted):
                 return self._table.c.owing.is_not(None) if wanted else self._table.c.owing.is_(None)
             case ("any", field, code):
-                return self._present(field, self.column(field).in_(self._each(code, self._table.c.body.type.collation)))
+                return self._present(field, self.column(field).in_(self._each(code, str(getattr(self._table.c.body.type, "collation", "")))))
             case _:
                 return super().filter(shape)
 

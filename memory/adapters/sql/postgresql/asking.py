@@ -30,7 +30,6 @@ from memory.ports.query import SYSTEM_FIELDS, Has, Order
 from memory.ports.record import FieldValue
 from memory.ports.storable import Unstorable
 
-
 _TYPES: dict[str, sa.types.TypeEngine[Any]] = {**Conditions.types, "t": TIME}
 
 

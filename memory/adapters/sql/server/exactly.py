@@ -34,9 +34,9 @@ class ExactShaper(Shaper):
                 wanted.append(bound)
         codes = "".join([self.code(w) for w in wanted])
         if len(wanted) > MOST_WRITTEN_OUT and len(set(codes)) == 1 and codes[0] in self.listable:
-            kind, bound = self.listed(codes[0], wanted)
+            listed, bound = self.listed(codes[0], wanted)
             values.append(bound)
-            return ("any", part.field, kind)
+            return ("any", part.field, listed)
         values += wanted
         return ("in", part.field, codes) if wanted else FALSE
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memory.ports.store import Store
-from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
 from tests.unit.adapters.sql.long_lists import FIELDS, every_record_is_judged_as_the_port_does, searching_and_deleting_take_it_too
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
 
 pytestmark = ON_SERVER
 
