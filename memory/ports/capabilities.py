@@ -20,7 +20,7 @@ class Capabilities:
     ttl: bool = False
     """The store itself forgets, some time after `expires_at` or `discard_at`, CACHED copies, marks and tombstones that owe nothing.
 
-    Records in other roles it never forgets: an expired one may have kept versions, relations or replicas elsewhere, which go with it when it is deleted.
+    Records in other roles it never forgets: an expired one may have kept versions, relations or replicas elsewhere, which its deletion takes along.
     """
     conditional: bool = False
     """`Absent`, `AtVersion` and `Newer` are decided by the store in one step, also against other clients."""

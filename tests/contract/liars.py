@@ -448,13 +448,11 @@ class _ForgetsMore(InMemoryStore):
         super()._forget()
         for name in list(self.state._slots):
             for standing in list(self.state.everything(name)):
-                if (
-                    isinstance(standing, Record)
-                    and standing.expires_at is not None
-                    and standing.expires_at < self._clock()
-                    and self.forgets(standing)
-                ):
+                if isinstance(standing, Record) and self._is_past(standing) and self.forgets(standing):
                     self.state.place(name, standing.key, None)
+
+    def _is_past(self, record: Record) -> bool:
+        return record.expires_at is not None and record.expires_at < self._clock()
 
 
 @liar("test_a_store_with_ttl_forgets_no_record_but_cached_copies", InMemoryServer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
@@ -20,8 +21,9 @@ from memory.adapters.mongo.documents import address
 from memory.adapters.mongo.errors import is_collision, is_duplicate
 from memory.adapters.mongo.partitions import Announcement
 from memory.adapters.mongo.runs import Run, is_blind
+from memory.adapters.mongo.turns import Turn
 from memory.adapters.mongo.values import Document, text_of
-from memory.adapters.mongo.writing import ROUNDS, Busy, Desk, raise_generation
+from memory.adapters.mongo.writing import Busy, Desk, raise_generation
 from memory.ports.deciding import KeyedWrite
 from memory.ports.record import Key, Partition
 from memory.ports.storable import Unstorable, encode_integer
@@ -69,15 +71,18 @@ class Batch:
     # -- without transactions -----------------------------------------------------------------------------------------
 
     async def in_order(self) -> list[Outcome]:
-        for run in _runs(self._writes):
-            left = run
-            for _ in range(ROUNDS):
-                if not left:
-                    break
-                left = await self._round(left)
-            if left:
-                raise Busy
+        async with self._turn() as turn:
+            for run in _runs(self._writes):
+                left = await self._round(run)
+                while left:
+                    await turn.take()
+                    if turn.is_late:
+                        raise Busy
+                    left = await self._round(left)
         return [self._outcomes[i] for i in sorted(self._outcomes)]
+
+    def _turn(self) -> Turn:
+        return self._desk.turns.of(self._writes.values(), self._desk.patience)
 
     async def _round(self, run: Mapping[int, Write]) -> dict[int, Write]:
         """Do a run; what others got in the way of is left."""
@@ -98,17 +103,26 @@ class Batch:
     # -- in a transaction ---------------------------------------------------------------------------------------------
 
     async def in_transaction(self, client: AsyncMongoClient[Document], together: bool) -> list[Outcome]:
-        refused = dict(self._outcomes)
+        refused = self._outcomes
         if together and refused:
             return [refused.get(i, Outcome(Status.SKIPPED)) for i in range(len(refused) + len(self._writes))]
-        blindly = True
-        for attempt in range(ROUNDS):
+        async with self._turn() as turn:
+            return await self._tried(client, together, turn)
+
+    async def _tried(self, client: AsyncMongoClient[Document], together: bool, turn: Turn) -> list[Outcome]:
+        """Try until nobody gets in the way."""
+        refused = dict(self._outcomes)
+        announcement: Announcement | None = None
+        for attempt in count():
+            if turn.is_late:
+                break
             self._outcomes = dict(refused)
-            announcement = await self._announce(self._writes)
+            if announcement is None:
+                announcement = await self._announce(self._writes)
             try:
                 async with client.start_session() as session:
                     await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True))
-                    await self._carry_out(announcement, session, blindly, together)
+                    await self._carry_out(announcement, session, attempt == 0, together)
                     await _commit(session)
             except NotTogether:
                 outcomes = [self._outcomes[i] for i in sorted(self._outcomes)]
@@ -117,15 +131,20 @@ class Batch:
             except (Collided, PyMongoError) as exc:
                 if not (isinstance(exc, Collided) or is_collision(exc) or is_duplicate(exc)):
                     raise
-                blindly = blindly and not isinstance(exc, Collided) and not is_duplicate(exc)
-                await self._desk.registry.finish(announcement)
-                await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))  # noqa: S311 - so that the two do not meet again
+                if not is_collision(exc):  # or a generation was raised, and keeps out what was announced before
+                    await self._desk.registry.finish(announcement)
+                    announcement = None
+                await turn.take()
+                if attempt:  # in whose way it is now is another process
+                    await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))  # noqa: S311 - so that the two do not meet again
                 continue
             await self._desk.registry.finish(announcement)
             for write in self._writes.values():
                 if isinstance(write, RaiseGeneration) and write.to != 0:
                     await self._desk.registry.fence(write.partition)
             return [self._outcomes[i] for i in sorted(self._outcomes)]
+        if announcement is not None:
+            await self._desk.registry.finish(announcement)
         raise Busy
 
     async def _carry_out(self, announcement: Announcement, session: Any, blindly: bool, together: bool) -> None:

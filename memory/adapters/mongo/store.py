@@ -29,6 +29,7 @@ from memory.adapters.mongo.reading import Burial
 from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
 from memory.adapters.mongo.searching import search
 from memory.adapters.mongo.shelf import Shelf
+from memory.adapters.mongo.turns import Turns
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
 from memory.domain.errors import ConfigError, InvalidInput, NotOpen, StoreUnavailable
@@ -44,6 +45,9 @@ from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Write
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+_TURNS = 3
+"""How many times as long as one operation a call may take that others get in the way of."""
 
 
 class MongoStore(BaseStore):
@@ -91,7 +95,8 @@ class MongoStore(BaseStore):
         self._client, self._heartbeats, self._found = client, heartbeats, found
         self._shelves = {c.name: Shelf(c, database, self._names, majority=found.transactions, sharded=found.sharded) for c in collections}
         registry = Registry(database, self._names, passes=not found.sharded)
-        self._desk = Desk(self._shelf, registry, Counters(database, self._names), Aside(database, self._names))
+        counters, aside = Counters(database, self._names), Aside(database, self._names)
+        self._desk = Desk(self._shelf, registry, counters, aside, Turns(), _TURNS * self._config.timeout)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
         self._epoch = "" if found.durable else found.run
         for line in found.advice:
@@ -102,6 +107,8 @@ class MongoStore(BaseStore):
         await self._disconnect()
 
     async def _close(self) -> None:
+        if self._desk is not None:
+            self._desk.turns.closing = True
         while self._calls:
             await asyncio.wait(self._calls)
 

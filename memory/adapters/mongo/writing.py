@@ -14,6 +14,7 @@ from memory.adapters.mongo.errors import is_duplicate
 from memory.adapters.mongo.filters import NEVER
 from memory.adapters.mongo.partitions import Permit, Registry
 from memory.adapters.mongo.shelf import Shelf, as_it_was, replacement
+from memory.adapters.mongo.turns import Turns
 from memory.adapters.mongo.values import Document, text_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, decide
@@ -37,6 +38,9 @@ class Desk:
     registry: Registry
     counters: Counters
     aside: Aside
+    turns: Turns
+    patience: float
+    """Seconds that one call may take which others get in the way of."""
 
 
 async def raise_generation(desk: Desk, write: RaiseGeneration) -> Outcome:

@@ -27,8 +27,8 @@ class RedisConfig:
 
     `kind` is "single", "sentinel" or "cluster"; `nodes` are the server, the sentinels, or some nodes of the cluster. Every round trip ends within
     `timeout` seconds, waiting for one of the `connections` and connecting (`connect_timeout` at most) included. `prefix` begins
-    every key: stores with different prefixes may share a server. `grace` is how many seconds after its end the server forgets a cached copy, a mark or
-    a tombstone.
+    every key: stores with different prefixes may share a server. `grace` is how many seconds after its end the server forgets a cached copy, a mark
+    or a tombstone.
     """
 
     kind: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, Shape, Val
 from memory.domain.errors import InvalidInput
 from memory.ports.query import Has
 from memory.ports.record import FieldValue
+
+_LISTED = {"s": "listed.value", "i": "CAST(listed.value AS SIGNED)", "f": "CAST(listed.value AS DOUBLE)", "b": "UNHEX(listed.value)"}
+"""A listed value as its column holds it, see `MyShaper.listed`."""
 
 
 class MyShaper(ExactShaper):
@@ -28,6 +32,12 @@ class MyShaper(ExactShaper):
                 raise InvalidInput(field, "cannot be compared with half of a surrogate pair")
             return NOTHING
         return super()._bound(field, value, ordering=ordering)
+
+    def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
+        """A JSON array of texts: a number in it could be taken for another kind. Short texts are said to be: the servers hash no long ones."""
+        texts = [v.hex() if code == "b" else repr(v) if code == "f" else str(v) for v in wanted]
+        longest = max(map(len, texts))
+        return code + ("64" if longest <= 64 else "512" if longest <= 512 else ""), json.dumps(texts, separators=(",", ":"))
 
     def value_in(self, row: Row, field: str) -> Any:
         value = super().value_in(row, field)
@@ -49,8 +59,16 @@ class MyConditions(Conditions):
         match shape:
             case ("owing", wanted):
                 return self._table.c.owing.is_not(None) if wanted else self._table.c.owing.is_(None)
+            case ("any", field, code):
+                return self._present(field, self.column(field).in_(self._each(code, str(getattr(self._table.c.body.type, "collation", "")))))
             case _:
                 return super().filter(shape)
+
+    def _each(self, code: str, collation: str) -> sa.Select[Any]:
+        """The values of a JSON array as rows, see `MyShaper.listed`."""
+        wanted, text = self.value("s"), f"VARCHAR({code[1:]})" if code[1:] else "LONGTEXT"
+        table = f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (value {text} CHARACTER SET utf8mb4 COLLATE {collation} PATH '$')) AS listed"
+        return sa.select(sa.literal_column(_LISTED[code[0]])).select_from(sa.text(table).bindparams(wanted))
 
     def after(self, shape: Shape) -> Condition:
         """Key by key, and the first once more by itself: a comparison of whole tuples is not looked up in an index."""

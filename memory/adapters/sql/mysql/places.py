@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.rows import checked_name, spelled
+from memory.adapters.sql.mysql.rows import checked_name, shown, spelled
 from memory.adapters.sql.mysql.schema import TENANT_BYTES
-from memory.adapters.sql.mysql.several import in_list, padded
+from memory.adapters.sql.mysql.several import in_list, padded, portions
 from memory.adapters.sql.server.places import Place, Places
+from memory.adapters.sql.values import MARK
 from memory.ports.record import Partition
 
 _TABLE = "memory_partitions"
-_ADD = f"INSERT INTO {_TABLE} (tenant, scope, generation) VALUES (?, ?, 0) ON DUPLICATE KEY UPDATE number = number"  # noqa: S608
-_RAISE = f"INSERT INTO {_TABLE} (tenant, scope, generation) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE generation = GREATEST(generation + ?, ?)"  # noqa: S608
+_ADD = f"INSERT INTO {_TABLE} (number, tenant, scope, generation) VALUES (?, ?, ?, 0) ON DUPLICATE KEY UPDATE number = number"  # noqa: S608
+_RAISE = f"UPDATE {_TABLE} SET generation = GREATEST(generation + ?, ?) WHERE tenant = ? AND scope = ?"  # noqa: S608
 _ONE = f"SELECT number, generation FROM {_TABLE} WHERE tenant = ? AND scope = ?"  # noqa: S608
 _SET = f"UPDATE {_TABLE} SET generation = ? WHERE number = ?"  # noqa: S608
 _OF_TENANT = f"SELECT number FROM {_TABLE} WHERE tenant = ? ORDER BY number"  # noqa: S608
 _ALL = f"SELECT number FROM {_TABLE} ORDER BY number"  # noqa: S608
+_BESIDE = ("memory_counters", "memory_quarantine")
 
 
 class MyPlaces(Places[Connection]):
@@ -28,24 +30,49 @@ class MyPlaces(Places[Connection]):
         sql = f"SELECT scope, number, generation FROM {_TABLE} WHERE tenant = ? AND scope IN {in_list(len(wanted))}"  # noqa: S608
         return [(scope.decode(), number, generation) for scope, number, generation in await connection.fetch(sql, spelled(tenant), *wanted)]
 
-    async def _add(self, connection: Connection, partitions: Sequence[Partition]) -> None:
-        for partition in partitions:
-            await connection.change(_ADD, checked_name("tenant", partition.tenant, TENANT_BYTES), checked_name("scope", partition.scope))
+    async def _add(self, connection: Connection, partitions: Sequence[tuple[Partition, int]]) -> None:
+        for partition, number in partitions:
+            await connection.change(_ADD, number, checked_name("tenant", partition.tenant, TENANT_BYTES), checked_name("scope", partition.scope))
 
     async def _lock(self, connection: Connection, numbers: Sequence[int], exclusively: bool) -> Sequence[tuple[int, int]]:
         wanted = padded(numbers)
         which = f"SELECT number, generation FROM {_TABLE} WHERE number IN {in_list(len(wanted))} ORDER BY number"  # noqa: S608
         return [(n, g) for n, g in await connection.fetch(f"{which} {'FOR UPDATE' if exclusively else 'LOCK IN SHARE MODE'}", *wanted)]
 
-    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Place:
-        await connection.change(_RAISE, partition.tenant, checked_name("scope", partition.scope), least, step, least)
+    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Place | None:
+        await connection.change(_RAISE, step, least, partition.tenant, checked_name("scope", partition.scope))
         found = await connection.fetchrow(_ONE, partition.tenant, partition.scope)
-        assert found is not None  # noqa: S101 - it was made
-        return Place(*found)
+        return None if found is None else Place(*found)
 
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         for number, generation in sorted(generations.items()):
             await connection.change(_SET, generation, number)
+
+    async def _empty(
+        self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
+    ) -> list[tuple[int, Partition, int]]:
+        none = [f"NOT EXISTS (SELECT 1 FROM `{table}` AS t WHERE t.partition_no = p.number)" for table in (*tables, *_BESIDE)]  # noqa: S608
+        these = [] if among is None else padded(among)
+        chosen = f"AND p.number IN {in_list(len(these))} " if these else ""
+        rows = await connection.fetch(
+            f"SELECT p.number, p.tenant, p.scope, p.generation FROM {_TABLE} AS p WHERE p.number > ? {chosen}AND {' AND '.join(none)} "  # noqa: S608
+            "ORDER BY p.number LIMIT ?",
+            *(after, *these, most),
+        )
+        return [(number, Partition(shown(tenant), shown(scope)), generation) for number, tenant, scope, generation in rows]
+
+    async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
+        """By the index of roles: marks and tombstones have none."""
+        found: set[Partition] = set()
+        for table in tables:
+            rows = await connection.fetch(f"SELECT DISTINCT tenant, scope FROM `{table}` WHERE role IS NULL AND record_kind = '{MARK}'")  # noqa: S608
+            found |= {Partition(shown(tenant), shown(scope)) for tenant, scope in rows}
+        return found
+
+    async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
+        for some in portions(sorted(numbers)):
+            wanted = padded(some)
+            await connection.change(f"DELETE FROM {_TABLE} WHERE number IN {in_list(len(wanted))}", *wanted)  # noqa: S608
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
         rows = await connection.fetch(_ALL) if tenant is None else await connection.fetch(_OF_TENANT, tenant)

@@ -160,6 +160,11 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
                 await self._take_up(shelf)
         return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted, sys.maxsize - 1))
 
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _tables(self, connection: Connection) -> list[str]:
+        return [name.decode() for (name,) in await connection.fetch("SELECT name FROM memory_collections")]
+
     # -- the driver's -------------------------------------------------------------------------------------------------
 
     def _translate_driver(self, error: Exception) -> Exception | None:

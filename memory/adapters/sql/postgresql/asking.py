@@ -30,9 +30,13 @@ from memory.ports.query import SYSTEM_FIELDS, Has, Order
 from memory.ports.record import FieldValue
 from memory.ports.storable import Unstorable
 
+_TYPES: dict[str, sa.types.TypeEngine[Any]] = {**Conditions.types, "t": TIME}
+
 
 class PgShaper(ExactShaper):
     """Shapes whose values are what asyncpg takes."""
+
+    listable: ClassVar[str] = "".join(_TYPES)
 
     def __init__(self, collection: Collection) -> None:
         super().__init__(collection, layout_of(collection).at)
@@ -112,7 +116,11 @@ def _code(value: Any) -> str:
 class PgConditions(Conditions):
     """Conditions where PostgreSQL's SQL is its own."""
 
-    types: ClassVar[dict[str, sa.types.TypeEngine[Any]]] = {**Conditions.types, "t": TIME, "a": ARRAY(sa.Text())}
+    types: ClassVar[dict[str, sa.types.TypeEngine[Any]]] = {
+        **_TYPES,
+        **{code + code: ARRAY(kind) for code, kind in _TYPES.items()},
+        "a": ARRAY(sa.Text()),
+    }
 
     def __init__(self, table: sa.Table, keyed: frozenset[str] = frozenset()) -> None:
         super().__init__(table)
@@ -131,6 +139,9 @@ class PgConditions(Conditions):
             case ("in", field, codes) if self._is_keyed(field):
                 column, wanted = self.column(field), self.values(codes)
                 return self._present(field, sa.and_(indexed_part(column).in_([indexed_part(w) for w in wanted]), column.in_(wanted)))
+            case ("any", field, code):
+                each = sa.select(sa.func.unnest(self.value(code + code)).column_valued())
+                return self._present(field, self.column(field).in_(each).is_(sa.true()))  # as no join, so that it is looked up by a hash
             case ("=", field, code) if self._is_keyed(field):
                 column, value = self.column(field), self.value(code)
                 return self._present(field, sa.and_(indexed_part(column) == indexed_part(value), column == value))

@@ -8,6 +8,7 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.rows import scope_text
 from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.server.places import Place, Places
+from memory.adapters.sql.values import MARK
 from memory.ports.record import Partition
 
 
@@ -16,17 +17,18 @@ class PgPlaces(Places[Connection]):
 
     def __init__(self, schema: str) -> None:
         super().__init__()
+        self._schema = schema
         table = f'"{schema}".memory_partitions'
         found = "RETURNING number, generation"
         self._find_sql = f"SELECT scope, number, generation FROM {table} WHERE tenant = $1 AND scope = ANY($2::text[])"  # noqa: S608
         self._add_sql = (
-            f"INSERT INTO {table} (tenant, scope, generation) SELECT tenant, scope, 0 FROM unnest($1::text[], $2::text[]) AS r(tenant, scope) "  # noqa: S608
-            "ON CONFLICT (tenant, scope) DO NOTHING"
+            f"INSERT INTO {table} (number, tenant, scope, generation) OVERRIDING SYSTEM VALUE "  # noqa: S608
+            "SELECT number, tenant, scope, 0 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS r(number, tenant, scope) ON CONFLICT DO NOTHING"
         )
         self._lock_sql = f"SELECT number, generation FROM {table} WHERE number = ANY($1::bigint[]) ORDER BY number FOR "  # noqa: S608
         self._raise_sql = (
-            f"INSERT INTO {table} AS p (tenant, scope, generation) VALUES ($1, $2, $3) "  # noqa: S608
-            f"ON CONFLICT (tenant, scope) DO UPDATE SET generation = greatest(p.generation + $4::bigint, $3) {found}"
+            f"UPDATE {table} AS p SET generation = greatest(p.generation + $4::bigint, $3::bigint) "  # noqa: S608
+            f"WHERE p.tenant = $1 AND p.scope = $2 {found}"
         )
         self._set_sql = (
             f"UPDATE {table} AS p SET generation = r.generation FROM unnest($1::bigint[], $2::bigint[]) AS r(number, generation) "  # noqa: S608
@@ -39,22 +41,48 @@ class PgPlaces(Places[Connection]):
         rows = await connection.fetch(self._find_sql, checked(tenant), [checked(scope) for scope in scopes])
         return [(unescape(scope), number, generation) for scope, number, generation in rows]
 
-    async def _add(self, connection: Connection, partitions: Sequence[Partition]) -> None:
-        tenants, scopes = [checked(p.tenant) for p in partitions], [scope_text(p.tenant, p.scope) for p in partitions]
-        await connection.execute(self._add_sql, tenants, scopes)
+    async def _add(self, connection: Connection, partitions: Sequence[tuple[Partition, int]]) -> None:
+        tenants, scopes = [checked(p.tenant) for p, _ in partitions], [scope_text(p.tenant, p.scope) for p, _ in partitions]
+        await connection.execute(self._add_sql, [number for _, number in partitions], tenants, scopes)
 
     async def _lock(self, connection: Connection, numbers: Sequence[int], exclusively: bool) -> list[tuple[int, int]]:
         rows = await connection.fetch(self._lock_sql + ("UPDATE" if exclusively else "SHARE"), numbers)
         return [(number, generation) for number, generation in rows]
 
-    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Place:
+    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Place | None:
         scope = scope_text(partition.tenant, partition.scope)
         row = await connection.fetchrow(self._raise_sql, checked(partition.tenant), scope, least, step)
-        assert row is not None  # noqa: S101 - it was made or raised
-        return Place(*row)
+        return None if row is None else Place(*row)
 
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         await connection.execute(self._set_sql, list(generations), list(generations.values()))
+
+    async def _empty(
+        self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
+    ) -> list[tuple[int, Partition, int]]:
+        other = [f'"{self._schema}".{name}' for name in ("memory_counters", "memory_quarantine")]
+        none = [f"NOT EXISTS (SELECT FROM {table} AS t WHERE t.partition_no = p.number)" for table in (*self._tables(tables), *other)]  # noqa: S608
+        asked = [after, most] if among is None else [after, most, list(among)]
+        these = "" if among is None else "AND p.number = ANY($3::bigint[]) "
+        rows = await connection.fetch(
+            f'SELECT p.number, p.tenant, p.scope, p.generation FROM "{self._schema}".memory_partitions AS p '  # noqa: S608
+            f"WHERE p.number > $1 {these}AND {' AND '.join(none)} ORDER BY p.number LIMIT $2",
+            *asked,
+        )
+        return [(number, Partition(unescape(tenant), unescape(scope)), generation) for number, tenant, scope, generation in rows]
+
+    async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
+        found: set[Partition] = set()
+        for table in self._tables(tables):
+            rows = await connection.fetch(f"SELECT DISTINCT t.tenant, t.scope FROM {table} AS t WHERE t.record_kind = '{MARK}'")  # noqa: S608
+            found |= {Partition(unescape(tenant), unescape(scope)) for tenant, scope in rows}
+        return found
+
+    async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
+        await connection.execute(f'DELETE FROM "{self._schema}".memory_partitions WHERE number = ANY($1::bigint[])', list(numbers))  # noqa: S608
+
+    def _tables(self, names: Sequence[str]) -> list[str]:
+        return [f'"{self._schema}"."{name}"' for name in names]
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
         rows = await (connection.fetch(self._all_sql) if tenant is None else connection.fetch(self._of_tenant_sql, checked(tenant)))

@@ -108,6 +108,11 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
         shelf = self._shelf(wanted.collection)
         return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._pg_places, wanted))
 
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _tables(self, connection: Connection) -> list[str]:
+        return [str(name) for (name,) in await connection.fetch(f'SELECT name FROM "{self._config.schema}".memory_collections')]  # noqa: S608
+
     # -- the driver's -------------------------------------------------------------------------------------------------
 
     def _translate_driver(self, error: Exception) -> Exception | None:

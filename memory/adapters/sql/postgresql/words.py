@@ -17,12 +17,17 @@ _MOST_BYTES = 2**20 - 2**16  # a tsvector holds less than 1 MiB of lexemes and p
 
 
 def lexeme(partition: int, stem: str) -> str:
-    return f"p{partition}{token(stem)}"
+    return f"{_prefix(partition)}{token(stem)}"
+
+
+def _prefix(partition: int) -> str:
+    """What tells a partition's lexemes from others': the end of its number. Where two partitions share that, their rows are told apart by the whole."""
+    return f"p{partition % 2**31}"
 
 
 def vector_text(partition: int, labels: Mapping[str, str]) -> str:
     """A tsvector as text."""
-    prefix = f"p{partition}"
+    prefix = _prefix(partition)
     lexemes = [f"{prefix}{word}:{label}" for word, label in labels.items()]
     if sum(map(len, lexemes)) + 16 * len(lexemes) > _MOST_BYTES:
         lexemes = _fitting(lexemes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, Shape, Shaper, Values
 from memory.domain.errors import InvalidInput
@@ -15,8 +15,15 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 
 
+MOST_WRITTEN_OUT = 512
+"""Values of a list that are bound one by one. Of more, servers take no statement with so many of them: they are bound as one."""
+
+
 class ExactShaper(Shaper):
     """Numbers of another kind than their column are compared exactly: as a number of its kind."""
+
+    listable: ClassVar[str] = "sifb"
+    """The kinds of values, see `code`, of which many can be bound as one."""
 
     def _in(self, part: In, values: Values) -> Shape:
         kind = self.type_of(part.field)
@@ -25,8 +32,17 @@ class ExactShaper(Shaper):
             bound = None if value is None else self._equal_to(part.field, kind, value)
             if bound is not None:
                 wanted.append(bound)
+        codes = "".join([self.code(w) for w in wanted])
+        if len(wanted) > MOST_WRITTEN_OUT and len(set(codes)) == 1 and codes[0] in self.listable:
+            listed, bound = self.listed(codes[0], wanted)
+            values.append(bound)
+            return ("any", part.field, listed)
         values += wanted
-        return ("in", part.field, "".join([self.code(w) for w in wanted])) if wanted else FALSE
+        return ("in", part.field, codes) if wanted else FALSE
+
+    def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
+        """Many values of one kind as the one that is bound for them, and what kind of list that is: a part of the shape."""
+        return code, wanted
 
     def _equal_to(self, field: str, kind: FieldType, value: FieldValue) -> Any:
         if kind in NUMBERS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from memory.ports.query import Everywhere, Tenant, Where
@@ -21,6 +22,13 @@ class Place:
 
     number: int
     generation: int
+
+
+def number_of(partition: Partition, turn: int = 0) -> int:
+    """A partition's number: always the same, so that it is still right where the partition was forgotten and made anew. Of several turns the first."""
+    name = [part.encode("utf-8", "surrogatepass") for part in (partition.tenant, partition.scope)]
+    digest = blake2b(b"%d:%b%b" % (len(name[0]), name[0], name[1]), digest_size=8, salt=turn.to_bytes(8, "big")).digest()
+    return int.from_bytes(digest, "big") >> 1
 
 
 class Places(ABC, Generic[C]):
@@ -47,9 +55,11 @@ class Places(ABC, Generic[C]):
         """The places of these partitions; made where there is none yet."""
         wanted = sorted(set(partitions))
         found = await self._find_all(connection, wanted)
-        if missing := [p for p in wanted if p not in found]:
-            await self._add(connection, missing)
+        turn = 0
+        while missing := [p for p in wanted if p not in found]:
+            await self._add(connection, [(p, number_of(p, turn)) for p in missing])
             found |= await self._look_up(connection, missing)
+            turn += 1  # another partition has that number
         return found
 
     async def locked(self, connection: C, places: dict[Partition, Place], *, exclusively: bool) -> dict[Partition, Place]:
@@ -70,8 +80,13 @@ class Places(ABC, Generic[C]):
             place = await self.look(connection, partition)
             return 0 if place is None else place.generation
         least, step = (1, 1) if to is None else (to, 0)
-        place = self._known[partition] = await self._raise(connection, partition, least, step)
-        return place.generation
+        while True:
+            await self.ensure(connection, [partition])
+            place = await self._raise(connection, partition, least, step)
+            if place is not None:
+                self._known[partition] = place
+                return place.generation
+            self._known.pop(partition, None)  # it was forgotten since
 
     async def numbers(self, connection: C, where: Where) -> list[int]:
         """The numbers of the asked partitions that have ever held anything, ascending."""
@@ -108,20 +123,66 @@ class Places(ABC, Generic[C]):
         """Scope, number and generation of those of the tenant's scopes that there are."""
 
     @abstractmethod
-    async def _add(self, connection: C, partitions: Sequence[Partition]) -> None:
-        """Make those that there are not, each at generation 0."""
+    async def _add(self, connection: C, partitions: Sequence[tuple[Partition, int]]) -> None:
+        """Make those that there are not, each at generation 0 and under this number, unless another partition has that."""
 
     @abstractmethod
     async def _lock(self, connection: C, numbers: Sequence[int], exclusively: bool) -> Sequence[tuple[int, int]]:
         """Numbers and generations, locked in order: against raising, or against everyone."""
 
     @abstractmethod
-    async def _raise(self, connection: C, partition: Partition, least: int, step: int) -> Place:
-        """Raise the generation by the step, and to the least at least; make the partition where there is none."""
+    async def _raise(self, connection: C, partition: Partition, least: int, step: int) -> Place | None:
+        """Raise the generation by the step, and to the least at least; None where there is no such partition."""
 
     @abstractmethod
     async def store(self, connection: C, generations: Mapping[int, int]) -> None:
         """Set the generations of partitions that this transaction has locked exclusively."""
+
+    # -- partitions that nothing is left of ---------------------------------------------------------------------------
+
+    async def idle(self, connection: C, tables: Sequence[str], limit: int) -> list[tuple[Partition, int]]:
+        """At most so many partitions in which nothing stands, with their generations. `tables` are those of all collections."""
+        found: list[tuple[Partition, int]] = []
+        marked: set[Partition] | None = None
+        after = -(2**63)
+        while len(found) < limit and (rows := await self._empty(connection, tables, after, limit)):
+            after = rows[-1][0]
+            marked = await self._marked(connection, tables) if marked is None else marked
+            found += [(partition, generation) for _, partition, generation in rows if partition not in marked]
+        return found[:limit]
+
+    async def forget_idle(self, connection: C, tables: Sequence[str], idle: Mapping[Partition, int]) -> int:
+        """Forget those of these partitions in which nothing stands and that have this generation. Within a transaction.
+
+        Their rows are locked, so no record is being put there; the records are looked for before the marks, which they may become in between.
+        Who puts one next makes the partition anew, and under the number it had: what other processes know of it stays true.
+        """
+        standing = {p: place for p, place in (await self._look_up(connection, list(idle))).items() if place.generation == idle[p]}
+        numbers = sorted([place.number for place in standing.values()])
+        if not numbers:
+            return 0
+        generations = dict(await self._lock(connection, numbers, True))
+        empty = {partition for _, partition, _ in await self._empty(connection, tables, -(2**63), len(numbers), numbers)}
+        empty -= await self._marked(connection, tables)
+        gone = [p for p in empty if p in standing and generations.get(standing[p].number) == idle[p]]
+        if gone:
+            await self._remove(connection, [standing[p].number for p in gone])
+        for partition in gone:
+            self._known.pop(partition, None)
+        return len(gone)
+
+    @abstractmethod
+    async def _empty(
+        self, connection: C, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
+    ) -> Sequence[tuple[int, Partition, int]]:
+        """Number, name and generation of partitions behind that number without records, counters and rows set aside, in order."""
+
+    @abstractmethod
+    async def _marked(self, connection: C, tables: Sequence[str]) -> set[Partition]:
+        """The partitions of which there are marks."""
+
+    @abstractmethod
+    async def _remove(self, connection: C, numbers: Sequence[int]) -> None: ...
 
     @abstractmethod
     async def _numbers(self, connection: C, tenant: str | None) -> list[int]:

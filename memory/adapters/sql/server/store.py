@@ -23,12 +23,14 @@ from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreU
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
-from memory.ports.record import Key, Stored
+from memory.ports.record import Key, Partition, Stored
 from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
+_AT_ONCE = 256
+"""Partitions forgotten in one transaction, which keeps writers out of them for as long as it lasts."""
 
 
 class Session(Link, Protocol):
@@ -131,6 +133,31 @@ class ServerStore(BaseStore, Generic[C, S]):
             return await self._in_transaction(connection, lambda: reading.delete_matching(connection, shelf, self._places, burial))
 
         return await self._with(bury)
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _tables(self, connection: C) -> list[str]:
+        """The tables of all collections that the database has, opened with or not."""
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        async def look(connection: C) -> list[tuple[Partition, int]]:
+            return await self._places.idle(connection, await self._tables(connection), limit)
+
+        return await self._with(look)
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        wanted = dict(idle)
+
+        async def forget(connection: C) -> int:
+            tables = await self._tables(connection)
+            portions = [dict(list(wanted.items())[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE)]
+            forgotten = 0
+            for some in portions:
+                forgotten += await self._in_transaction(connection, lambda some=some: self._places.forget_idle(connection, tables, some))  # type: ignore[misc]
+            return forgotten
+
+        return await self._with(forget)
 
     # -- errors -------------------------------------------------------------------------------------------------------
 

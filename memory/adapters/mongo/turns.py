@@ -1,0 +1,75 @@
+"""Turns: calls of this process that met each other wait for one another instead of meeting again.
+
+Nobody waits as long as nobody collides: MongoDB carries out side by side what touches different documents. A call that collided asks for the turn of
+the places it writes in, and while somebody has that, whoever comes there asks first. So of many calls about the same records one is under way at a
+time, in the order they came, and each is sent about once. Processes know nothing of each other's turns: between them it is a matter of trying again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+from memory.domain.ids import digest_of, is_id, partition_digest
+from memory.ports.writes import Append, Put, RaiseGeneration, Write
+
+_PLACES = 1_024
+"""So many turns there are. Partitions that share one wait for each other where they need not."""
+
+
+class Turns:
+    """The turns of one store. Once it is `closing` nobody gets one any more."""
+
+    def __init__(self) -> None:
+        self.locks = [asyncio.Lock() for _ in range(_PLACES)]
+        self.closing = False
+
+    def of(self, writes: Iterable[Write], patience: float) -> Turn:
+        """The turn of what these writes are about, to be waited for so many seconds in all."""
+        return Turn(self, sorted({_place(write) % _PLACES for write in writes}), asyncio.get_running_loop().time() + patience)
+
+
+class Turn:
+    """One call's: taken when it has to be, and given back when the call ends, however it does."""
+
+    def __init__(self, turns: Turns, places: Sequence[int], until: float) -> None:
+        self._turns, self._until = turns, until
+        self._wanted = [turns.locks[place] for place in places]
+        self._held: list[asyncio.Lock] = []
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the call has taken as long as it may."""
+        return self._turns.closing or asyncio.get_running_loop().time() >= self._until
+
+    async def __aenter__(self) -> Turn:
+        if any(lock.locked() for lock in self._wanted):
+            await self.take()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._held:
+            self._held.pop().release()
+
+    async def take(self) -> None:
+        """Wait until nobody else has it, or the call is late. Locks are taken in one order by all, so nobody waits for who waits for him."""
+        if self._held:
+            return
+        try:
+            async with asyncio.timeout_at(self._until):
+                for lock in self._wanted:
+                    await lock.acquire()
+                    self._held.append(lock)
+                    if self._turns.closing:
+                        return
+        except TimeoutError:
+            return
+
+
+def _place(write: Write) -> int:
+    if isinstance(write, Put | Append):
+        return partition_digest(write.record.key.tenant, write.record.scope)
+    if isinstance(write, RaiseGeneration):
+        return partition_digest(write.partition.tenant, write.partition.scope)
+    return digest_of(write.key.id) if is_id(write.key.id) else hash(write.key)

@@ -1,0 +1,55 @@
+"""A hundred callers at once, all about the same twenty records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.support import done, key_of, put, record
+from memory.ports.record import Record
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion, Newer, Outcome, When
+
+CALLERS, RECORDS = 100, 20
+_PATIENCE = 240
+"""Seconds in which it ends on any machine, if it ends."""
+
+
+async def _all_at_once(store: Store, when: When | None, *, together: bool) -> list[list[Outcome]]:
+    """Every caller puts all records in a version of its own, from 2 on, half of the callers from the last to the first."""
+
+    async def call(version: int) -> list[Outcome]:
+        numbers = range(RECORDS) if version % 2 else range(RECORDS - 1, -1, -1)
+        writes = [put(record(n, version=version, texts={"content": f"said by {version}"}), when) for n in numbers]
+        outcomes = await store.apply(writes, together=together)
+        return outcomes if version % 2 else outcomes[::-1]
+
+    async with asyncio.timeout(_PATIENCE):
+        return await asyncio.gather(*[call(version) for version in range(2, CALLERS + 2)])
+
+
+async def _versions(store: Store) -> Sequence[int]:
+    stored = await store.get(ENTRIES, [key_of(n) for n in range(RECORDS)])
+    assert all(isinstance(s, Record) and s.texts["content"] == f"said by {s.version}" for s in stored)
+    return [s.version for s in stored if isinstance(s, Record)]
+
+
+async def callers_about_the_same_records_all_get_an_answer_that_is_true(store: Store) -> None:
+    await done(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
+    for together in (False, True) if store.capabilities.atomic else (False,):
+        outcomes = await _all_at_once(store, None, together=together)
+        assert all(outcome.applied for of_caller in outcomes for outcome in of_caller)
+        versions = await _versions(store)
+        assert len(set(versions)) == 1 or not store.capabilities.atomic, "a call that is kept whole was mixed with another"
+
+        await done(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
+        outcomes = await _all_at_once(store, Newer(), together=together)
+        assert all(outcome.applied for outcome in outcomes[-1]), "nothing is newer than the last caller's"
+        assert await _versions(store) == [CALLERS + 1] * RECORDS
+
+        await done(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
+        outcomes = await _all_at_once(store, AtVersion(1), together=together)
+        winners = [[caller for caller, of_caller in enumerate(outcomes, 2) if of_caller[n].applied] for n in range(RECORDS)]
+        assert all(len(of_record) == 1 for of_record in winners), "of those who replace one version, one succeeds"
+        assert await _versions(store) == [winner for (winner,) in winners]

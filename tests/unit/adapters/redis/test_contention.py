@@ -1,0 +1,15 @@
+"""Many callers about the same records."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.ports.store import Store
+from tests.unit.adapters.contention import callers_about_the_same_records_all_get_an_answer_that_is_true
+from tests.unit.adapters.redis.conftest import NEEDS_SERVER
+
+pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
+
+
+async def test_a_hundred_callers_about_the_same_records_all_get_an_answer_that_is_true(store: Store) -> None:
+    await callers_about_the_same_records_all_get_an_answer_that_is_true(store)
