@@ -425,8 +425,8 @@ class ForgetsUnasked(InMemoryStore):
 
 @liar("test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name", InMemoryServer)
 class CutsOffLargeRecords(InMemoryStore):
-    def _record_refusal(self, collection: Collection, record: Record) -> str:
-        reason = super()._record_refusal(collection, record)
+    def _record_refusal(self, record: Record) -> str:
+        reason = super()._record_refusal(record)
         return "" if "bytes" in reason else reason
 
 
