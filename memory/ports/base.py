@@ -15,6 +15,7 @@ from typing import ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.capabilities import Capabilities
+from memory.ports.checking import vector_problem, write_problem
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import (
     SYSTEM_FIELDS,
@@ -37,19 +38,9 @@ from memory.ports.query import (
 )
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Always, Annotate, Append, Delete, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import Always, Append, Outcome, Put, RaiseGeneration, Status, Write
 
 T = TypeVar("T")
-
-PYTHON_TYPES: dict[FieldType, tuple[type, ...]] = {
-    FieldType.TEXT: (str,),
-    FieldType.INTEGER: (int,),
-    FieldType.REAL: (float, int),
-    FieldType.BOOLEAN: (bool,),
-    FieldType.TIME: (datetime,),
-    FieldType.TAGS: (tuple,),
-    FieldType.BYTES: (bytes,),
-}
 
 
 class BaseStore(ABC):
@@ -144,7 +135,7 @@ class BaseStore(ABC):
         self._must_offer("lexical" if isinstance(search.by, Words) else "semantic")
         if search.limit < 1:
             raise InvalidInput("limit", "must be at least 1")
-        if isinstance(search.by, Near) and (problem := _vector_problem(search.by.vector)):
+        if isinstance(search.by, Near) and (problem := vector_problem(search.by.vector)):
             raise InvalidInput("vector", problem)
         return await self._translated(self._search(search))
 
@@ -278,40 +269,19 @@ class BaseStore(ABC):
 
     def _refusal(self, write: Write) -> str:
         """Why this store refuses the write whatever it holds; empty when it does not."""
-        if isinstance(write, RaiseGeneration):
-            return ""
-        self._known(write.collection)
-        if isinstance(write, Put | Append):
-            if isinstance(write, Append) or not isinstance(write.when, Always):
+        if not isinstance(write, RaiseGeneration):
+            self._known(write.collection)
+            if not isinstance(write, Put) or not isinstance(write.when, Always):
                 self._must_offer("conditional")
-            if isinstance(write, Append) and ((numbered := write.collection.field(write.field)) is None or numbered.type is not FieldType.INTEGER):
-                return f"field '{write.field}' is no integer field of collection '{write.collection.name}', so it takes no number"
-            return self._record_refusal(write.collection, write.record)
-        if isinstance(write, Delete | Release | Annotate | Purge):
-            self._must_offer("conditional")
-        return ""
+        if problem := write_problem(write):
+            return problem
+        return self._record_refusal(write.record) if isinstance(write, Put | Append) else ""
 
-    def _record_refusal(self, collection: Collection, record: Record) -> str:
-        for name, value in record.fields.items():
-            declared = collection.field(name)
-            if declared is None:
-                return f"field '{name}' is not declared by collection '{collection.name}'"
-            if value is not None and (
-                not isinstance(value, PYTHON_TYPES[declared.type]) or (isinstance(value, bool) and declared.type is not FieldType.BOOLEAN)
-            ):
-                return f"field '{name}' takes {declared.type}, not {type(value).__name__}"
-            if isinstance(value, datetime) and value.utcoffset() is None:
-                return f"field '{name}' is a naive datetime; give it a time zone"
-        if unknown := [name for name in record.texts if name not in collection.weights]:
-            return f"text part '{unknown[0]}' is not declared by collection '{collection.name}'"
-        if record.vector is not None:
-            if not collection.vector:
-                return f"collection '{collection.name}' takes no vectors"
-            if problem := _vector_problem(record.vector):
-                return f"vector: {problem}"
-            dims = self.capabilities.max_vector_dims
-            if dims is not None and len(record.vector) // 4 > dims:
-                return f"vector: store '{self.name}' takes at most {dims} dimensions, not {len(record.vector) // 4}"
+    def _record_refusal(self, record: Record) -> str:
+        """What only this store's limits forbid."""
+        dims = self.capabilities.max_vector_dims
+        if dims is not None and record.vector is not None and len(record.vector) // 4 > dims:
+            return f"vector: store '{self.name}' takes at most {dims} dimensions, not {len(record.vector) // 4}"
         limit = self.capabilities.max_record_bytes
         if limit is not None and (size := record_bytes(record)) > limit:
             return f"record: store '{self.name}' takes at most {limit} bytes, not {size}"
@@ -325,15 +295,3 @@ def record_bytes(record: Record) -> int:
     """The size of a record as `max_record_bytes` counts it."""
     content = _as_json([dict(record.fields), dict(record.body), dict(record.texts)])
     return len(content.encode("utf-8", "surrogatepass")) + len(record.vector or b"")
-
-
-def _vector_problem(packed: bytes) -> str:
-    """Why this is no vector to store or search by; empty when it is one. NaN and infinity poison rankings, zero has no direction."""
-    import numpy
-
-    if not packed or len(packed) % 4:
-        return "must be one or more packed float32 numbers"
-    values = numpy.frombuffer(packed, dtype="<f4")
-    if not numpy.isfinite(values).all():
-        return "holds a number that is not finite"
-    return "" if values.any() else "is all zero"

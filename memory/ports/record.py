@@ -15,10 +15,19 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 JsonValue: TypeAlias = Any
-"""None, bool, int (64 bit), float (finite), str, or lists and string-keyed dicts of these, at most 32 deep."""
+"""None, bool, int (64 bit), float (finite), str (NUL is a character, half of a surrogate pair is none), or lists and string-keyed dicts of
+these, at most `MAX_DEPTH` deep. A tuple is no list."""
+
+MAX_DEPTH = 64
+"""Levels of lists and dicts in a body, a note or the data of a step, the outermost counted. The door lets through 32; what carries a whole
+record along (a step that owes it) adds some."""
+
+MAX_GENERATION = 2**53
+"""Generations count erasures of one partition, and every engine counts that far exactly."""
 
 FieldValue: TypeAlias = str | int | float | bool | datetime | bytes | tuple[str, ...] | None
-"""The value of one declared field; datetimes are UTC with microseconds, tags are tuples of strings."""
+"""The value of one declared field; datetimes are UTC with microseconds, in the years 1 to 9999 there; tags are tuples of strings. An integer
+in a field of real numbers is one that 64 bits of those hold exactly."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore, State
-from memory.adapters.in_memory.writing import carry_out
 from memory.domain.errors import CorruptRecord, StoreTimeout, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.query import Page, Query
@@ -19,7 +18,7 @@ from memory.ports.store import Health, Store
 from memory.ports.text import fold
 from memory.ports.writes import Annotate, Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
-from tests.contract.liars import LIARS, Honest, liar
+from tests.contract.liars import LIARS, Honest, PerWrite, liar
 
 __all__ = ["HONEST", "LIARS"]
 
@@ -261,18 +260,8 @@ class ErasesOnlyWhatItCanRead(InMemoryStore):
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-class _PerWrite(InMemoryStore):
-    """Lies about single writes."""
-
-    def lie(self, write: Write) -> Outcome:
-        return carry_out(self.state, write)
-
-    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        return await super()._apply(writes, together) if together else [self.lie(write) for write in writes]
-
-
 @liar("test_every_kind_of_write_reaches_the_name_it_names_and_no_twin[AnnotatesATwin-annotate-ids]")
-class AnnotatesATwin(_PerWrite):
+class AnnotatesATwin(PerWrite):
     """Its index of ids takes case and accents for nothing."""
 
     def lie(self, write: Write) -> Outcome:
@@ -285,7 +274,7 @@ class AnnotatesATwin(_PerWrite):
 
 
 @liar("test_names_that_are_alike_are_held_apart[CutsLongNames-ids]")
-class CutsLongNames(_PerWrite):
+class CutsLongNames(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
             write = replace(write, record=replace(write.record, key=Key(write.key.tenant, write.key.id[:255])))
@@ -293,7 +282,7 @@ class CutsLongNames(_PerWrite):
 
 
 @liar("test_every_partition_has_a_generation_of_its_own[TrimsScopes-scopes]")
-class TrimsScopes(_PerWrite):
+class TrimsScopes(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, RaiseGeneration):
             write = replace(write, partition=replace(write.partition, scope=write.partition.scope.strip()))
@@ -301,7 +290,7 @@ class TrimsScopes(_PerWrite):
 
 
 @liar("test_a_name_is_held_as_it_is_or_its_write_is_rejected[EndsNamesAtNul-ids]")
-class EndsNamesAtNul(_PerWrite):
+class EndsNamesAtNul(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
             write = replace(write, record=replace(write.record, key=Key(write.key.tenant, write.key.id.partition("\x00")[0])))
@@ -316,7 +305,7 @@ class SortsIdsAsPeopleDo(InMemoryStore):
 
 
 @liar("test_random_work_has_the_outcomes_and_answers_of_the_specification")
-class KeepsVersionsAsDoubles(_PerWrite):
+class KeepsVersionsAsDoubles(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
             write = replace(write, record=replace(write.record, version=int(float(write.record.version))))

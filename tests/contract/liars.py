@@ -73,7 +73,7 @@ class Honest(InMemory):
 # -- writes -----------------------------------------------------------------------------------------------------------
 
 
-class _PerWrite(InMemoryStore):
+class PerWrite(InMemoryStore):
     """Lies about single writes."""
 
     def lie(self, write: Write) -> Outcome:
@@ -84,13 +84,13 @@ class _PerWrite(InMemoryStore):
 
 
 @liar("test_a_put_meets_what_stands_there_as_the_table_says")
-class IgnoresConditions(_PerWrite):
+class IgnoresConditions(PerWrite):
     def lie(self, write: Write) -> Outcome:
         return super().lie(replace(write, when=Always()) if isinstance(write, Put) else write)
 
 
 @liar("test_a_stale_copy_under_newer_does_not_bring_a_deleted_record_back")
-class ResurrectsTheDeleted(_PerWrite):
+class ResurrectsTheDeleted(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and isinstance(write.when, Newer) and isinstance(self.state.standing(write.collection.name, write.key), Tombstone):
             write = replace(write, when=Always())
@@ -98,13 +98,13 @@ class ResurrectsTheDeleted(_PerWrite):
 
 
 @liar("test_a_record_of_an_erased_generation_is_rejected_in_every_collection")
-class ForgetsGenerations(_PerWrite):
+class ForgetsGenerations(PerWrite):
     def lie(self, write: Write) -> Outcome:
         return super().lie(replace(write, record=replace(write.record, generation=None)) if isinstance(write, Put) else write)
 
 
 @liar("test_a_number_is_not_given_again_after_its_record_was_deleted")
-class CountsTheLivingForTheNextNumber(_PerWrite):
+class CountsTheLivingForTheNextNumber(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Append):
             living = self.state.live(write.collection.name, within(write.record.partition))
@@ -113,7 +113,7 @@ class CountsTheLivingForTheNextNumber(_PerWrite):
 
 
 @liar("test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number")
-class WastesNumbers(_PerWrite):
+class WastesNumbers(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Append) and not outcome.applied:
@@ -122,14 +122,14 @@ class WastesNumbers(_PerWrite):
 
 
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
-class ReleasesOnce(_PerWrite):
+class ReleasesOnce(PerWrite):
     def lie(self, write: Write) -> Outcome:
         stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Release) else None
         return Outcome(Status.CONFLICT, stored.version, stored) if isinstance(stored, Mark) else super().lie(write)
 
 
 @liar("test_an_annotation_changes_bookkeeping_and_nothing_else")
-class AnnotatesWithANewVersion(_PerWrite):
+class AnnotatesWithANewVersion(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
@@ -139,7 +139,7 @@ class AnnotatesWithANewVersion(_PerWrite):
 
 
 @liar("test_moments_keep_their_microseconds")
-class LosesMicroseconds(_PerWrite):
+class LosesMicroseconds(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
             at = write.record.created_at
@@ -148,7 +148,7 @@ class LosesMicroseconds(_PerWrite):
 
 
 @liar("test_a_full_record_of_every_collection_comes_back_as_it_was")
-class KeepsNumbersAsDoubles(_PerWrite):
+class KeepsNumbersAsDoubles(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and isinstance(write.record.body.get("numbers"), list):
             body = {**write.record.body, "numbers": [float(n) for n in write.record.body["numbers"]]}
@@ -157,7 +157,7 @@ class KeepsNumbersAsDoubles(_PerWrite):
 
 
 @liar("test_changing_what_was_handed_in_changes_nothing_stored")
-class KeepsTheCallersRecord(_PerWrite):
+class KeepsTheCallersRecord(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Put) and outcome.applied:
@@ -166,7 +166,7 @@ class KeepsTheCallersRecord(_PerWrite):
 
 
 @liar("test_nothing_of_a_deleted_records_content_stays_readable")
-class KeepsTextInTombstones(_PerWrite):
+class KeepsTextInTombstones(PerWrite):
     def lie(self, write: Write) -> Outcome:
         stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Delete) else None
         if isinstance(write, Delete) and isinstance(stored, Record) and stored.texts:
@@ -195,7 +195,7 @@ class KeepsHalfWhenCutOff(InMemoryStore):
         return outcomes
 
 
-@liar("test_a_bad_write_is_rejected_by_name_and_its_neighbours_are_applied")
+@liar("test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_applied")
 class FailsTheWholeBatch(InMemoryStore):
     def _refusal(self, write: Write) -> str:
         if reason := super()._refusal(write):
@@ -481,8 +481,8 @@ class ForgetsUnasked(InMemoryStore):
 
 @liar("test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name", InMemoryServer)
 class CutsOffLargeRecords(InMemoryStore):
-    def _record_refusal(self, collection: Collection, record: Record) -> str:
-        reason = super()._record_refusal(collection, record)
+    def _record_refusal(self, record: Record) -> str:
+        reason = super()._record_refusal(record)
         return "" if "bytes" in reason else reason
 
 
@@ -518,7 +518,7 @@ class ErasesEachPlaceOnce(InMemoryStore):
 
 
 @liar("test_every_value_comes_back_to_the_last_bit")
-class KeepsRealsInFifteenDigits(_PerWrite):
+class KeepsRealsInFifteenDigits(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
             fields = {name: float(f"{value:.15g}") if isinstance(value, float) else value for name, value in write.record.fields.items()}
@@ -537,7 +537,7 @@ class ComparesNumbersAsDoubles(InMemoryStore):
 
 
 @liar("test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter")
-class TakesWholeRealsForIntegers(_PerWrite):
+class TakesWholeRealsForIntegers(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and write.record.owed:
             owed = tuple(Owed(step.kind, _whole(step.data)) for step in write.record.owed)

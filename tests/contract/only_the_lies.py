@@ -14,7 +14,7 @@ import pytest
 @lru_cache(maxsize=1)
 def made_for() -> dict[str, str]:
     """The test for each liar's lie, by the liar's name. Read late: what pytest shall rewrite must not be imported yet when it loads plugins."""
-    from tests.contract.failing_liars import LIARS
+    from tests.contract.every_liar import LIARS
 
     return {name: expected.partition("[")[0] for name, (_, expected) in LIARS.items()}
 
@@ -29,7 +29,7 @@ def pytest_pycollect_makeitem(name: str) -> list[pytest.Item] | None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
     """Show the contract's plugin only the harnesses whose lie this test is for, and the honest one."""
     from memory.ports.contract.plugin import HARNESSES
-    from tests.contract.failing_liars import HONEST
+    from tests.contract.every_liar import HONEST
 
     stash, test = metafunc.config.stash, metafunc.definition.originalname
     every = stash[HARNESSES]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.ports.contract.harness import Harness
-from tests.contract.failing_liars import HONEST, LIARS
+from tests.contract.every_liar import HONEST, LIARS
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from memory.domain.errors import Unsupported
+from memory.ports.adapter import Adapter
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.record import Key
@@ -52,6 +53,12 @@ class Harness:
     """Where `remote`: by when every call of a `hurried` store must have ended on a server that is frozen or gone."""
     secrets: ClassVar[tuple[str, ...]] = ()
     """Passwords and keys that the store is given: no error may show one."""
+    urls: ClassVar[tuple[str, ...]] = ()
+    """URLs that the adapter takes, of servers and folders that need not be there: by these the contract judges what builds a store."""
+    adapter: ClassVar[Adapter | None] = None
+    """What builds the store, where it is not found by the scheme of `urls` among the installed ones."""
+    fills: ClassVar[bool] = False
+    """Whether `fill` and `make_room` are implemented: the store's disk, or memory, can be made full."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
     """The adapter's own table, where its engine cuts words differently and documents it."""
 
@@ -65,6 +72,10 @@ class Harness:
     async def client(self, store: Store) -> Store:
         """Another unopened store on the same data, as another process would have it. Needed where `shared` is claimed."""
         raise Unsupported("shared", store=store.name)
+
+    async def tiny(self) -> Store:
+        """As `make`, with every threshold of the adapter made tiny (portions, pages, caches, what waits): what is rare is common then."""
+        return await self.make()
 
     async def reopen(self, store: Store) -> Store:
         """Close the store in good order and return an unopened one on the same data."""
@@ -108,6 +119,16 @@ class Harness:
     async def bring_back(self, store: Store) -> None:
         """The server is there again at its address, with the data it kept. Return when it answers."""
         raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement bring_back()")
+
+    # -- where `fills` ------------------------------------------------------------------------------------------------
+
+    async def fill(self, store: Store) -> None:
+        """Leave so little room that at most some thousand small records still go in."""
+        raise NotImplementedError(f"{type(self).__name__} fills, so it must implement fill()")
+
+    async def make_room(self, store: Store) -> None:
+        """There is room again."""
+        raise NotImplementedError(f"{type(self).__name__} fills, so it must implement make_room()")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

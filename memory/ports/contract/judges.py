@@ -10,6 +10,7 @@ import pytest
 
 from memory.ports import capabilities
 from memory.ports.capabilities import Capabilities
+from memory.ports.contract import clauses
 
 if TYPE_CHECKING:
     from memory.ports.contract.harness import Harness
@@ -51,10 +52,23 @@ def remote(test: Test) -> Test:
     return mark(test)
 
 
+def built(test: Test) -> Test:
+    """The test runs for harnesses that say by which URLs their store is built."""
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(built=True)
+    return mark(test)
+
+
+def fills(test: Test) -> Test:
+    """The test runs for harnesses that can leave their store without room."""
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(fills=True)
+    return mark(test)
+
+
 def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     """Whether a test so marked runs for this harness."""
     wanted, unwanted = mark.kwargs.get("claimed", ()), mark.kwargs.get("unclaimed", ())
-    if mark.kwargs.get("remote") and not harness.remote:
+    asked = {"remote": harness.remote, "built": bool(harness.urls), "fills": harness.fills}
+    if any(mark.kwargs.get(what) and not has for what, has in asked.items()):
         return False
     return all(_claimed(harness.claims, name) for name in wanted) and not any(_claimed(harness.claims, name) for name in unwanted)
 
@@ -66,6 +80,14 @@ def unjudged() -> list[str]:
     names = (*capabilities.FLAGS, *capabilities.LIMITS)
     missing = [f"'{name}' has no test that it works where claimed" for name in names if name not in _WORKS]
     return missing + [f"'{name}' has no test of what happens where it is not claimed" for name in names if name not in _REFUSED]
+
+
+def unproven() -> list[str]:
+    """Clauses that no test of the contract cites."""
+    suite = importlib.import_module("memory.ports.contract.suite")
+    tests = [value for name, value in vars(suite).items() if name.startswith("test_")]
+    cited = {i for test in tests for mark in getattr(test, "pytestmark", ()) if mark.name == clauses.MARK for i in mark.args}
+    return [i for i in clauses.CLAUSES if i not in cited]
 
 
 def _judge(registry: dict[str, list[str]], names: tuple[str, ...], mark: Callable[[Test], Test]) -> Callable[[Test], Test]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FIXTURE = "contract_harness"
 """Every contract test depends on this fixture, by way of `harness`."""
 HARNESSES: pytest.StashKey[list[type[Harness]]] = pytest.StashKey()
+_verdicts: list[pytest.TestReport] = []
 _NO_HARNESS = "no harness: name one with --memory-harness package.module:Class (several are allowed)"
 
 
@@ -33,11 +34,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the contract of memory.ports against this harness; may be given several times",
     )
 
+    group.addoption("--contract-report", action="store_true", help="tell at the end by capability which clauses of the contract passed")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "memory_contract(claimed, unclaimed, remote): runs for harnesses that claim, or do not claim, these capabilities, or are remote"
+        "markers",
+        "memory_contract(claimed, unclaimed, remote, built, fills): runs for harnesses that claim these capabilities, or do not, or have these hooks",
     )
+    config.addinivalue_line("markers", "memory_clause(*ids): the clauses of the contract that this test proves; see memory.ports.contract.clauses")
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
     config.stash.setdefault(HARNESSES, [])
     add_harnesses(config, *(_loaded(named) for named in config.getoption("memory_harness", default=[])))
@@ -75,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     from memory.ports.contract.judges import unjudged
 
-    if missing := unjudged():
+    if missing := [*unjudged(), *_uncited(items)]:
         raise pytest.UsageError("the contract has holes: " + "; ".join(missing))
     unasked = [item for item in items if item.get_closest_marker("memory_unasked")]
     if unasked:
@@ -89,12 +94,55 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if not _of_contract(item):
         return report
+    _say_what_it_proves(item, report)
     excused = "was expected to fail" if hasattr(report, "wasxfail") else "was skipped" if report.skipped else ""
     if excused:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} {excused}. Nothing in the contract may be: a store that cannot do this must not claim it."
         report.__dict__.pop("wasxfail", None)
     return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.user_properties:
+        from memory.ports.contract.report import PROPERTY
+
+        if any(name == PROPERTY for name, _ in report.user_properties):
+            _verdicts.append(report)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not _verdicts:
+        return
+    from memory.ports.contract.report import Verdicts
+
+    verdicts = Verdicts()
+    for report in _verdicts:
+        verdicts.take(report)
+    _verdicts.clear()
+    terminalreporter.section("contract")
+    for line in verdicts.lines(whole=config.getoption("contract_report")):
+        terminalreporter.write_line(line)
+
+
+def _say_what_it_proves(item: pytest.Item, report: pytest.TestReport) -> None:
+    from memory.ports.contract.clauses import MARK
+    from memory.ports.contract.report import PROPERTY
+
+    harness = item.callspec.params.get(FIXTURE) if hasattr(item, "callspec") else None
+    clauses = [clause for mark in item.iter_markers(MARK) for clause in mark.args]
+    if harness is not None and clauses:
+        report.user_properties = [*report.user_properties, (PROPERTY, [harness.name, *clauses])]
+
+
+def _uncited(items: list[pytest.Item]) -> list[str]:
+    """Tests of the contract's own that prove no clause, and clauses that no test proves."""
+    from memory.ports.contract.clauses import MARK
+    from memory.ports.contract.judges import unproven
+
+    own = [item for item in items if getattr(getattr(item, "function", None), "__module__", "").startswith("memory.ports.contract.")]
+    idle = sorted({item.name.partition("[")[0] for item in own if item.get_closest_marker(MARK) is None})
+    return [f"'{name}' cites no clause" for name in idle] + ([f"clause '{name}' has no test" for name in unproven()] if own else [])
 
 
 def _of_contract(item: pytest.Item) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 from memory.domain.ids import new_id
 from memory.ports.collections import ENTRIES, Collection
-from memory.ports.query import Everywhere, Filter, Hit, Kind, Query, Search, Where, Words, within
-from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone
+from memory.ports.query import Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
+from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Always, Append, Delete, Newer, Outcome, Put, Release, When, Write
 
@@ -108,6 +108,12 @@ async def searched(store: Store, text: str, where: Where | None = None, limit: i
 
 async def hit_ids(store: Store, text: str, where: Where | None = None) -> set[str]:
     return {hit.record.key.id for hit in await searched(store, text, where)}
+
+
+def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
+    """By what this store can be searched: words, meaning, both or neither."""
+    words: list[Words | Near] = [Words(text)] if store.capabilities.lexical else []
+    return words + ([Near(pack_vector(vector))] if store.capabilities.semantic else [])
 
 
 async def listed(store: Store, kind: Kind, collection: Collection = ENTRIES) -> Sequence[Stored]:

@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from memory.ports.collections import ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, append, delete, done, found, live, one, put, record
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, append, delete, done, found, key_of, live, one, put, record
+from memory.ports.query import Query, within
 from memory.ports.store import Store
-from memory.ports.writes import Append, Newer, Status
+from memory.ports.writes import Append, Newer, Purge, RaiseGeneration, Status
 
 FIELD = "stored_version"
 
@@ -23,6 +25,7 @@ async def _numbers(store: Store, *writes: Append) -> list[int | None]:
     return [outcome.number for outcome in await done(store, *writes)]
 
 
+@clause("append.numbers", "generation.stamps")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_appended_records_are_numbered_from_one_and_carry_their_number(store: Store) -> None:
@@ -34,6 +37,7 @@ async def test_appended_records_are_numbered_from_one_and_carry_their_number(sto
     assert [o.generation for o in outcomes] == [0, 0, 0]
 
 
+@clause("append.numbers", "put.whole")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_append_keeps_the_records_other_fields(store: Store) -> None:
@@ -43,6 +47,7 @@ async def test_an_append_keeps_the_records_other_fields(store: Store) -> None:
     assert dict(stored.body) == {"k": [1]}
 
 
+@clause("append.refused")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number(store: Store) -> None:
@@ -55,6 +60,7 @@ async def test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number(store: S
     assert await _numbers(store, _append(2)) == [2]
 
 
+@clause("append.numbers")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_number_is_not_given_again_after_its_record_was_deleted(store: Store) -> None:
@@ -65,6 +71,7 @@ async def test_a_number_is_not_given_again_after_its_record_was_deleted(store: S
     assert (await one(store, _append(1))).status is Status.CONFLICT
 
 
+@clause("append.numbers")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_number_is_not_given_again_after_its_record_was_overwritten(store: Store) -> None:
@@ -74,6 +81,7 @@ async def test_a_number_is_not_given_again_after_its_record_was_overwritten(stor
     assert await _numbers(store, _append(2)) == [2]
 
 
+@clause("append.own")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_counters_of_other_names_and_other_partitions_are_their_own(store: Store) -> None:
@@ -83,6 +91,7 @@ async def test_counters_of_other_names_and_other_partitions_are_their_own(store:
     assert await _numbers(store, _append(4), _append(5, "others")) == [3, 2]
 
 
+@clause("append.own")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_counter_counts_on_whatever_field_its_numbers_go_into(store: Store) -> None:
@@ -91,6 +100,7 @@ async def test_a_counter_counts_on_whatever_field_its_numbers_go_into(store: Sto
     assert dict((await live(store, 2, collection=ENTRY_VERSIONS)).fields) == {"replaced_version": 2}
 
 
+@clause("append.refused", "refused.by-name")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("field", ["type", "colour"])
@@ -102,9 +112,28 @@ async def test_an_append_into_a_field_that_is_no_declared_integer_is_rejected(st
     assert await found(store, 1, collection=ENTRY_VERSIONS) is None
 
 
+@clause("append.numbers", "life.at-once")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_appends_under_way_at_once_get_each_a_number_of_their_own(store: Store) -> None:
     outcomes = await asyncio.gather(*(one(store, _append(n)) for n in range(1, 33)))
 
     assert sorted(o.number or 0 for o in outcomes) == list(range(1, 33))
+
+
+@clause("append.numbers", "append.own")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_counter_is_its_partitions_and_outlives_every_erasure(store: Store) -> None:
+    """Neither the end of all its records, nor a raised generation, nor both begin it anew; other partitions' count on as they did."""
+    there = append(record(1, ELSEWHERE), ENTRY_VERSIONS, FIELD)
+    assert await _numbers(store, _append(1), _append(2), there) == [1, 2, 1]
+    await store.delete_matching(Query(ENTRY_VERSIONS, within(HERE)), 50)
+    assert await _numbers(store, _append(3)) == [3]
+    await done(store, RaiseGeneration(HERE))
+    assert await _numbers(store, _append(4)) == [4]
+    await done(store, RaiseGeneration(HERE, 9))
+    await store.delete_matching(Query(ENTRY_VERSIONS, within(HERE)), 60)
+    await done(store, *[Purge(ENTRY_VERSIONS, key_of(n), version) for n, version in ((1, 50), (2, 50), (3, 60), (4, 60))])
+    assert await _numbers(store, _append(5)) == [5]
+    assert await _numbers(store, append(record(2, ELSEWHERE), ENTRY_VERSIONS, FIELD)) == [2]

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
 import pytest
 
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, append, delete, done, found, id_of, live, one, put, record, release
-from memory.ports.record import Record, Role, Tombstone, pack_vector
+from memory.ports.contract.support import HERE, append, delete, done, found, hit_ids, id_of, live, one, put, record, release
+from memory.ports.query import Near, Query, Search, within
+from memory.ports.record import Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
 
 
+@clause("apply.order", "get.order")
 @pytest.mark.asyncio
 async def test_an_empty_batch_and_an_empty_get_answer_nothing(store: Store) -> None:
     assert await store.apply([]) == []
     assert await store.get(ENTRIES, []) == []
 
 
+@clause("get.order")
 @pytest.mark.asyncio
 async def test_answers_come_in_the_order_asked_also_for_repeated_and_missing_keys(store: Store) -> None:
     await done(store, put(record(1)), put(record(2)))
@@ -31,6 +32,7 @@ async def test_answers_come_in_the_order_asked_also_for_repeated_and_missing_key
     assert got == [two, None, one_, two]
 
 
+@clause("apply.order", "write.table")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_later_write_of_a_batch_sees_the_earlier_ones(store: Store) -> None:
@@ -49,33 +51,7 @@ async def test_a_later_write_of_a_batch_sees_the_earlier_ones(store: Store) -> N
     assert (await live(store)).version == 5
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "an undeclared field": ({"fields": {"colour": "red"}}, "colour"),
-    "a field of another type": ({"fields": {"type": 5}}, "type"),
-    "a boolean for a number": ({"fields": {"confidence": True}}, "confidence"),
-    "tags that are no tuple": ({"fields": {"tags": ["a"]}}, "tags"),
-    "a naive datetime": ({"fields": {"valid_from": datetime(2024, 1, 1)}}, "valid_from"),
-    "an undeclared text part": ({"texts": {"footnote": "x"}}, "footnote"),
-    "a vector of no numbers": ({"vector": b""}, "vector"),
-    "a vector of torn numbers": ({"vector": b"\x00\x00\x80"}, "vector"),
-    "a vector with NaN": ({"vector": pack_vector([1.0, float("nan")])}, "vector"),
-    "a vector with infinity": ({"vector": pack_vector([float("-inf"), 1.0])}, "vector"),
-    "a vector of zeros": ({"vector": pack_vector([0.0, -0.0])}, "vector"),
-}
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("why", BAD)
-async def test_a_bad_write_is_rejected_by_name_and_its_neighbours_are_applied(store: Store, why: str) -> None:
-    parts, named = BAD[why]
-
-    outcomes = await store.apply([put(record(1)), put(record(2, **parts)), put(record(3))])
-
-    assert [o.status for o in outcomes] == ["applied", "rejected", "applied"]
-    assert named in outcomes[1].reason
-    assert [isinstance(s, Record) for s in await store.get(ENTRIES, [record(n).key for n in (1, 2, 3)])] == [True, False, True]
-
-
+@clause("refused.record", "refused.by-name")
 @pytest.mark.asyncio
 async def test_a_vector_in_a_collection_without_vectors_is_rejected(store: Store) -> None:
     outcome = await one(store, put(record(vector=pack_vector([1.0])), collection=RELATIONS))
@@ -83,6 +59,7 @@ async def test_a_vector_in_a_collection_without_vectors_is_rejected(store: Store
     assert "vector" in outcome.reason
 
 
+@clause("atomic.together")
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_keeps_everything_when_everything_applies(store: Store) -> None:
@@ -94,6 +71,7 @@ async def test_together_keeps_everything_when_everything_applies(store: Store) -
     assert [await found(store, n, collection=c) is not None for n, c in ((1, ENTRIES), (1, RELATIONS), (2, ENTRY_VERSIONS))] == [True] * 3
 
 
+@clause("atomic.together")
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_keeps_nothing_when_one_write_conflicts(store: Store) -> None:
@@ -122,6 +100,7 @@ async def test_together_keeps_nothing_when_one_write_conflicts(store: Store) -> 
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
 
 
+@clause("atomic.together")
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_keeps_nothing_when_one_write_is_rejected(store: Store) -> None:
@@ -131,6 +110,7 @@ async def test_together_keeps_nothing_when_one_write_is_rejected(store: Store) -
     assert await store.get(ENTRIES, [record(n).key for n in (1, 2, 3)]) == [None] * 3
 
 
+@clause("atomic.together", "generation.binds")
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_keeps_nothing_when_one_generation_was_erased(store: Store) -> None:
@@ -142,6 +122,7 @@ async def test_together_keeps_nothing_when_one_generation_was_erased(store: Stor
     assert await store.get(ENTRIES, [record(n).key for n in (1, 2, 3)]) == [None] * 3
 
 
+@clause("atomic.together", "apply.order")
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_judges_later_writes_by_earlier_ones(store: Store) -> None:
@@ -151,6 +132,7 @@ async def test_together_judges_later_writes_by_earlier_ones(store: Store) -> Non
     assert await found(store) == Tombstone(record(1).key, 3)
 
 
+@clause("apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(store: Store) -> None:
@@ -169,6 +151,7 @@ async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(s
     assert [await found(store, 1), await found(store, 2), await found(store, 3, collection=ENTRY_VERSIONS)] == before
 
 
+@clause("isolation.where", "apply.order")
 @pytest.mark.asyncio
 async def test_one_batch_may_write_to_several_collections_under_one_id(store: Store) -> None:
     await done(store, put(record(body={"in": "entries"})), put(record(body={"in": "relations"}), collection=RELATIONS))
@@ -176,3 +159,30 @@ async def test_one_batch_may_write_to_several_collections_under_one_id(store: St
     assert dict((await live(store)).body) == {"in": "entries"}
     assert dict((await live(store, collection=RELATIONS)).body) == {"in": "relations"}
     assert (await live(store)).key.id == id_of(1)
+
+
+@clause("atomic.together", "append.refused")
+@needs("atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_that_failed_leaves_no_trace_in_numbers_generations_or_indexes(store: Store) -> None:
+    vector = pack_vector([1.0])
+    await done(store, put(record(1)), append(record(1), ENTRY_VERSIONS, "stored_version"))
+    for last in (put(record(1, version=2), Absent()), put(record(3, fields={"colour": "red"})), put(record(3, generation=0))):
+        outcomes = await store.apply(
+            [
+                put(record(5, texts={"content": "lantern"}, vector=vector)),
+                append(record(6, texts={"content": "lantern"}), ENTRY_VERSIONS, "stored_version"),
+                RaiseGeneration(HERE),
+                last,
+            ],
+            together=True,
+        )
+        assert not any(o.applied for o in outcomes)
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
+    assert (await done(store, append(record(2), ENTRY_VERSIONS, "stored_version")))[0].number == 2
+    assert (await store.count(Query(ENTRIES, within(HERE)))).records == 1
+    if store.capabilities.lexical:
+        assert await hit_ids(store, "lantern") == set()
+    if store.capabilities.semantic:
+        assert await store.search(Search(ENTRIES, within(HERE), Near(vector), 5)) == []
+    assert (await store.audit()).problems == ()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, append, done, hit_ids, id_of, key_of, live, put, record, searched
-from memory.ports.query import Query, within
+from memory.ports.contract.support import ELSEWHERE, HERE, append, done, hit_ids, id_of, key_of, live, put, record, searched
+from memory.ports.query import Near, Query, Search, Words, within
 from memory.ports.record import Record, Stored, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Write
@@ -73,6 +74,7 @@ async def _works_at_once(store: Store, round_: int) -> None:
     assert all(_is_whole(s) for s in stands)
 
 
+@clause("life.cancelled")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("size", [1, 5], ids=["one write", "batches"])
 async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing(store: Store, size: int) -> None:
@@ -95,6 +97,7 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
         assert {id_of(n) for n in known} <= {hit.record.key.id for hit in await searched(store, "version1", limit=10_000)}
 
 
+@clause("life.cancelled", "lexical.follows")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(store: Store) -> None:
@@ -130,6 +133,7 @@ async def _found_by_what_they_say(store: Store) -> None:
         assert {version for version in versions if stored.key.id in hits[version]} == {stored.version}
 
 
+@clause("life.cancelled", "append.numbers")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_appends_cut_off_never_share_a_number(store: Store) -> None:
@@ -147,6 +151,7 @@ async def test_appends_cut_off_never_share_a_number(store: Store) -> None:
     assert {key_of(n): number for n, number in acknowledged.items()}.items() <= given.items()
 
 
+@clause("life.cancelled", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_creation_cut_off_and_made_again_is_made_once(store: Store) -> None:
@@ -161,3 +166,37 @@ async def test_a_creation_cut_off_and_made_again_is_made_once(store: Store) -> N
             assert _is_whole(stands)
             assert stands.version == (2 if outcome.applied else 1)
             assert not (earlier is not None and outcome.applied)
+
+
+ENDING: dict[str, Callable[[Store, int], Coroutine[Any, Any, object]]] = {
+    "get": lambda s, n: s.get(ENTRIES, [key_of(n) for n in range(30)]),
+    "apply": lambda s, n: s.apply([put(record(500 + n)), put(record(600 + n))]),
+    "query": lambda s, n: s.query(Query(ENTRIES, within(HERE))),
+    "count": lambda s, n: s.count(Query(ENTRIES, within(HERE))),
+    "words": lambda s, n: s.search(Search(ENTRIES, within(HERE), Words("lantern"), 9)),
+    "meaning": lambda s, n: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 9)),
+    "erase": lambda s, n: s.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 9),
+}
+
+
+@clause("life.cancelled")
+@pytest.mark.asyncio
+async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Store) -> None:
+    """Not swallowed, not told as an error of the store: who waits for the caller waits for exactly that. One that had ended has ended."""
+    await done(store, *[put(_full(n, 1)) for n in range(20)])
+    unable = {"words": not store.capabilities.lexical, "meaning": not store.capabilities.semantic}
+    async with asyncio.timeout(60):
+        for turns in range(14):
+            for name, call in ENDING.items():
+                if unable.get(name):
+                    continue
+                task = asyncio.ensure_future(call(store, turns))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if task.cancel():
+                    await asyncio.wait([task])
+                    assert task.cancelled(), f"{name}, cancelled after {turns} turns, ended as {task.exception() or task.result()!r}"
+            await done(store, put(record(700 + turns)))
+    assert [s is not None for s in await store.get(ENTRIES, [key_of(700 + turns) for turns in range(14)])] == [True] * 14
+    pairs = [await store.get(ENTRIES, [key_of(500 + n), key_of(600 + n)]) for n in range(14)]
+    assert all((a is None) == (b is None) for a, b in pairs) or not store.capabilities.atomic

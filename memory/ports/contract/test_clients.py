@@ -10,9 +10,10 @@ import pytest
 import pytest_asyncio
 
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, append, delete, done, found, key_of, live, one, put, record, release
+from memory.ports.contract.support import HERE, append, delete, done, found, hit_ids, key_of, live, one, put, record, release
 from memory.ports.query import Query, within
 from memory.ports.record import Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store
@@ -42,6 +43,7 @@ async def _both_see_the_same(clients: Clients, n: int = 1) -> None:
     assert await found(clients[0], n) == await found(clients[1], n)
 
 
+@clause("shared.decides")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("stands", [False, True], ids=["creating", "changing"])
@@ -58,6 +60,7 @@ async def test_of_many_writers_through_two_clients_exactly_one_wins(clients: Cli
     await _both_see_the_same(clients)
 
 
+@clause("shared.decides")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_no_increment_through_two_clients_is_lost(clients: Clients) -> None:
@@ -73,6 +76,7 @@ async def test_no_increment_through_two_clients_is_lost(clients: Clients) -> Non
     assert dict((await live(clients[0])).body) == {"n": 24}
 
 
+@clause("shared.decides", "write.table")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_of_newer_writes_in_any_order_the_newest_stands(clients: Clients) -> None:
@@ -83,6 +87,7 @@ async def test_of_newer_writes_in_any_order_the_newest_stands(clients: Clients) 
     await _both_see_the_same(clients)
 
 
+@clause("shared.decides", "append.numbers")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_appends_through_two_clients_get_each_a_number_of_their_own(clients: Clients) -> None:
@@ -93,6 +98,7 @@ async def test_appends_through_two_clients_get_each_a_number_of_their_own(client
     assert WRITERS < number <= WRITERS + len(again)
 
 
+@clause("shared.decides", "generation.counts")
 @needs("shared")
 @pytest.mark.asyncio
 async def test_generations_raised_through_two_clients_are_all_counted(clients: Clients) -> None:
@@ -100,6 +106,7 @@ async def test_generations_raised_through_two_clients_are_all_counted(clients: C
     assert sorted(o.number or 0 for o in outcomes) == list(range(1, WRITERS + 1))
 
 
+@clause("shared.decides", "annotate.only")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(clients: Clients) -> None:
@@ -112,6 +119,7 @@ async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(cl
     await _both_see_the_same(clients)
 
 
+@clause("shared.decides")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exactly_one_is_carried_out(clients: Clients) -> None:
@@ -139,6 +147,7 @@ async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exact
         await _both_see_the_same(clients, n)
 
 
+@clause("shared.erases")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_another_client(clients: Clients) -> None:
@@ -171,3 +180,60 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
         stop.set()
         await asyncio.gather(*writers)
     assert applied
+
+
+@clause("shared.erases", "generation.binds")
+@needs("shared")
+@pytest.mark.asyncio
+async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write(clients: Clients) -> None:
+    """Whatever this client has seen, and however it was asked before: alone, in batches, and by the record's stamp."""
+    writing, raising = clients
+    conditional = writing.capabilities.conditional
+    await done(writing, put(record(1)), RaiseGeneration(HERE, 0), *([append(record(1), ENTRY_VERSIONS, "stored_version")] if conditional else []))
+    for now in range(1, 4):
+        assert (await one(raising, RaiseGeneration(HERE))).number == now
+        late = await writing.apply([put(record(100 + now, generation=now - 1)), put(record(200 + now)), put(record(300 + now, generation=now))])
+        assert [(o.status, o.reason, o.generation) for o in late] == [("rejected", "generation", None), ("applied", "", now), ("applied", "", now)]
+        if conditional:
+            refused = await one(writing, append(record(400 + now, generation=now - 1), ENTRY_VERSIONS, "stored_version"))
+            assert (refused.status, refused.reason) == ("rejected", "generation")
+            stamped = await one(writing, append(record(500 + now), ENTRY_VERSIONS, "stored_version"))
+            assert (stamped.generation, stamped.number) == (now, now + 1)
+        assert (await live(raising, 200 + now)).generation == now
+        assert await found(raising, 100 + now) is None
+    await done(raising, RaiseGeneration(HERE, 9))
+    assert not (await one(writing, put(record(600, generation=8)))).applied, "alone too"
+    await done(raising, RaiseGeneration(HERE, 12))
+    assert (await done(writing, put(record(601))))[0].generation == 12
+
+
+@clause("shared.sees", "get.latest")
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients) -> None:
+    """Asked again and again, by every question, while the other writes every kind of write."""
+    writing, looking = clients
+    turns: list[tuple[Write, ...]] = [
+        (put(record(1, texts={"content": "lantern"})), put(record(2, texts={"content": "lantern"}))),
+        (Annotate(ENTRIES, key_of(1), 1, tier="long", accessed_at=record().created_at),),
+        (put(record(1, version=2, texts={"content": "harbour"}), AtVersion(1)),),
+        (release(2), delete(3, 5)),
+        (Annotate(ENTRIES, key_of(3), 5, discard_at=record().created_at), Annotate(ENTRIES, key_of(2), 1, discard_at=record().created_at)),
+        (Purge(ENTRIES, key_of(2), 1), Purge(ENTRIES, key_of(3), 5)),
+        (put(record(2, version=9)), delete(1, 50)),
+    ]
+    where = Query(ENTRIES, within(HERE), roles=frozenset(Role))
+
+    async def seen(client: Store) -> list[object]:
+        words = [await hit_ids(client, word) for word in ("lantern", "harbour")] if client.capabilities.lexical else []
+        return [await client.get(ENTRIES, [key_of(n) for n in (1, 2, 3)]), await client.query(where), await client.count(where), words]
+
+    for writes in turns:
+        await seen(looking)
+        await done(writing, *writes)
+        assert await seen(looking) == await seen(writing)
+        assert (await looking.count(where)).records == len((await looking.query(where)).records)
+    await seen(looking)
+    assert await writing.delete_matching(where, 70) == 1
+    assert await seen(looking) == await seen(writing)
+    assert (await looking.count(where)).records == 0

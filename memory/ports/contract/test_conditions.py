@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import T0, delete, done, found, key_of, one, put, record, release
 from memory.ports.record import Record, Role, Tombstone
@@ -62,6 +63,7 @@ def _named(cell: tuple[str, When, int, bool]) -> str:
     return f"{when}-at-{version}-on-{standing}-{'applies' if applied else 'conflicts'}".replace(" ", "").replace("<", "").replace(">", "")
 
 
+@clause("write.table")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("cell", PUTS, ids=_named)
@@ -87,6 +89,7 @@ async def test_a_put_meets_what_stands_there_as_the_table_says(store: Store, cel
 DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
 
 
+@clause("write.table", "delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("cell", DELETIONS, ids=_named)
@@ -109,6 +112,7 @@ async def test_a_delete_meets_what_stands_there_as_the_table_says(store: Store, 
         assert outcome.version == (None if standing == "nothing" else V)
 
 
+@clause("write.roles")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("role", [Role.HOME, Role.REPLICA, Role.ARRIVING, Role.CACHED])
@@ -119,6 +123,7 @@ async def test_a_role_in_a_condition_asks_for_exactly_that_role(store: Store, ro
         assert outcome.applied is (asked is role)
 
 
+@clause("write.roles")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_tier_in_a_condition_asks_for_exactly_that_tier(store: Store) -> None:
@@ -127,6 +132,7 @@ async def test_a_tier_in_a_condition_asks_for_exactly_that_tier(store: Store) ->
     assert (await one(store, put(record(version=11), AtVersion(V, Role.HOME, tier="mid")))).applied
 
 
+@clause("write.roles")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_tombstone_has_neither_role_nor_tier(store: Store) -> None:
@@ -136,6 +142,7 @@ async def test_a_tombstone_has_neither_role_nor_tier(store: Store) -> None:
     assert (await one(store, put(record(version=11), AtVersion(V)))).applied
 
 
+@clause("delete.stays")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_stale_copy_under_newer_does_not_bring_a_deleted_record_back(store: Store) -> None:
@@ -147,6 +154,7 @@ async def test_a_stale_copy_under_newer_does_not_bring_a_deleted_record_back(sto
     assert await found(store) == Tombstone(key_of(1), 9)
 
 
+@clause("delete.stays")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_deleted_id_can_be_written_again_above_its_tombstone(store: Store) -> None:
@@ -159,6 +167,7 @@ async def test_a_deleted_id_can_be_written_again_above_its_tombstone(store: Stor
     assert after.fields["type"] == "again"
 
 
+@clause("put.whole")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_put_replaces_the_whole_record(store: Store) -> None:

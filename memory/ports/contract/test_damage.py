@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, works
 from memory.ports.contract.support import (
@@ -68,6 +69,7 @@ async def _filled(store: Store) -> list[Record]:
     return [await live(store, n) for n in NUMBERS]
 
 
+@clause("damage.apart")
 @works("durable")
 @pytest.mark.asyncio
 async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were(harness: Harness, store: Store) -> None:
@@ -84,6 +86,7 @@ async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_the
         assert [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)] == others
 
 
+@clause("damage.apart")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_damage_is_met_in_every_collection(harness: Harness, store: Store) -> None:
@@ -105,6 +108,7 @@ def _wheres(store: Store) -> list[Where]:
     return [within(HERE), within(HERE, ELSEWHERE), *wide]
 
 
+@clause("damage.apart")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_queries_serve_the_neighbours_and_name_the_corrupt_key(harness: Harness, store: Store) -> None:
@@ -122,6 +126,7 @@ async def test_queries_serve_the_neighbours_and_name_the_corrupt_key(harness: Ha
         assert ([r.key for r in page.records], page.corrupt) == ([key_of(0, ELSEWHERE)], ())
 
 
+@clause("damage.apart", "query.pages")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_pages_around_a_corrupt_record_lose_and_repeat_nothing(harness: Harness, store: Store) -> None:
@@ -140,6 +145,7 @@ async def test_pages_around_a_corrupt_record_lose_and_repeat_nothing(harness: Ha
             assert corrupt == {key_of(DAMAGED)}
 
 
+@clause("damage.apart")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
@@ -150,6 +156,7 @@ async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, st
         assert (await store.count(Query(ENTRIES, within(ELSEWHERE)))).records == 1
 
 
+@clause("damage.apart")
 @needs("durable", "lexical")
 @pytest.mark.asyncio
 async def test_search_by_words_passes_a_corrupt_record_over(harness: Harness, store: Store) -> None:
@@ -163,6 +170,7 @@ async def test_search_by_words_passes_a_corrupt_record_over(harness: Harness, st
             assert await hit_ids(store, "lantern", within(ELSEWHERE)) == {id_of(0, ELSEWHERE)}
 
 
+@clause("damage.apart")
 @needs("durable", "semantic")
 @pytest.mark.asyncio
 async def test_search_by_meaning_passes_a_corrupt_record_over(harness: Harness, store: Store) -> None:
@@ -176,6 +184,7 @@ async def test_search_by_meaning_passes_a_corrupt_record_over(harness: Harness, 
 # -- writes -----------------------------------------------------------------------------------------------------------
 
 
+@clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harness: Harness, store: Store) -> None:
@@ -196,6 +205,7 @@ async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harn
                 assert isinstance(await found(store, n), Corrupt), write
 
 
+@clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Store) -> None:
@@ -213,6 +223,7 @@ async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Stor
         assert type(await found(store, 2)) is stands_too
 
 
+@clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_an_append_does_not_replace_a_corrupt_record(harness: Harness, store: Store) -> None:
@@ -238,6 +249,7 @@ async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBE
         assert [hit.record.key.id for hit in hits] == [id_of(DAMAGED)]
 
 
+@clause("damage.writes")
 @needs("durable")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
@@ -254,6 +266,7 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
             await _is_healed(store, wrote)
 
 
+@clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_a_delete_heals(harness: Harness, store: Store) -> None:
@@ -265,6 +278,7 @@ async def test_a_delete_heals(harness: Harness, store: Store) -> None:
         assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in SOUND], ())
 
 
+@clause("damage.writes", "atomic.together")
 @needs("durable", "atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, store: Store) -> None:
@@ -275,6 +289,7 @@ async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, 
         assert [await found(store, 8), await found(store, 9)] == [None, None]
 
 
+@clause("damage.erased")
 @needs("durable")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
@@ -293,6 +308,7 @@ async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_o
         assert await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50) == 1
 
 
+@clause("damage.apart")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_a_corrupt_record_stays_corrupt_when_opened_again(harness: Harness, store: Store) -> None:

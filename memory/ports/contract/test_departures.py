@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
@@ -26,8 +27,9 @@ from memory.ports.contract.support import (
     put,
     record,
     release,
+    ways,
 )
-from memory.ports.query import Kind
+from memory.ports.query import Kind, Query, Search, within
 from memory.ports.record import Mark, Owed, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, AtVersion, Delete, Outcome, Purge, Status, Write
@@ -54,6 +56,7 @@ async def _refused_without_change(store: Store, write: Write) -> Outcome:
 # -- delete -----------------------------------------------------------------------------------------------------------
 
 
+@clause("delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) -> None:
@@ -62,6 +65,7 @@ async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) 
     assert await found(store) == Tombstone(key_of(1), 4, STEPS, {"digest": "abc", "n": [1, None]}, LATER)
 
 
+@clause("delete.nothing-said")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store) -> None:
@@ -75,6 +79,7 @@ async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store)
     assert await asked(store) == []
 
 
+@clause("delete.nothing-said", "lexical.follows")
 @needs("conditional", "lexical")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("write", [delete(), release()], ids=["deleted", "released"])
@@ -87,6 +92,7 @@ async def test_what_left_is_no_longer_found_by_words(store: Store, write: Write)
     assert await hit_ids(store, "cormorant") == set()
 
 
+@clause("delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store: Store) -> None:
@@ -97,6 +103,7 @@ async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store
 # -- release ----------------------------------------------------------------------------------------------------------
 
 
+@clause("release.mark")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(store: Store) -> None:
@@ -109,6 +116,7 @@ async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(stor
     assert await asked(store) == []
 
 
+@clause("release.mark", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing(store: Store) -> None:
@@ -120,6 +128,7 @@ async def test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing
     assert await marked(store) == before
 
 
+@clause("release.home")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("role", [Role.REPLICA, Role.ARRIVING, Role.CACHED])
@@ -128,6 +137,7 @@ async def test_only_the_home_copy_can_be_released(store: Store, role: Role) -> N
     await _refused_without_change(store, release())
 
 
+@clause("release.home")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_at_another_version_or_of_what_is_not_there_conflicts(store: Store) -> None:
@@ -137,6 +147,7 @@ async def test_a_release_at_another_version_or_of_what_is_not_there_conflicts(st
     await _refused_without_change(store, release(version=6))
 
 
+@clause("release.home")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_meeting_anothers_mark_or_a_tombstone_conflicts(store: Store) -> None:
@@ -150,6 +161,7 @@ async def test_a_release_meeting_anothers_mark_or_a_tombstone_conflicts(store: S
 # -- annotate ---------------------------------------------------------------------------------------------------------
 
 
+@clause("annotate.only")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_annotation_changes_bookkeeping_and_nothing_else(store: Store) -> None:
@@ -165,6 +177,7 @@ async def test_an_annotation_changes_bookkeeping_and_nothing_else(store: Store) 
     assert (after.role, after.tier, after.owed, after.accesses, after.accessed_at) == (Role.REPLICA, "long", STEPS[:1], 0, None)
 
 
+@clause("annotate.only", "owed.untouched")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_order(store: Store) -> None:
@@ -175,6 +188,7 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
     assert (await live(store)).owed == ()
 
 
+@clause("annotate.only")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_each_recorded_access_counts_one(store: Store) -> None:
@@ -183,6 +197,7 @@ async def test_each_recorded_access_counts_one(store: Store) -> None:
     assert (after.accesses, after.accessed_at) == (4, LATER)
 
 
+@clause("annotate.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store) -> None:
@@ -196,6 +211,7 @@ async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store
     assert await found(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", (), LATER)
 
 
+@clause("annotate.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("changes", [{"role": Role.HOME}, {"tier": "x"}, {"accessed_at": T0}, {"role_is": Role.HOME, "discard_at": T0}], ids=str)
@@ -206,6 +222,7 @@ async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombs
     await _refused_without_change(store, _annotate(at=2, **changes))
 
 
+@clause("annotate.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_annotation_at_another_version_or_role_or_of_nothing_conflicts(store: Store) -> None:
@@ -221,6 +238,7 @@ async def test_an_annotation_at_another_version_or_role_or_of_nothing_conflicts(
 # -- purge ------------------------------------------------------------------------------------------------------------
 
 
+@clause("purge.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) -> None:
@@ -232,6 +250,7 @@ async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) ->
     assert await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3)]) == [None] * 3
 
 
+@clause("purge.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store: Store) -> None:
@@ -245,12 +264,14 @@ async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store:
     assert [type(s).__name__ for s in stands] == ["NoneType", "Record", "Record", "Mark"]
 
 
+@clause("purge.holds", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_purging_what_is_missing_is_applied(store: Store) -> None:
     assert (await one(store, Purge(ENTRIES, key_of(1), 3))).status is Status.APPLIED
 
 
+@clause("purge.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("role", [Role.HOME, Role.REPLICA, Role.ARRIVING])
@@ -259,6 +280,7 @@ async def test_a_live_copy_that_is_no_cache_is_never_purged(store: Store, role: 
     await _refused_without_change(store, Purge(ENTRIES, key_of(1), 1))
 
 
+@clause("purge.holds")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
@@ -270,6 +292,7 @@ async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
 # -- lists of what left -----------------------------------------------------------------------------------------------
 
 
+@clause("query.left")
 @needs("conditional", "tenant_wide")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) -> None:
@@ -278,3 +301,35 @@ async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) 
     assert list(await listed(store, Kind.MARK)) == [await marked(store, 2)]
     assert list(await listed(store, Kind.TOMBSTONE)) == [await buried(store, 3)]
     assert list(await listed(store, Kind.RECORD)) == [await live(store, 1)]
+
+
+@clause("lexical.follows", "semantic.follows", "delete.nothing-said")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(store: Store) -> None:
+    """By words and by meaning, at once: purged, released, deleted, erased by matching, and given another role."""
+    vector = pack_vector([1.0, 2.0])
+
+    async def hits(*roles: Role) -> list[set[str]]:
+        wanted = frozenset(roles or Role)
+        found_ = [await store.search(Search(ENTRIES, within(HERE), by, 50, roles=wanted)) for by in ways(store, "cormorant", 1.0, 2.0)]
+        return [{hit.record.key.id for hit in some} for some in found_]
+
+    def only(*numbers: int) -> list[set[str]]:
+        return [{key_of(n).id for n in numbers}] * (store.capabilities.lexical + store.capabilities.semantic)
+
+    roles = {1: Role.CACHED, 2: Role.ARRIVING, 6: Role.ARRIVING}
+    await done(store, *[put(record(n, role=roles.get(n, Role.HOME), texts={"content": SAID}, vector=vector)) for n in range(1, 9)])
+    assert await hits() == only(*range(1, 9))
+    await done(store, Purge(ENTRIES, key_of(1), 1), Purge(ENTRIES, key_of(2), 1, role_is=Role.ARRIVING))
+    assert await hits() == only(*range(3, 9))
+    await done(store, release(3), delete(4))
+    assert await hits() == only(*range(5, 9))
+    await done(store, Annotate(ENTRIES, key_of(5), 1, role=Role.REPLICA), Annotate(ENTRIES, key_of(6), 1, role_is=Role.ARRIVING, role=Role.HOME))
+    assert await hits(Role.HOME) == only(6, 7, 8)
+    assert await hits(Role.REPLICA) == only(5)
+    assert await hits(Role.ARRIVING) == only()
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 300) == 3
+    assert await hits() == only(5)
+    await done(store, put(record(7, version=400, texts={"content": "another"}, vector=pack_vector([2.0, 1.0]))))
+    assert [ids - {key_of(7).id} for ids in await hits()] == only(5)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import timedelta, timezone
 
 import pytest
 
 from memory.domain.errors import InvalidInput
+from memory.ports.asking import lets_through
 from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS, Collection
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
@@ -15,6 +18,7 @@ from memory.ports.contract.support import (
     HERE,
     T0,
     asked,
+    buried,
     delete,
     done,
     found,
@@ -27,12 +31,13 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import Count, Eq, Order, Query, Tenant, within
-from memory.ports.record import Role, Tombstone
+from memory.ports.query import And, Count, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Order, Query, Tenant, within
+from memory.ports.record import FieldValue, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer, Status
 
 
+@clause("count.exact")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
 async def test_counts_tell_records_and_roughly_their_size(store: Store, collection: Collection) -> None:
@@ -49,6 +54,7 @@ async def test_counts_tell_records_and_roughly_their_size(store: Store, collecti
     assert 30_000 <= counted.bytes <= 120_000
 
 
+@clause("count.exact")
 @needs("order")
 @pytest.mark.asyncio
 async def test_a_count_takes_no_notice_of_limit_order_and_cursor(store: Store) -> None:
@@ -57,6 +63,7 @@ async def test_a_count_takes_no_notice_of_limit_order_and_cursor(store: Store) -
     assert (await store.count(Query(ENTRIES, within(HERE), limit=2, order=(Order("type"),), cursor=page.cursor))).records == 5
 
 
+@clause("count.exact")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_count_leaves_out_marks_and_tombstones(store: Store) -> None:
@@ -64,6 +71,7 @@ async def test_a_count_leaves_out_marks_and_tombstones(store: Store) -> None:
     assert (await store.count(Query(ENTRIES, within(HERE)))).records == 2
 
 
+@clause("erase.matches", "isolation.where")
 @pytest.mark.asyncio
 async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store: Store) -> None:
     await done(
@@ -87,6 +95,7 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
     assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
 
 
+@clause("erase.keeps")
 @pytest.mark.asyncio
 async def test_tombstones_keep_the_fields_named_and_nothing_else(store: Store) -> None:
     await done(store, put(record(1, fields={"request_digest": "d1", "source": "a talk"})), put(record(2, fields={"source": "a walk"})))
@@ -99,6 +108,7 @@ async def test_tombstones_keep_the_fields_named_and_nothing_else(store: Store) -
         await store.delete_matching(Query(ENTRIES, within(HERE)), 60, keep=("valid_from",))
 
 
+@clause("erase.matches")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_deleting_what_matches_keeps_what_does_not(store: Store) -> None:
@@ -107,6 +117,7 @@ async def test_deleting_what_matches_keeps_what_does_not(store: Store) -> None:
     assert await asked(store) == [id_of(n) for n in range(0, 10, 2)]
 
 
+@clause("erase.all", "erase.matches")
 @pytest.mark.asyncio
 async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_the_roles(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(4)], put(record(9, role=Role.REPLICA)))
@@ -115,6 +126,7 @@ async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_t
     assert await store.delete_matching(Query(ENTRIES, within(HERE), roles=frozenset(Role)), 50) == 1
 
 
+@clause("erase.matches", "isolation.where")
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
@@ -123,6 +135,7 @@ async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
     await live(store, 3, FOREIGN)
 
 
+@clause("delete.stays")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_was_deleted_by_matching_is_not_resurrected_by_a_late_copy(store: Store) -> None:
@@ -132,6 +145,7 @@ async def test_what_was_deleted_by_matching_is_not_resurrected_by_a_late_copy(st
     assert (await one(store, put(record(version=60), Absent()))).status is Status.CONFLICT
 
 
+@clause("lexical.follows")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_what_was_deleted_by_matching_is_no_longer_found_by_words(store: Store) -> None:
@@ -139,3 +153,68 @@ async def test_what_was_deleted_by_matching_is_no_longer_found_by_words(store: S
     assert await hit_ids(store, "cormorant") == {id_of(1)}
     await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
     assert await hit_ids(store, "cormorant") == set()
+
+
+@clause("erase.matches", "filter.holds")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(store: Store) -> None:
+    """Each filter over partitions of its own, so that all of it goes in one fill."""
+    parts: list[Filter] = [
+        Eq("type", "b"), In("type", ("a", "c")), In("type", ()), Lt("confidence", 0.4), Le("confidence", 0.4), Gt("confidence", 0.4),
+        Ge("confidence", 0.4), Has("tags", "red"), IsNull("source"), Not(IsNull("source")), Not(Eq("type", "b")), Not(Has("tags", "red")),
+        And((Eq("type", "b"), Has("tags", "red"))), And(()), Or((Eq("type", "a"), Lt("confidence", 0.2))), Or(()), Eq("owing", True),
+        Le("valid_from", T0 + timedelta(seconds=3)), Gt("valid_from", T0 + timedelta(seconds=3)), Gt("version", 4), In("id", ()), Eq("source", None),
+        Eq("tier", "short"), Lt("generation", 1), Not(Or((Eq("type", "a"), Not(Ge("confidence", 0.4))))), IsNull("expires_at"), Eq("role", Role.HOME),
+    ]  # fmt: skip
+    places = [Partition("acme", f"user:erased {n}") for n in range(len(parts))]
+    for place in places:
+        await done(store, *[put(_varied(n, place)) for n in range(10)])
+    for place, part in zip(places, parts, strict=True):
+        everything = Query(ENTRIES, within(place))
+        asked_for = {r.key for r in (await store.query(replace(everything, filter=part))).records}
+        expected = {r.key for n in range(10) if lets_through(part, r := replace(_varied(n, place), generation=0))}
+        assert asked_for == expected, part
+        assert await store.delete_matching(replace(everything, filter=part), 50) == len(expected), part
+        stands = await store.get(ENTRIES, [key_of(n, place) for n in range(10)])
+        assert {s.key for s in stands if isinstance(s, Tombstone)} == expected, part
+        assert all(s is not None for s in stands)
+        assert {r.key for r in (await store.query(everything)).records} == {key_of(n, place) for n in range(10)} - expected, part
+
+
+def _varied(n: int, place: Partition) -> Record:
+    fields: dict[str, FieldValue] = {"type": "abc"[n % 3], "confidence": n / 10, "valid_from": T0 + timedelta(seconds=n)}
+    fields |= {"tags": ("red", "blue")[: n % 3]} if n % 4 else {}
+    fields |= {"source": ""} if n % 2 else {}
+    owed = (Owed("deliver"),) if n % 5 == 0 else ()
+    return record(n, place, version=1 + n, fields=fields, owed=owed, tier="short" if n < 4 else "", expires_at=T0 if n % 2 else None)
+
+
+@clause("erase.matches")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Store) -> None:
+    ends = T0 + timedelta(days=9)
+    await done(
+        store, *[put(record(n)) for n in range(5)], release(1, owed=(Owed("k"),), discard_at=ends), delete(2, 7, note={"k": 1}, discard_at=ends)
+    )
+    before = await store.get(ENTRIES, [key_of(1), key_of(2)])
+
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50, T0) == 3
+
+    assert await store.get(ENTRIES, [key_of(1), key_of(2)]) == before
+
+
+@clause("erase.keeps", "moments.utc")
+@pytest.mark.asyncio
+async def test_tombstones_keep_empty_texts_too_and_their_end_in_utc(store: Store) -> None:
+    await done(store, put(record(1, fields={"request_digest": "", "type": "x\x00é"})), put(record(2)))
+    there = T0.astimezone(timezone(timedelta(hours=-7)))
+
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50, there, ("request_digest", "type")) == 2
+
+    first, second = await buried(store, 1), await buried(store, 2)
+    assert first == Tombstone(key_of(1), 50, note={"request_digest": "", "type": "x\x00é"}, discard_at=T0)
+    assert second == Tombstone(key_of(2), 50, discard_at=T0)
+    assert first.discard_at is not None
+    assert first.discard_at.utcoffset() == timedelta(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 from typing import Any
 
 import pytest
@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Query, within
-from memory.ports.record import FieldValue, Owed, Record, Role
+from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record, ways
+from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Query, Search, within
+from memory.ports.record import FieldValue, Owed, Record, Role, pack_vector
 from memory.ports.store import Store
 
 TEXTS = ["", "a", "A", "á", "a ", "ab", "b", "%", "a_b", "axb", "É", "10", "9", "\U0001f600", "\uffff"]
@@ -101,6 +102,7 @@ CASES: dict[str, tuple[Filter, list[int]]] = {
 }
 
 
+@clause("filter.holds")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> None:
@@ -109,6 +111,7 @@ async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> No
     assert not wrong, "filter: (found, expected)"
 
 
+@clause("filter.holds", "count.exact")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_counts_agree_with_what_filters_find(store: Store) -> None:
@@ -117,6 +120,7 @@ async def test_counts_agree_with_what_filters_find(store: Store) -> None:
     assert counted == {why: len(expected) for why, (_, expected) in CASES.items()}
 
 
+@clause("filter.holds", "numbers.exact")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> None:
@@ -128,6 +132,7 @@ async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> Non
         assert (set(below), equal) == ({id_of(i) for i in range(n)}, [id_of(n)])
 
 
+@clause("filter.holds")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
@@ -136,6 +141,7 @@ async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
     assert await _numbers(store, In("type", (*many, "ab"))) == _texts("ab")
 
 
+@clause("refused.questions")
 @needs("filter")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("part", [Eq("colour", 1), And((Not(Eq("colour", 1)),)), Has("type", "a"), Eq("type; --", "x")], ids=str)
@@ -209,6 +215,7 @@ _FILTERS = st.recursive(
 )
 
 
+@clause("filter.holds")
 @needs("filter")
 @pytest.mark.asyncio
 @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -217,3 +224,38 @@ async def test_any_filter_finds_what_an_independent_evaluator_finds(store: Store
     if not await asked(store, limit=1):
         await _filled(store)
     assert set(await asked(store, part=part)) == {r.key.id for r in RECORDS if _holds(part, r)}
+
+
+@clause("filter.zones")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -> None:
+    """In queries, counts, searches and erasures, of declared fields and of the system's."""
+    minutes = [T0 + timedelta(minutes=n) for n in range(5)]
+    await done(
+        store,
+        *[
+            put(record(n, fields={"valid_from": at}, created_at=at, expires_at=at, texts={"content": "lantern"}, vector=pack_vector([1.0])))
+            for n, at in enumerate(minutes)
+        ],
+    )
+    for hours in (2, -3.5, 14):
+        at = minutes[2].astimezone(timezone(timedelta(hours=hours)))
+        for field in ("valid_from", "created_at", "expires_at"):
+            cases: dict[Filter, list[int]] = {
+                Eq(field, at): [2],
+                In(field, (at, minutes[4])): [2, 4],
+                Lt(field, at): [0, 1],
+                Le(field, at): [0, 1, 2],
+                Gt(field, at): [3, 4],
+                And((Ge(field, at), Not(Eq(field, at)))): [3, 4],
+            }
+            for part, expected in cases.items():
+                wanted = [id_of(n) for n in expected]
+                assert await asked(store, part=part) == wanted, part
+                assert (await store.count(Query(ENTRIES, within(HERE), part))).records == len(wanted), part
+                for by in ways(store, "lantern", 1.0):
+                    assert [h.record.key.id for h in await store.search(Search(ENTRIES, within(HERE), by, 9, part))] == wanted, part
+    there = minutes[2].astimezone(timezone(timedelta(hours=2)))
+    assert await store.delete_matching(Query(ENTRIES, within(HERE), Le("valid_from", there)), 50) == 3
+    assert await asked(store) == [id_of(n) for n in (3, 4)]

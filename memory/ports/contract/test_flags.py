@@ -10,6 +10,7 @@ import pytest
 from memory.domain.errors import Unsupported
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, refused, works
 from memory.ports.contract.support import (
@@ -50,11 +51,13 @@ async def _refused(call: object, flag: str, store: Store) -> None:
 # -- claims -----------------------------------------------------------------------------------------------------------
 
 
+@clause("life.claims")
 @pytest.mark.asyncio
 async def test_an_opened_store_claims_what_its_harness_says(harness: Harness, store: Store) -> None:
     assert store.capabilities == harness.claims
 
 
+@clause("life.health")
 @pytest.mark.asyncio
 async def test_a_store_has_a_name_for_messages(store: Store) -> None:
     assert store.name
@@ -63,6 +66,7 @@ async def test_a_store_has_a_name_for_messages(store: Store) -> None:
 # -- durable ----------------------------------------------------------------------------------------------------------
 
 
+@clause("durable.survives", "flag.works")
 @works("durable")
 @pytest.mark.asyncio
 async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
@@ -81,6 +85,7 @@ async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(harne
         await again.close()
 
 
+@clause("durable.survives")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_marks_tombstones_and_counters_survive_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
@@ -99,6 +104,7 @@ async def test_marks_tombstones_and_counters_survive_the_death_of_a_durable_stor
         await again.close()
 
 
+@clause("epoch.tells", "flag.refused")
 @refused("durable")
 @pytest.mark.asyncio
 async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restarted(harness: Harness, store: Store) -> None:
@@ -119,6 +125,7 @@ async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restart
 # -- shared -----------------------------------------------------------------------------------------------------------
 
 
+@clause("shared.sees", "flag.works")
 @works("shared")
 @pytest.mark.asyncio
 async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes(harness: Harness, store: Store) -> None:
@@ -142,6 +149,7 @@ async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes
         await other.close()
 
 
+@clause("flag.refused")
 @refused("shared")
 @pytest.mark.asyncio
 async def test_a_store_that_is_not_shared_has_no_second_client(harness: Harness, store: Store) -> None:
@@ -151,6 +159,7 @@ async def test_a_store_that_is_not_shared_has_no_second_client(harness: Harness,
 # -- ttl --------------------------------------------------------------------------------------------------------------
 
 
+@clause("ttl.kinds", "flag.works")
 @works("ttl")
 @pytest.mark.asyncio
 async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, store: Store) -> None:
@@ -169,6 +178,7 @@ async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, 
     assert (await found(store, 5) is not None) is store.capabilities.conditional
 
 
+@clause("ttl.kinds")
 @works("ttl")
 @pytest.mark.asyncio
 async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store, harness: Harness) -> None:
@@ -185,6 +195,7 @@ async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store
         await live(store, n)
 
 
+@clause("ttl.kinds", "flag.refused")
 @refused("ttl")
 @pytest.mark.asyncio
 async def test_a_store_without_ttl_keeps_what_is_past_its_time(store: Store) -> None:
@@ -200,6 +211,7 @@ async def test_a_store_without_ttl_keeps_what_is_past_its_time(store: Store) -> 
 # -- conditional ------------------------------------------------------------------------------------------------------
 
 
+@clause("life.at-once", "flag.works")
 @works("conditional")
 @pytest.mark.asyncio
 async def test_conditions_are_decided_by_the_store_in_one_step(store: Store) -> None:
@@ -221,6 +233,7 @@ _CONDITIONAL: dict[str, Write] = {
 }
 
 
+@clause("flag.refused")
 @refused("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("write", _CONDITIONAL)
@@ -234,6 +247,7 @@ async def test_conditional_writes_are_refused_by_name(store: Store, write: str) 
 # -- atomic -----------------------------------------------------------------------------------------------------------
 
 
+@clause("atomic.together", "flag.works")
 @works("atomic")
 @pytest.mark.asyncio
 async def test_writes_together_are_kept_whole_or_not_at_all(store: Store) -> None:
@@ -244,6 +258,7 @@ async def test_writes_together_are_kept_whole_or_not_at_all(store: Store) -> Non
     assert await asked(store) == [id_of(n) for n in range(3)]
 
 
+@clause("atomic.cut-off")
 @needs("atomic")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("together", [True, False])
@@ -259,6 +274,7 @@ async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, 
         assert kept in (0, 10), f"cut off after {turns} turns, {kept} of 10 writes were kept"
 
 
+@clause("flag.refused")
 @refused("atomic")
 @pytest.mark.asyncio
 async def test_writes_together_are_refused_by_name(store: Store) -> None:
@@ -320,6 +336,7 @@ async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_
 # -- filter, order, tenant_wide ---------------------------------------------------------------------------------------
 
 
+@clause("flag.works")
 @works("filter")
 @pytest.mark.asyncio
 async def test_a_filter_chooses_records(store: Store) -> None:
@@ -327,6 +344,7 @@ async def test_a_filter_chooses_records(store: Store) -> None:
     assert await asked(store, part=Eq("type", "b")) == [id_of(n) for n in (1, 3, 5)]
 
 
+@clause("flag.refused")
 @refused("filter")
 @pytest.mark.asyncio
 async def test_filters_are_refused_by_name(store: Store) -> None:
@@ -339,6 +357,7 @@ async def test_filters_are_refused_by_name(store: Store) -> None:
     await live(store)
 
 
+@clause("flag.works")
 @works("order")
 @pytest.mark.asyncio
 async def test_an_order_sorts_records(store: Store) -> None:
@@ -346,12 +365,14 @@ async def test_an_order_sorts_records(store: Store) -> None:
     assert await asked(store, order=(Order("type", True),)) == [id_of(n) for n in (1, 0, 2)]
 
 
+@clause("flag.refused")
 @refused("order")
 @pytest.mark.asyncio
 async def test_orders_are_refused_by_name(store: Store) -> None:
     await _refused(store.query(Query(ENTRIES, within(HERE), order=(Order("type"),))), "order", store)
 
 
+@clause("flag.works", "everywhere.all")
 @works("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_and_everywhere_can_be_asked(store: Store) -> None:
@@ -360,6 +381,7 @@ async def test_a_whole_tenant_and_everywhere_can_be_asked(store: Store) -> None:
     assert set(await asked(store, Everywhere())) == {id_of(1), id_of(2, ELSEWHERE), id_of(3, FOREIGN)}
 
 
+@clause("flag.refused")
 @refused("tenant_wide")
 @pytest.mark.asyncio
 async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) -> None:
@@ -373,6 +395,7 @@ async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) ->
 # -- lexical, semantic, tenant_statistics -----------------------------------------------------------------------------
 
 
+@clause("flag.works")
 @works("lexical")
 @pytest.mark.asyncio
 async def test_records_are_found_by_words(store: Store) -> None:
@@ -380,12 +403,14 @@ async def test_records_are_found_by_words(store: Store) -> None:
     assert await hit_ids(store, "lanterns") == {id_of(1)}
 
 
+@clause("flag.refused")
 @refused("lexical")
 @pytest.mark.asyncio
 async def test_search_by_words_is_refused_by_name(store: Store) -> None:
     await _refused(store.search(Search(ENTRIES, within(HERE), Words("x"), 5)), "lexical", store)
 
 
+@clause("flag.works")
 @works("semantic")
 @pytest.mark.asyncio
 async def test_records_are_found_by_meaning(store: Store) -> None:
@@ -394,12 +419,14 @@ async def test_records_are_found_by_meaning(store: Store) -> None:
     assert [hit.record.key.id for hit in hits] == [id_of(2)]
 
 
+@clause("flag.refused")
 @refused("semantic")
 @pytest.mark.asyncio
 async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
     await _refused(store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 5)), "semantic", store)
 
 
+@clause("statistics.own", "flag.works")
 @works("tenant_statistics")
 @pytest.mark.asyncio
 async def test_what_others_store_changes_neither_rank_nor_score(store: Store) -> None:
@@ -414,6 +441,7 @@ async def test_what_others_store_changes_neither_rank_nor_score(store: Store) ->
     assert [(hit.record.key, hit.score) for hit in await searched(store, "lantern harbour tide")] == before
 
 
+@clause("flag.refused", "isolation.where")
 @refused("tenant_statistics")
 @pytest.mark.asyncio
 async def test_a_store_of_common_statistics_says_so_and_still_shows_no_one_elses_records(store: Store) -> None:

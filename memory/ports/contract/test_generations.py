@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.ports.collections import COLLECTIONS, ENTRY_VERSIONS, Collection
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, append, done, found, live, one, put, record
 from memory.ports.record import Partition
@@ -16,11 +17,13 @@ async def _current(store: Store, at: Partition = HERE) -> int | None:
     return (await done(store, RaiseGeneration(at, 0)))[0].number
 
 
+@clause("generation.counts")
 @pytest.mark.asyncio
 async def test_generations_start_at_nought_and_reading_one_does_not_raise_it(store: Store) -> None:
     assert [await _current(store), await _current(store)] == [0, 0]
 
 
+@clause("generation.counts")
 @pytest.mark.asyncio
 async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(store: Store) -> None:
     raised = await done(
@@ -30,12 +33,14 @@ async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(stor
     assert await _current(store) == 8
 
 
+@clause("generation.counts")
 @pytest.mark.asyncio
 async def test_a_generation_is_the_partitions_own(store: Store) -> None:
     await done(store, RaiseGeneration(HERE, 4))
     assert [await _current(store, p) for p in (ELSEWHERE, FOREIGN, Partition("acme", "user:ann "))] == [0, 0, 0]
 
 
+@clause("generation.stamps")
 @pytest.mark.asyncio
 async def test_a_fresh_record_takes_the_current_generation(store: Store) -> None:
     first = (await done(store, put(record(1))))[0]
@@ -46,6 +51,7 @@ async def test_a_fresh_record_takes_the_current_generation(store: Store) -> None
     assert ((await live(store, 1)).generation, (await live(store, 2)).generation) == (0, 4)
 
 
+@clause("generation.stamps")
 @pytest.mark.asyncio
 async def test_a_record_keeps_the_generation_it_brings(store: Store) -> None:
     await done(store, RaiseGeneration(HERE, 4))
@@ -53,6 +59,7 @@ async def test_a_record_keeps_the_generation_it_brings(store: Store) -> None:
     assert (outcome.generation, (await live(store)).generation) == (4, 4)
 
 
+@clause("generation.binds")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
 async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(store: Store, collection: Collection) -> None:
@@ -64,6 +71,7 @@ async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(
     assert await found(store, collection=collection) is None
 
 
+@clause("generation.binds")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("when", [Absent(), AtVersion(1), Newer(), Always()], ids=lambda w: type(w).__name__)
@@ -79,6 +87,7 @@ async def test_an_erased_generation_is_rejected_whatever_the_condition(store: St
     assert await found(store) == before
 
 
+@clause("generation.binds", "append.refused")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_append_of_an_erased_generation_is_rejected_and_uses_up_no_number(store: Store) -> None:
@@ -91,6 +100,7 @@ async def test_an_append_of_an_erased_generation_is_rejected_and_uses_up_no_numb
     assert (new.number, new.generation) == (1, 1)
 
 
+@clause("generation.binds", "apply.order")
 @pytest.mark.asyncio
 async def test_a_write_sees_a_generation_raised_earlier_in_its_batch(store: Store) -> None:
     outcomes = await store.apply([put(record(1, generation=0)), RaiseGeneration(HERE), put(record(2, generation=0)), put(record(3))])
@@ -99,6 +109,7 @@ async def test_a_write_sees_a_generation_raised_earlier_in_its_batch(store: Stor
     assert (await live(store, 3)).generation == 1
 
 
+@clause("generation.stamps")
 @pytest.mark.asyncio
 async def test_what_was_stored_before_is_not_touched_by_a_raised_generation(store: Store) -> None:
     await done(store, put(record(1)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from memory.ports.collections import ENTRIES
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.names import NAMES
-from memory.ports.contract.support import asked, delete, done, hit_ids, one, put, record
+from memory.ports.contract.support import HERE, asked, delete, done, hit_ids, id_of, key_of, one, put, record, ways
 from memory.ports.query import Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
 from memory.ports.record import Key, Partition, Record, pack_vector
 from memory.ports.store import Store
@@ -25,6 +26,7 @@ def _filled(partitions: list[Partition]) -> list[Record]:
     ]
 
 
+@clause("isolation.where")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_partition_sees_its_own_records_and_no_others(store: Store, family: str) -> None:
@@ -38,6 +40,7 @@ async def test_a_partition_sees_its_own_records_and_no_others(store: Store, fami
         assert (stored.key, stored.scope, dict(stored.body)) == (r.key, r.scope, dict(r.body))
 
 
+@clause("isolation.where")
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -> None:
@@ -49,6 +52,7 @@ async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -
         assert set(await asked(store, Tenant(partition.tenant))) == expected
 
 
+@clause("isolation.where")
 @needs("lexical")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", FAMILIES)
@@ -59,6 +63,7 @@ async def test_search_by_words_stays_in_its_partition(store: Store, family: str)
         assert await hit_ids(store, "shared word", within(r.partition)) == {r.key.id}
 
 
+@clause("isolation.where")
 @needs("semantic")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", FAMILIES)
@@ -70,6 +75,7 @@ async def test_search_by_meaning_stays_in_its_partition(store: Store, family: st
         assert [hit.record.key.id for hit in hits] == [r.key.id]
 
 
+@clause("isolation.where")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> None:
@@ -79,6 +85,7 @@ async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> Non
         assert set(await asked(store, within(mine.partition), part)) <= {mine.key.id}
 
 
+@clause("names.apart")
 @pytest.mark.asyncio
 async def test_the_same_id_under_another_tenant_is_another_record(store: Store) -> None:
     shared = record().key.id
@@ -93,6 +100,7 @@ async def test_the_same_id_under_another_tenant_is_another_record(store: Store) 
     assert await asked(store, within(theirs.partition)) == [shared]
 
 
+@clause("names.apart")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_no_write_reaches_another_tenants_record_of_the_same_id(store: Store) -> None:
@@ -108,6 +116,7 @@ async def test_no_write_reaches_another_tenants_record_of_the_same_id(store: Sto
     assert await store.get(ENTRIES, [mine.key]) == before
 
 
+@clause("isolation.where", "query.all")
 @pytest.mark.asyncio
 async def test_several_partitions_are_asked_together_each_record_once(store: Store) -> None:
     records = _filled(SCOPES)
@@ -118,6 +127,7 @@ async def test_several_partitions_are_asked_together_each_record_once(store: Sto
         assert (await store.count(Query(ENTRIES, within(*partitions, partitions[0])))).records == len(some)
 
 
+@clause("erase.matches", "names.apart")
 @pytest.mark.asyncio
 async def test_erasing_one_partition_leaves_its_twins(store: Store) -> None:
     records = _filled(SCOPES)
@@ -128,12 +138,14 @@ async def test_erasing_one_partition_leaves_its_twins(store: Store) -> None:
     assert [isinstance(s, Record) for s in await store.get(ENTRIES, [r.key for r in records])] == [False] + [True] * (len(records) - 1)
 
 
+@clause("generation.counts", "names.apart")
 @pytest.mark.asyncio
 async def test_a_generation_does_not_reach_twins(store: Store) -> None:
     await done(store, RaiseGeneration(SCOPES[0], 5))
     assert {(await one(store, RaiseGeneration(p, 0))).number for p in [*SCOPES[1:], *TENANTS[1:]]} == {0}
 
 
+@clause("everywhere.all")
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_everywhere_sees_every_tenant(store: Store) -> None:
@@ -144,6 +156,7 @@ async def test_everywhere_sees_every_tenant(store: Store) -> None:
     assert (await store.count(Query(ENTRIES, Everywhere()))).records == len(records)
 
 
+@clause("isolation.where", "count.exact")
 @pytest.mark.asyncio
 async def test_a_partition_without_records_is_empty(store: Store) -> None:
     await done(store, put(record()))
@@ -151,3 +164,24 @@ async def test_a_partition_without_records_is_empty(store: Store) -> None:
     assert await asked(store, nobody) == []
     assert await store.count(Query(ENTRIES, nobody)) == Count(0, 0)
     assert await store.delete_matching(Query(ENTRIES, nobody), 50) == 0
+
+
+@clause("isolation.where")
+@pytest.mark.asyncio
+async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
+    """The same ids, words and vectors in two collections of one partition."""
+    both = (ENTRIES, ENTRY_VERSIONS)
+    for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
+        await done(store, *[put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0])), collection=collection) for n in numbers])
+    for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
+        expected, everything = [id_of(n) for n in numbers], Query(collection, within(HERE))
+        assert await asked(store, collection=collection) == expected
+        assert (await store.count(everything)).records == 6
+        assert [s is not None for s in await store.get(collection, [key_of(n) for n in range(9)])] == [n in numbers for n in range(9)]
+        for by in ways(store, "lantern", 1.0):
+            assert [h.record.key.id for h in await store.search(Search(collection, within(HERE), by, 50))] == expected
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 6
+    assert await asked(store, collection=ENTRY_VERSIONS) == [id_of(n) for n in range(3, 9)]
+    assert (await store.count(Query(RELATIONS, within(HERE)))).records == 0
+    await done(store, put(record(1), collection=RELATIONS))
+    assert (await store.count(Query(ENTRIES, within(HERE)))).records == 0

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import InvalidInput, NotOpen
+from memory.domain.errors import InvalidInput, NotOpen, StoreError
 from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
@@ -30,6 +31,7 @@ CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
 }
 
 
+@clause("life.open")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("call", CALLS)
 async def test_nothing_works_before_open_and_after_close(harness: Harness, call: str) -> None:
@@ -45,6 +47,7 @@ async def test_nothing_works_before_open_and_after_close(harness: Harness, call:
         await harness.dispose(store)
 
 
+@clause("life.open")
 @pytest.mark.asyncio
 async def test_opening_and_closing_twice_is_no_more_than_once(harness: Harness) -> None:
     store = await harness.make()
@@ -61,6 +64,7 @@ async def test_opening_and_closing_twice_is_no_more_than_once(harness: Harness) 
         await harness.dispose(store)
 
 
+@clause("life.open")
 @pytest.mark.asyncio
 async def test_opening_at_once_from_many_tasks_opens_once(harness: Harness) -> None:
     store = await harness.make()
@@ -72,6 +76,7 @@ async def test_opening_at_once_from_many_tasks_opens_once(harness: Harness) -> N
         await harness.dispose(store)
 
 
+@clause("life.close-keeps")
 @pytest.mark.asyncio
 async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(harness: Harness, store: Store) -> None:
     await done(store, put(record(1, fields={"type": "kept"}, texts={"content": "lantern"}, body={"k": [1]})), RaiseGeneration(HERE, 3))
@@ -89,6 +94,7 @@ async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(harne
         await again.close()
 
 
+@clause("life.close-keeps")
 @needs("durable", "lexical")
 @pytest.mark.asyncio
 async def test_words_are_found_again_after_reopening(harness: Harness, store: Store) -> None:
@@ -101,6 +107,7 @@ async def test_words_are_found_again_after_reopening(harness: Harness, store: St
         await again.close()
 
 
+@clause("life.health")
 @pytest.mark.asyncio
 async def test_a_healthy_store_says_so(store: Store) -> None:
     health = await store.check()
@@ -108,6 +115,7 @@ async def test_a_healthy_store_says_so(store: Store) -> None:
     assert health.epoch == store.epoch
 
 
+@clause("life.known")
 @pytest.mark.asyncio
 async def test_a_collection_the_store_was_not_opened_with_is_refused(store: Store) -> None:
     strange = Collection("strange", (Field("x", FieldType.TEXT),))
@@ -116,6 +124,7 @@ async def test_a_collection_the_store_was_not_opened_with_is_refused(store: Stor
             await call
 
 
+@clause("get.latest")
 @pytest.mark.asyncio
 async def test_what_was_acknowledged_is_seen_by_the_next_call(store: Store) -> None:
     for version in range(1, 30):
@@ -131,6 +140,7 @@ COUNTING = 24
 """Each round of these costs a read and a write of all that are left."""
 
 
+@clause("life.at-once")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_of_many_creators_of_one_record_exactly_one_wins(store: Store) -> None:
@@ -141,6 +151,7 @@ async def test_of_many_creators_of_one_record_exactly_one_wins(store: Store) -> 
     assert dict((await live(store)).body) == {"by": winners[0]}
 
 
+@clause("life.at-once")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_of_many_writers_at_one_version_exactly_one_wins_each_round(store: Store) -> None:
@@ -152,6 +163,7 @@ async def test_of_many_writers_at_one_version_exactly_one_wins_each_round(store:
         assert dict((await live(store)).body) == {"by": winners[0]}
 
 
+@clause("life.at-once")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store) -> None:
@@ -168,12 +180,14 @@ async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store
     assert dict((await live(store)).body) == {"n": COUNTING}
 
 
+@clause("life.at-once", "generation.counts")
 @pytest.mark.asyncio
 async def test_generations_raised_at_once_are_all_counted(store: Store) -> None:
     outcomes = await asyncio.gather(*(one(store, RaiseGeneration(HERE)) for _ in range(WRITERS)))
     assert sorted(o.number or 0 for o in outcomes) == list(range(1, WRITERS + 1))
 
 
+@clause("life.at-once")
 @pytest.mark.asyncio
 async def test_reads_and_writes_at_once_disturb_no_one(store: Store) -> None:
     async def work(n: int) -> None:
@@ -185,6 +199,7 @@ async def test_reads_and_writes_at_once_disturb_no_one(store: Store) -> None:
     assert len(await asked(store)) == 40
 
 
+@clause("shared.decides")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: Harness, store: Store) -> None:
@@ -200,3 +215,31 @@ async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: H
             assert await live(store) == await live(other)
     finally:
         await other.close()
+
+
+@clause("life.close-waits")
+@pytest.mark.asyncio
+async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_again(harness: Harness, store: Store) -> None:
+    """Each call ends as it would have, or as one to a store that is not open, or whose server is not there; none is cancelled, none hangs."""
+    await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(20)])
+    keeps = True
+    for turns in (0, 1, 3, 8):
+        numbers = range(1_000 * (turns + 1), 1_000 * (turns + 1) + 12)
+        writes = [asyncio.ensure_future(store.apply([put(record(n))])) for n in numbers]
+        reads: list[asyncio.Future[Any]] = [asyncio.ensure_future(CALLS[name](store)) for name in ("get", "query", "count", "check")]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            await store.close()
+            ended = await asyncio.gather(*writes, *reads, return_exceptions=True)
+        for answer in ended:
+            assert not isinstance(answer, BaseException) or isinstance(answer, NotOpen | StoreError), f"a call under way ended as {answer!r}"
+        acknowledged = [n for n, answer in zip(numbers, ended[: len(writes)], strict=True) if isinstance(answer, list) and answer[0].applied]
+        again = await harness.reopen(store)
+        keeps = again.capabilities.durable or again is store
+        store = again
+        await store.open(COLLECTIONS)
+        stands = await store.get(ENTRIES, [key_of(n) for n in acknowledged])
+        assert not keeps or all(s is not None for s in stands), "acknowledged, and not there"
+        await done(store, put(record(50 + turns)))
+    await store.close()

@@ -7,6 +7,7 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.ports.base import record_bytes
 from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import refused, works
 from memory.ports.contract.support import done, found, id_of, key_of, live, one, put, record
 from memory.ports.record import Record, pack_vector
@@ -23,6 +24,7 @@ def _of_bytes(size: int, letter: str = "x") -> Record:
     return record(body={"text": letter * ((size - record_bytes(empty)) // len(letter.encode()))})
 
 
+@clause("limit.binds", "refused.by-name")
 @works("max_record_bytes")
 @pytest.mark.asyncio
 async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name(store: Store) -> None:
@@ -40,6 +42,7 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
     assert (await live(store)).body == at.body
 
 
+@clause("limit.binds")
 @refused("max_record_bytes")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("letter", ["x", "東"])
@@ -49,6 +52,7 @@ async def test_without_a_limit_large_records_are_kept(store: Store, letter: str)
     assert (await live(store)).body == large.body
 
 
+@clause("limit.binds")
 @works("max_batch")
 @pytest.mark.asyncio
 async def test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refused(store: Store) -> None:
@@ -62,6 +66,7 @@ async def test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refu
     assert [o.status for o in outcomes] == ["applied"] * limit
 
 
+@clause("limit.binds")
 @refused("max_batch")
 @pytest.mark.asyncio
 async def test_without_a_limit_large_batches_are_applied(store: Store) -> None:
@@ -72,6 +77,7 @@ async def test_without_a_limit_large_batches_are_applied(store: Store) -> None:
     ]
 
 
+@clause("limit.binds", "refused.by-name")
 @works("max_vector_dims")
 @pytest.mark.asyncio
 async def test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_name(store: Store) -> None:
@@ -86,6 +92,7 @@ async def test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_n
     assert (await live(store)).vector == pack_vector([1.0] * limit)
 
 
+@clause("limit.binds")
 @refused("max_vector_dims")
 @pytest.mark.asyncio
 async def test_without_a_limit_long_vectors_are_kept(store: Store) -> None:

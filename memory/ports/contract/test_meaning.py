@@ -10,6 +10,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, id_of, live, put, record
@@ -37,6 +38,7 @@ def _cosine(a: list[float], b: list[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
 
 
+@clause("semantic.nearest")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_the_nearest_by_cosine_come_first_with_cosines_as_scores(store: Store) -> None:
@@ -46,6 +48,7 @@ async def test_the_nearest_by_cosine_come_first_with_cosines_as_scores(store: St
     assert [hit.score for hit in hits] == pytest.approx([1.0, math.sqrt(0.5), 0.0, -1.0], abs=1e-5)
 
 
+@clause("semantic.nearest")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_the_length_of_a_vector_does_not_matter(store: Store) -> None:
@@ -53,6 +56,7 @@ async def test_the_length_of_a_vector_does_not_matter(store: Store) -> None:
     assert _ids(await _near(store, 1, 2)) == [id_of(n) for n in (1, 3, 2)]
 
 
+@clause("semantic.nearest")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> None:
@@ -70,6 +74,7 @@ async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> 
     assert right / 200 >= harness.recall
 
 
+@clause("semantic.nearest", "search.limit")
 @needs("semantic", "filter")
 @pytest.mark.asyncio
 async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
@@ -82,6 +87,7 @@ async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
     assert {hit.record.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {id_of(n) for n in few}
 
 
+@clause("search.headers")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_a_hit_by_meaning_without_content_is_the_same_copy_with_the_same_score(store: Store) -> None:
@@ -91,6 +97,7 @@ async def test_a_hit_by_meaning_without_content_is_the_same_copy_with_the_same_s
     assert [header(h.record) for h in headers] == [header(h.record) for h in whole]
 
 
+@clause("semantic.nearest", "content.exact")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_a_hit_is_the_whole_record(store: Store) -> None:
@@ -98,6 +105,7 @@ async def test_a_hit_is_the_whole_record(store: Store) -> None:
     assert [hit.record for hit in await _near(store, 1, 2)] == [await live(store, 1)]
 
 
+@clause("search.limit")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_ties_come_by_id_and_the_limit_cuts_the_farthest(store: Store) -> None:
@@ -106,6 +114,7 @@ async def test_ties_come_by_id_and_the_limit_cuts_the_farthest(store: Store) -> 
     assert _ids(await _near(store, 1, 2, 3, limit=2)) == [id_of(1), id_of(3)]
 
 
+@clause("refused.questions")
 @needs("semantic")
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
@@ -118,6 +127,7 @@ async def test_searching_by_what_is_no_direction_is_refused(store: Store, vector
         await store.search(Search(ENTRIES, within(HERE), Near(vector), 5))
 
 
+@clause("semantic.follows")
 @needs("semantic", "conditional")
 @pytest.mark.asyncio
 async def test_vectors_follow_every_write_at_once(store: Store) -> None:
@@ -131,6 +141,7 @@ async def test_vectors_follow_every_write_at_once(store: Store) -> None:
     assert await _near(store, 1, 0) == []
 
 
+@clause("search.limit")
 @needs("semantic", "filter")
 @pytest.mark.asyncio
 async def test_a_filter_chooses_among_vectors_before_the_limit_cuts(store: Store) -> None:
@@ -138,6 +149,7 @@ async def test_a_filter_chooses_among_vectors_before_the_limit_cuts(store: Store
     assert _ids(await _near(store, 1, 0, limit=1, filter=Eq("type", "far"))) == [id_of(70)]
 
 
+@clause("query.roles")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_only_the_asked_roles_are_found_by_meaning(store: Store) -> None:
@@ -146,6 +158,7 @@ async def test_only_the_asked_roles_are_found_by_meaning(store: Store) -> None:
     assert _ids(await _near(store, 1, 0, roles=frozenset({Role.REPLICA}))) == [id_of(1)]
 
 
+@clause("isolation.where")
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_several_partitions_are_searched_by_meaning_together(store: Store) -> None:
@@ -153,6 +166,7 @@ async def test_several_partitions_are_searched_by_meaning_together(store: Store)
     assert _ids(await _near(store, 1, 0, where=within(HERE, ELSEWHERE))) == [id_of(1), id_of(2, ELSEWHERE)]
 
 
+@clause("everywhere.all")
 @needs("semantic", "tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_searched_by_meaning(store: Store) -> None:

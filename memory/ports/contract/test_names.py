@@ -12,6 +12,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.names import FAMILIES, NAMES, STRANGE, made, named, owner, partition_of
 from memory.ports.contract.support import HERE, T0, done, one, put
@@ -32,6 +33,7 @@ def _whose(stored: Stored | None) -> object:
     return stored.body.get("of") if isinstance(stored, Record) else stored
 
 
+@clause("names.apart")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_names_that_are_alike_are_held_apart(store: Store, family: str) -> None:
@@ -93,6 +95,7 @@ KINDS = {
 }
 
 
+@clause("names.apart")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", FAMILIES)
@@ -111,6 +114,7 @@ async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: 
         assert [_told(s) for s in await _stands(store, places, one_of.collection)] == expected
 
 
+@clause("names.apart", "generation.counts")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", ["tenants", "scopes"])
 async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
@@ -126,6 +130,7 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
     assert [o.generation for o in outcomes] == [n + 1 + (n % 2 == 0) for n in range(len(places))]
 
 
+@clause("names.apart", "append.own")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", ["tenants", "scopes", "counters"])
@@ -141,6 +146,7 @@ async def test_every_counter_counts_for_itself(store: Store, family: str) -> Non
         assert [o.number for o in await done(store, *some)] == [turn] * len(some)
 
 
+@clause("names.apart", "erase.matches")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", ["tenants", "scopes"])
 async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -> None:
@@ -156,6 +162,7 @@ async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -
 # -- reading ids ------------------------------------------------------------------------------------------------------
 
 
+@clause("names.apart", "query.pages")
 @needs("order")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("order", [(), (Order("id", True),), (Order("type"),), (Order("type", True),)], ids=str)
@@ -177,6 +184,7 @@ async def test_pages_over_hostile_ids_lose_and_repeat_nothing(store: Store, orde
         assert walked == ids
 
 
+@clause("names.apart", "filter.holds")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) -> None:
@@ -194,6 +202,7 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
 # -- names that a store need not hold ---------------------------------------------------------------------------------
 
 
+@clause("names.or-refused")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, family: str) -> None:
@@ -229,6 +238,7 @@ async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> Non
         assert scope == HERE.scope or (page.records == () and counted == Count(0, 0))
 
 
+@clause("names.or-refused")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", FAMILIES)

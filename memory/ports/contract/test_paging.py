@@ -10,6 +10,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, key_of, put, record
 from memory.ports.query import Eq, Everywhere, Kind, Order, Query, Tenant, decode_cursor, within
@@ -73,6 +74,7 @@ ORDERS: list[tuple[Order, ...]] = [
 ]
 
 
+@clause("query.all", "query.pages")
 @pytest.mark.asyncio
 async def test_without_an_order_records_come_by_id(store: Store) -> None:
     rows = _mixed()
@@ -81,6 +83,7 @@ async def test_without_an_order_records_come_by_id(store: Store) -> None:
     assert await _pages(store, 5) == [r.key.id for r in rows]
 
 
+@clause("query.order", "query.pages")
 @needs("order")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("order", ORDERS, ids=lambda o: ",".join(f"{'-' if by.descending else ''}{by.field}" for by in o) or "none")
@@ -93,6 +96,7 @@ async def test_pages_follow_the_order_and_lose_and_repeat_nothing(store: Store, 
         assert await _pages(store, limit, order=order) == expected, f"pages of {limit}"
 
 
+@clause("query.pages")
 @needs("order")
 @pytest.mark.asyncio
 async def test_pages_through_ties_alone_lose_and_repeat_nothing(store: Store) -> None:
@@ -102,6 +106,7 @@ async def test_pages_through_ties_alone_lose_and_repeat_nothing(store: Store) ->
     assert await _pages(store, 6, order=(Order("updated_at"), Order("type", True))) == [r.key.id for r in reversed(rows)]
 
 
+@clause("query.pages")
 @needs("order")
 @pytest.mark.asyncio
 async def test_inserts_between_pages_shift_nothing(store: Store) -> None:
@@ -117,6 +122,7 @@ async def test_inserts_between_pages_shift_nothing(store: Store) -> None:
     assert [r.key.id for r in rest.records] == [id_of(n) for n in (17, 18, 20, 22, 24, 26, 28)]
 
 
+@clause("query.pages")
 @needs("order", "conditional")
 @pytest.mark.asyncio
 async def test_a_cursor_still_works_when_its_record_is_gone(store: Store) -> None:
@@ -129,6 +135,7 @@ async def test_a_cursor_still_works_when_its_record_is_gone(store: Store) -> Non
     assert await asked(store, order=order, cursor=first.cursor) == [id_of(n) for n in (2, 1, 0)]
 
 
+@clause("query.pages")
 @needs("order", "filter")
 @pytest.mark.asyncio
 async def test_pages_keep_to_their_filter(store: Store) -> None:
@@ -139,6 +146,7 @@ async def test_pages_keep_to_their_filter(store: Store) -> None:
     assert await _pages(store, 2, filter=Eq("confidence", 2), order=order) == _expected(wanted, *order)
 
 
+@clause("query.pages", "everywhere.all")
 @needs("order", "tenant_wide")
 @pytest.mark.asyncio
 async def test_pages_run_through_several_partitions_and_a_whole_tenant(store: Store) -> None:
@@ -149,6 +157,7 @@ async def test_pages_run_through_several_partitions_and_a_whole_tenant(store: St
         assert await _pages(store, 3, where=where, order=order) == _expected(rows, *order)
 
 
+@clause("query.cursor")
 @pytest.mark.asyncio
 async def test_cursors_are_the_same_on_every_store(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(3)])
@@ -157,6 +166,7 @@ async def test_cursors_are_the_same_on_every_store(store: Store) -> None:
     assert decode_cursor(page.cursor, ()).id == id_of(1)
 
 
+@clause("query.cursor")
 @needs("order")
 @pytest.mark.asyncio
 async def test_a_cursor_carries_the_sort_values_of_the_last_record(store: Store) -> None:
@@ -167,6 +177,7 @@ async def test_a_cursor_carries_the_sort_values_of_the_last_record(store: Store)
     assert decode_cursor(page.cursor, order).values == ("é", T0 + timedelta(seconds=1))
 
 
+@clause("query.cursor", "refused.questions")
 @needs("order")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("cursor", ["", "nonsense", "W10", "ééé", "e30", "WzEsMl0", "WyJhIiwgMV0"])
@@ -177,6 +188,7 @@ async def test_what_is_no_cursor_is_refused(store: Store, cursor: str) -> None:
             await store.query(Query(ENTRIES, within(HERE), order=order, cursor=cursor))
 
 
+@clause("query.cursor", "refused.questions")
 @needs("order")
 @pytest.mark.asyncio
 async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
@@ -188,6 +200,7 @@ async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
         await store.query(Query(ENTRIES, within(HERE), order=(Order("type"), Order("id")), cursor=page.cursor))
 
 
+@clause("refused.questions")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("limit", [0, -1])
 async def test_a_limit_below_one_is_refused(store: Store, limit: int) -> None:
@@ -195,6 +208,7 @@ async def test_a_limit_below_one_is_refused(store: Store, limit: int) -> None:
         await store.query(Query(ENTRIES, within(HERE), limit=limit))
 
 
+@clause("refused.questions")
 @needs("order")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("field", ["colour", "type; --", "tags"])
@@ -203,6 +217,7 @@ async def test_an_order_by_an_unknown_field_or_by_tags_is_refused(store: Store, 
         await store.query(Query(ENTRIES, within(HERE), order=(Order(field),)))
 
 
+@clause("query.roles")
 @pytest.mark.asyncio
 async def test_only_the_asked_roles_are_found(store: Store) -> None:
     await done(store, *[put(record(n, role=role)) for n, role in enumerate(Role)])
@@ -212,6 +227,7 @@ async def test_only_the_asked_roles_are_found(store: Store) -> None:
     assert (await store.count(Query(ENTRIES, within(HERE), roles=frozenset({Role.ARRIVING})))).records == 1
 
 
+@clause("query.left")
 @needs("tenant_wide", "conditional")
 @pytest.mark.asyncio
 async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
@@ -230,6 +246,7 @@ async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
     assert [t.key for t in old.records] == [key_of(3)]
 
 
+@clause("query.left", "refused.questions")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_are_listed_everywhere_or_not_at_all(store: Store) -> None:
     for kinds in ({Kind.MARK}, {Kind.TOMBSTONE}, {Kind.RECORD, Kind.MARK}):

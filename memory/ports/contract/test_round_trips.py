@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, Collection, FieldType
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, live, put, record
 from memory.ports.query import Query, within
@@ -57,6 +58,7 @@ SAMPLES: dict[FieldType, FieldValue] = {
 }
 
 
+@clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
 async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
@@ -81,6 +83,7 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Sto
     assert await live(store, collection=collection) == whole
 
 
+@clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
 async def test_a_bare_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
@@ -88,6 +91,7 @@ async def test_a_bare_record_of_every_collection_comes_back_as_it_was(store: Sto
     assert await live(store, collection=collection) == record(generation=0)
 
 
+@clause("content.exact")
 @pytest.mark.asyncio
 async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) -> None:
     for n, text in enumerate(TEXTS):
@@ -98,6 +102,7 @@ async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) 
         assert (stored.texts["content"], stored.texts["title"], stored.body["t"]) == (text, text, text)
 
 
+@clause("moments.utc")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("at", MOMENTS, ids=str)
 async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> None:
@@ -107,6 +112,7 @@ async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> No
     assert stored.expires_at == max(at, T0)
 
 
+@clause("moments.utc")
 @pytest.mark.asyncio
 async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store: Store) -> None:
     there = T0.astimezone(timezone(timedelta(hours=5, minutes=45)))
@@ -119,6 +125,7 @@ async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store
     assert [m.utcoffset() for m in moments if isinstance(m, datetime)] == [timedelta(0)] * 4
 
 
+@clause("numbers.exact")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("value", REALS, ids=repr)
 async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> None:
@@ -128,6 +135,7 @@ async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> No
     assert repr(stored.body["r"]) == repr(value), "also the sign of nought"
 
 
+@clause("numbers.exact")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("value", [0, -1, 2**53 + 1, 2**63 - 1, -(2**63)])
 async def test_integers_keep_all_64_bits(store: Store, value: int) -> None:
@@ -135,6 +143,7 @@ async def test_integers_keep_all_64_bits(store: Store, value: int) -> None:
     assert (await live(store, collection=ENTRY_VERSIONS)).fields["stored_version"] == value
 
 
+@clause("content.exact")
 @pytest.mark.asyncio
 async def test_tags_keep_their_order_and_their_doubles(store: Store) -> None:
     sets = [(), ("",), ("b", "a", "b"), ("A", "a"), ('"', "'", ",", "a,b", "[]", "\\")]
@@ -142,6 +151,7 @@ async def test_tags_keep_their_order_and_their_doubles(store: Store) -> None:
     assert [(await live(store, n)).fields["tags"] for n in range(len(sets))] == sets
 
 
+@clause("json.types")
 @pytest.mark.asyncio
 async def test_booleans_and_numbers_in_json_stay_what_they_are(store: Store) -> None:
     body = {"one": 1, "true": True, "real": 1.0, "text": "1"}
@@ -149,12 +159,14 @@ async def test_booleans_and_numbers_in_json_stay_what_they_are(store: Store) -> 
     assert {k: type(v) for k, v in (await live(store)).body.items()} == {"one": int, "true": bool, "real": float, "text": str}
 
 
+@clause("content.none")
 @pytest.mark.asyncio
 async def test_a_field_of_none_is_a_missing_field(store: Store) -> None:
     await done(store, put(record(fields={"type": None, "tags": (), "source": ""})))
     assert dict((await live(store)).fields) == {"tags": (), "source": ""}
 
 
+@clause("query.all", "content.exact")
 @pytest.mark.asyncio
 async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None:
     await done(store, put(record(body=JSON, fields={"tags": ("a",), "valid_from": T0}, texts={"title": "t"}, vector=pack_vector([1.0]))))
@@ -164,6 +176,7 @@ async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None
     assert (page.cursor, page.corrupt) == (None, ())
 
 
+@clause("get.order", "ttl.kinds")
 @pytest.mark.asyncio
 async def test_an_expired_record_is_hidden_by_readers_not_by_the_store(store: Store) -> None:
     """A store that claims `ttl` forgets it some time after; until then it stands."""
@@ -176,6 +189,7 @@ async def test_an_expired_record_is_hidden_by_readers_not_by_the_store(store: St
 # -- nothing is shared ------------------------------------------------------------------------------------------------
 
 
+@clause("shared.nothing-in")
 @pytest.mark.asyncio
 async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) -> None:
     fields: dict[str, FieldValue] = {"type": "a"}
@@ -196,6 +210,7 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
     assert stored.owed == (Owed("k", {"to": ["a"]}),)
 
 
+@clause("shared.nothing-in")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_changing_a_note_that_was_handed_in_changes_nothing_stored(store: Store) -> None:
@@ -207,6 +222,7 @@ async def test_changing_a_note_that_was_handed_in_changes_nothing_stored(store: 
     assert dict((await buried(store)).note) == {"list": [1]}
 
 
+@clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store) -> None:
     await done(store, put(record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", {"to": ["a"]}),), generation=0)))
@@ -225,6 +241,7 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
     assert await live(store) == record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", {"to": ["a"]}),), generation=0)
 
 
+@clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_what_was_handed_out_does_not_change_with_later_writes(store: Store) -> None:
     await done(store, put(record(fields={"type": "a"}, generation=0)))

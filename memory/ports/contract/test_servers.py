@@ -11,6 +11,7 @@ import pytest
 
 from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, remote, without
 from memory.ports.contract.support import ELSEWHERE, HERE, append, delete, done, found, key_of, live, one, put, record, release
@@ -164,6 +165,7 @@ async def _works_again(harness: Harness, store: Store) -> None:
 # -- calls under way --------------------------------------------------------------------------------------------------
 
 
+@clause("remote.in-time", "build.no-secrets")
 @remote
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
@@ -212,6 +214,7 @@ async def _counts_on(store: Store) -> None:
         assert len(set(numbers)) == len(numbers)
 
 
+@clause("remote.in-time")
 @remote
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
@@ -225,6 +228,7 @@ async def test_a_store_is_closed_in_time_whatever_its_server_does(harness: Harne
         await _works_again(harness, hurried)
 
 
+@clause("remote.in-time")
 @remote
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
@@ -259,6 +263,7 @@ async def _write_on(store: Store, worker: int, stop: asyncio.Event, acknowledged
             return
 
 
+@clause("remote.kept")
 @remote
 @needs("durable")
 @pytest.mark.asyncio
@@ -281,6 +286,7 @@ async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is
             assert dict(stored.body) == dict(wrote.body)
 
 
+@clause("epoch.tells")
 @remote
 @without("durable")
 @pytest.mark.asyncio

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
@@ -59,6 +60,7 @@ async def _pages(store: Store, query: Query) -> list[Page]:
     return pages
 
 
+@clause("specification")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_random_work_has_the_outcomes_and_answers_of_the_specification(store: Store, specification: Store, seed: int) -> None:
@@ -89,6 +91,7 @@ async def _searchable(work: RandomWork, store: Store, specification: Store) -> N
             await store.search(work.by_words(5))
 
 
+@clause("specification", "lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", SEEDS)
@@ -109,6 +112,7 @@ async def test_words_find_the_records_that_the_specification_finds(harness: Harn
         assert [(h.record.key, h.record.version, h.score) for h in bare] == [(h.record.key, h.record.version, h.score) for h in ours], search
 
 
+@clause("specification", "semantic.nearest")
 @needs("semantic")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", SEEDS)

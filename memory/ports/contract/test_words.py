@@ -9,6 +9,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES, RELATIONS
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, hit_ids, id_of, live, put, record, searched
@@ -34,6 +35,7 @@ async def _ranked(store: Store, query: str) -> list[int]:
     return [by_id[hit.record.key.id] for hit in await searched(store, query)]
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_any_content_word_of_the_query_finds_a_record(store: Store) -> None:
@@ -43,6 +45,7 @@ async def test_any_content_word_of_the_query_finds_a_record(store: Store) -> Non
     assert await hit_ids(store, "omega") == set()
 
 
+@clause("lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_hit_is_the_whole_record_with_a_positive_score_best_first(store: Store) -> None:
@@ -52,6 +55,7 @@ async def test_a_hit_is_the_whole_record_with_a_positive_score_best_first(store:
     assert all(a.score > b.score > 0 for a, b in itertools.pairwise(hits))
 
 
+@clause("search.headers")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_hit_by_words_without_content_is_the_same_copy_with_the_same_score(store: Store) -> None:
@@ -61,6 +65,7 @@ async def test_a_hit_by_words_without_content_is_the_same_copy_with_the_same_sco
     assert [header(h.record) for h in headers] == [header(h.record) for h in whole]
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("query", HOSTILE_QUERIES, ids=lambda q: ascii(q[:20]))
@@ -72,6 +77,7 @@ async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
     assert id_of(1) not in {hit.record.key.id for hit in hits}
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_operators_in_a_query_are_words_or_nothing(store: Store) -> None:
@@ -84,6 +90,7 @@ async def test_operators_in_a_query_are_words_or_nothing(store: Store) -> None:
     assert await hit_ids(store, "O'Brien") == {id_of(3)}
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_query_without_words_finds_nothing(store: Store) -> None:
@@ -92,6 +99,7 @@ async def test_a_query_without_words_finds_nothing(store: Store) -> None:
         assert await searched(store, query) == []
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_stems_agree_with_the_adapters_table(store: Store, harness: Harness) -> None:
@@ -106,6 +114,7 @@ async def test_stems_agree_with_the_adapters_table(store: Store, harness: Harnes
             assert {id_of(numbers[w]) for w in group} & await hit_ids(store, asked) == {id_of(numbers[asked])}, f"'{asked}' is no other of {group}"
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_case_and_diacritics_do_not_matter(store: Store) -> None:
@@ -114,6 +123,7 @@ async def test_case_and_diacritics_do_not_matter(store: Store) -> None:
         assert await hit_ids(store, query) == {id_of(n)}, query
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_part_of_a_word_finds_nothing(store: Store) -> None:
@@ -122,6 +132,7 @@ async def test_part_of_a_word_finds_nothing(store: Store) -> None:
         assert await hit_ids(store, query) == set(), query
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_run_of_letters_of_any_length_is_one_word(store: Store) -> None:
@@ -130,6 +141,7 @@ async def test_a_run_of_letters_of_any_length_is_one_word(store: Store) -> None:
     assert await hit_ids(store, "y" * 100_000) == {id_of(1)}
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_stopwords_are_asked_only_when_there_is_nothing_else(store: Store) -> None:
@@ -140,6 +152,7 @@ async def test_stopwords_are_asked_only_when_there_is_nothing_else(store: Store)
     assert await hit_ids(store, "not") == {id_of(3)}, "'not' is no stopword"
 
 
+@clause("lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_every_text_part_is_found_and_heavier_parts_rank_higher(store: Store) -> None:
@@ -150,6 +163,7 @@ async def test_every_text_part_is_found_and_heavier_parts_rank_higher(store: Sto
     assert await _ranked(store, "lantern") == [3, 2, 1, 0]
 
 
+@clause("lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_rare_words_tell_more_than_common_ones(store: Store) -> None:
@@ -157,6 +171,7 @@ async def test_rare_words_tell_more_than_common_ones(store: Store) -> None:
     assert (await _ranked(store, "common rare"))[0] == 50
 
 
+@clause("lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_short_texts_rank_above_long_ones_of_the_same_words(store: Store) -> None:
@@ -164,6 +179,7 @@ async def test_short_texts_rank_above_long_ones_of_the_same_words(store: Store) 
     assert await _ranked(store, "lantern") == [2, 1]
 
 
+@clause("search.limit")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_ties_come_by_id_and_the_limit_cuts_the_worst(store: Store) -> None:
@@ -172,6 +188,7 @@ async def test_ties_come_by_id_and_the_limit_cuts_the_worst(store: Store) -> Non
     assert [h.record.key.id for h in await searched(store, "lantern", limit=3)] == [id_of(4), id_of(1), id_of(3)]
 
 
+@clause("lexical.follows")
 @needs("lexical", "conditional")
 @pytest.mark.asyncio
 async def test_the_index_follows_every_write_at_once(store: Store) -> None:
@@ -186,6 +203,7 @@ async def test_the_index_follows_every_write_at_once(store: Store) -> None:
     assert await hit_ids(store, "puffin") == {id_of(1)}
 
 
+@clause("query.roles")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_only_the_asked_roles_are_found_by_words(store: Store) -> None:
@@ -195,6 +213,7 @@ async def test_only_the_asked_roles_are_found_by_words(store: Store) -> None:
     assert [h.record.key.id for h in replicas] == [id_of(1)]
 
 
+@clause("search.limit")
 @needs("lexical", "filter")
 @pytest.mark.asyncio
 async def test_a_filter_chooses_before_the_limit_cuts(store: Store) -> None:
@@ -207,6 +226,7 @@ async def test_a_filter_chooses_before_the_limit_cuts(store: Store) -> None:
     assert [h.record.key.id for h in hits] == [id_of(70)]
 
 
+@clause("isolation.where")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_several_partitions_are_searched_together(store: Store) -> None:
@@ -214,6 +234,7 @@ async def test_several_partitions_are_searched_together(store: Store) -> None:
     assert await hit_ids(store, "lantern", within(HERE, ELSEWHERE)) == {id_of(1), id_of(2, ELSEWHERE)}
 
 
+@clause("everywhere.all")
 @needs("lexical", "tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_searched_by_words(store: Store) -> None:
@@ -222,6 +243,7 @@ async def test_a_whole_tenant_is_searched_by_words(store: Store) -> None:
     assert await hit_ids(store, "lantern", Tenant("umbrella")) == set()
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_cjk_text_is_found_by_its_characters(store: Store) -> None:
@@ -230,6 +252,7 @@ async def test_cjk_text_is_found_by_its_characters(store: Store) -> None:
     assert await hit_ids(store, "京") == {id_of(1), id_of(2)}
 
 
+@clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_collection_without_texts_has_nothing_to_find_by_words(store: Store) -> None:
@@ -237,6 +260,7 @@ async def test_a_collection_without_texts_has_nothing_to_find_by_words(store: St
     assert await store.search(Search(RELATIONS, within(HERE), Words("anything"), 5)) == []
 
 
+@clause("refused.questions")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_search_limit_below_one_is_refused(store: Store) -> None:

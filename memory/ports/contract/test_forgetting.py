@@ -1,0 +1,87 @@
+"""What a store with `ttl` forgets: what is past its time and owes nothing, of every kind, and nothing before its time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import asked, delete, done, found, key_of, put, record, release
+from memory.ports.record import Mark, Owed, Record, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Annotate
+
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+STEP = (Owed("deliver", {"to": "long"}),)
+
+
+async def _forgotten(harness: Harness, store: Store, numbers: Sequence[int]) -> None:
+    """Wait until these are."""
+    deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
+    while await store.get(ENTRIES, [key_of(n) for n in numbers]) != [None] * len(numbers):
+        assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
+        await asyncio.sleep(0.001)
+
+
+@clause("ttl.owing", "ttl.kinds")
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Harness, store: Store) -> None:
+    """What owes nothing is forgotten beside it, by which one knows that the store has been about."""
+    await done(
+        store,
+        put(record(1, expires_at=LONG_AGO, owed=STEP)),
+        put(record(2)),
+        release(2, owed=STEP, discard_at=LONG_AGO),
+        delete(3, owed=STEP, discard_at=LONG_AGO),
+        put(record(4, expires_at=LONG_AGO)),
+        put(record(5)),
+        release(5, discard_at=LONG_AGO),
+        delete(6, discard_at=LONG_AGO),
+        put(record(7)),
+        release(7),
+        delete(8),
+    )
+    await _forgotten(harness, store, (4, 5, 6))
+    assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8)] == [Record, Mark, Tombstone, Mark, Tombstone]
+
+    settled = [Annotate(ENTRIES, key_of(n), version, settle=STEP) for n, version in ((1, 1), (2, 1), (3, 100))]
+    await done(store, *settled, Annotate(ENTRIES, key_of(7), 1, discard_at=LONG_AGO), Annotate(ENTRIES, key_of(8), 100, discard_at=LONG_AGO))
+    await _forgotten(harness, store, (1, 2, 3, 7, 8))
+    assert await asked(store) == []
+
+
+@clause("ttl.not-early")
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Store) -> None:
+    for n, ahead in enumerate((timedelta(minutes=2), timedelta(minutes=15), timedelta(hours=13)), start=1):
+        soon = datetime.now(UTC) + ahead
+        await done(store, put(record(n, expires_at=soon)), put(record(10 * n)), release(10 * n, discard_at=soon), delete(100 * n, discard_at=soon))
+    await done(store, put(record(9, expires_at=LONG_AGO)))
+    await _forgotten(harness, store, (9,))
+
+    stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 10, 20, 30, 100, 200, 300)])
+    assert [type(s) for s in stands] == [Record] * 3 + [Mark] * 3 + [Tombstone] * 3
+
+
+@clause("ttl.not-early")
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, store: Store) -> None:
+    """What was past its time by an earlier version, or an earlier end, is not forgotten by that."""
+    ahead = datetime.now(UTC) + timedelta(days=1)
+    await done(store, put(record(1, expires_at=ahead)), put(record(2, expires_at=ahead)), put(record(3, expires_at=ahead)))
+    await done(store, put(record(1, version=2, expires_at=LONG_AGO)), put(record(1, version=3)), put(record(2, version=2)))
+    await done(store, put(record(3, version=2, expires_at=LONG_AGO)), delete(4, discard_at=ahead))
+    await done(store, put(record(5, expires_at=LONG_AGO, owed=STEP)), put(record(5, version=2, expires_at=ahead)))
+    await _forgotten(harness, store, (3,))
+    stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 4, 5)])
+    # The first may have been forgotten in the moment between its second version and its third; then the third is a record of its own.
+    assert [type(s) for s in stands] == [Record, Record, Tombstone, Record]

@@ -1,0 +1,44 @@
+"""A store without room: it says so, keeps what it has, keeps nothing of what failed, and works again when there is room."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.domain.errors import StoreFull
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import fills
+from memory.ports.contract.support import asked, done, id_of, key_of, live, put, record
+from memory.ports.record import Record
+from memory.ports.store import Store
+
+MOST_CALLS = 2_000
+
+
+@clause("full.said", "full.nothing-kept")
+@fills
+@pytest.mark.asyncio
+async def test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room(harness: Harness, store: Store) -> None:
+    """Some calls may still go through after it was filled: what each acknowledged is there."""
+    await done(store, *[put(record(n, body={"n": n})) for n in range(5)])
+    kept = list(range(5))
+    await harness.fill(store)
+    failed: list[int] = []
+    for start in range(100, 100 + 3 * MOST_CALLS, 3):
+        numbers = [start, start + 1, start + 2]
+        try:
+            outcomes = await store.apply([put(record(n, body={"said": "x" * 20_000})) for n in numbers])
+        except StoreFull:
+            failed = numbers
+            break
+        kept += [n for n, outcome in zip(numbers, outcomes, strict=True) if outcome.applied]
+        assert all(isinstance(s, Record) for s in await store.get(ENTRIES, [key_of(n) for n in kept])), "acknowledged, and not there"
+    assert failed, "a full store refuses writes as StoreFull"
+    assert await store.get(ENTRIES, [key_of(n) for n in failed]) == [None] * 3, "nothing of the failed call is kept"
+    assert dict((await live(store, 1)).body) == {"n": 1}
+    assert await asked(store) == [id_of(n) for n in kept]
+
+    await harness.make_room(store)
+    await done(store, *[put(record(n)) for n in failed])
+    assert await asked(store) == [id_of(n) for n in sorted([*kept, *failed])]

@@ -1,0 +1,121 @@
+"""What is kept over a good close, and over the death of a durable store: everything that can be asked, bookkeeping and all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, hit_ids, id_of, key_of, one, put, record, release
+from memory.ports.query import Everywhere, Kind, Near, Query, Search, within
+from memory.ports.record import Owed, Role, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
+
+KEYS = [key_of(n) for n in range(24)]
+STEPS = (Owed("deliver", {"to": ["long", None], "n": 1}), Owed("erase"), Owed("deliver", {"to": "archive"}))
+LATER = T0 + timedelta(days=3, microseconds=7)
+
+
+async def _furnish(store: Store) -> None:
+    """One of everything there is, bookkeeping of every kind on it."""
+    await done(store, RaiseGeneration(HERE, 2), RaiseGeneration(FOREIGN, 7))
+    for n, role in enumerate(Role):
+        books: dict[str, Any] = {"owed": STEPS[:n], "previous": 40 + n, "accesses": 3 + n, "accessed_at": LATER, "tier": f"tier {n}"}
+        books |= {"cached_at": LATER, "epoch": f"run {n}"} if role is Role.CACHED else {}
+        parts: dict[str, Any] = {"expires_at": LATER, "body": {"n": n}, "texts": {"content": "lantern"}, "generation": 2 + n}
+        await done(store, put(record(n, version=50 + n, role=role, **parts, **books)))
+    if not store.capabilities.conditional:
+        return
+    await done(
+        store,
+        *[put(record(n, version=5, owed=STEPS, tier="short")) for n in range(10, 14)],
+        Annotate(ENTRIES, key_of(10), 5, accessed_at=LATER, settle=STEPS[1:2]),
+        Annotate(ENTRIES, key_of(11), 5, role=Role.REPLICA, tier="long"),
+        release(12, 5, "long", owed=STEPS, discard_at=LATER),
+        release(13, 5, "mid"),
+        Annotate(ENTRIES, key_of(13), 5, discard_at=LATER),
+        delete(14, 9, owed=STEPS, note={"digest": "d", "n": [1, None]}, discard_at=LATER),
+        delete(15, 9),
+        put(record(16, role=Role.CACHED)),
+        Purge(ENTRIES, key_of(16), 1),
+        *[append(record(n), ENTRY_VERSIONS, "stored_version") for n in (1, 2)],
+        delete(2, collection=ENTRY_VERSIONS),
+    )
+
+
+async def _seen(store: Store) -> dict[str, object]:
+    """All that can be asked of it."""
+    seen: dict[str, object] = {c.name: await store.get(c, KEYS) for c in COLLECTIONS}
+    seen["query"] = await store.query(Query(ENTRIES, within(HERE), roles=frozenset(Role)))
+    seen["count"] = (await store.count(Query(ENTRIES, within(HERE), roles=frozenset(Role)))).records
+    seen["generations"] = [(await one(store, RaiseGeneration(p, 0))).number for p in (HERE, ELSEWHERE, FOREIGN)]
+    if store.capabilities.tenant_wide:
+        seen["left"] = (await store.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE})))).records
+    if store.capabilities.durable:
+        seen["epoch"] = store.epoch
+    return seen
+
+
+async def _goes_on(store: Store) -> None:
+    """Numbers go on, generations bind, the dead stay dead."""
+    assert not (await one(store, put(record(20, generation=1)))).applied
+    if store.capabilities.conditional:
+        assert (await done(store, append(record(20), ENTRY_VERSIONS, "stored_version")))[0].number == 3
+        assert not (await one(store, put(record(14, version=9), Newer()))).applied
+        assert not (await one(store, put(record(12, version=90), Absent()))).applied
+
+
+@clause("life.close-keeps", "bookkeeping.kept")
+@pytest.mark.asyncio
+async def test_everything_stands_after_a_good_close_as_it_stood_before(harness: Harness, store: Store) -> None:
+    await _furnish(store)
+    before = await _seen(store)
+    again = await harness.reopen(store)
+    try:
+        await again.open(COLLECTIONS)
+        if again.capabilities.durable or again is store:
+            assert await _seen(again) == before
+            await _goes_on(again)
+    finally:
+        await again.close()
+
+
+@clause("durable.survives", "bookkeeping.kept")
+@needs("durable")
+@pytest.mark.asyncio
+async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_before(harness: Harness, store: Store) -> None:
+    await _furnish(store)
+    before = await _seen(store)
+    again = await harness.restart(store)
+    try:
+        await again.open(COLLECTIONS)
+        assert await _seen(again) == before
+        await _goes_on(again)
+    finally:
+        await again.close()
+
+
+@clause("life.close-keeps", "lexical.follows", "semantic.follows")
+@needs("durable", "conditional")
+@pytest.mark.asyncio
+async def test_words_and_vectors_are_found_after_reopening_and_those_of_the_dead_are_not(harness: Harness, store: Store) -> None:
+    made = [record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n])) for n in range(6)]
+    await done(store, *[put(r) for r in made], delete(1), release(2), put(replace(made[3], version=2, texts={"content": "harbour"}), Newer()))
+    again = await harness.reopen(store)
+    try:
+        await again.open(COLLECTIONS)
+        if again.capabilities.lexical:
+            assert await hit_ids(again, "lantern") == {id_of(n) for n in (0, 4, 5)}
+            assert await hit_ids(again, "harbour") == {id_of(3)}
+        if again.capabilities.semantic:
+            hits = await again.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 9))
+            assert [hit.record.key.id for hit in hits] == [id_of(n) for n in (0, 3, 4, 5)]
+    finally:
+        await again.close()

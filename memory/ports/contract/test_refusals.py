@@ -1,0 +1,218 @@
+"""What no store keeps is refused by name; what lies just inside is kept exactly. Both by one table: `memory.ports.contract.refusals`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta, timezone
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.judges import needs
+from memory.ports.contract.refusals import EARLY, GIVEN, HALF, LATE, LAWFUL, NAIVE, NOTED, NUL, REFUSED, SECRET, deep
+from memory.ports.contract.support import HERE, T0, append, asked, buried, delete, done, found, id_of, key_of, live, marked, one, put, record, release
+from memory.ports.query import Eq, Has, Query, within
+from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Partition, Record
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, Delete, Newer, Outcome, Purge, RaiseGeneration, Release, Status, Write
+
+KINDS_OF_TEXT: tuple[Any, ...] = (1, True, 0, False, 1.0, 0.0, "1", "true", None, 1e22, 2**53 + 1, "1.0", [], {}, "")
+MIXED: dict[str, Any] = {
+    **{f"k{n}": value for n, value in enumerate(KINDS_OF_TEXT)},
+    "list": list(KINDS_OF_TEXT),
+    "deep": {"a": [{"b": [{"c": [{"d": list(KINDS_OF_TEXT), "e": {"1": True, "true": 1}}]}]}]},
+}
+
+
+def as_text(value: Any) -> str:
+    """JSON text tells apart what `==` takes for one: true and 1, 1 and 1.0."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _told(record_: Record) -> list[Any]:
+    return [dict(record_.body), [[step.kind, dict(step.data)] for step in record_.owed]]
+
+
+async def _refused(store: Store, writes: Sequence[tuple[str, Write, str]]) -> None:
+    """Each of these is rejected by its name, three neighbours of each are applied, and nothing stands that was not to."""
+    size = min((store.capabilities.max_batch or 400) // 4, 100)
+    number = 1_000
+    for start in range(0, len(writes), size):
+        batch: list[Write] = []
+        neighbours: list[Key] = []
+        for _, write, _ in writes[start : start + size]:
+            around: list[Write] = [put(record(number + n, body={"n": n})) for n in range(3)]
+            batch += [around[0], write, *around[1:]]
+            neighbours += [key_of(number + n) for n in range(3)]
+            number += 3
+        outcomes = await store.apply(batch)
+        for (what, write, name), outcome in zip(writes[start : start + size], outcomes[1::4], strict=True):
+            _is_refusal(what, write, name, outcome)
+        assert [o.status for n, o in enumerate(outcomes) if n % 4 != 1] == ["applied"] * (3 * len(outcomes) // 4), "their neighbours are"
+        assert all(isinstance(s, Record) for s in await store.get(ENTRIES, neighbours))
+
+
+def _is_refusal(what: str, write: Write, name: str, outcome: Outcome) -> None:
+    assert outcome.status is Status.REJECTED, f"{what} in {type(write).__name__}: {outcome.status}"
+    assert name in outcome.reason, f"{what}: '{outcome.reason}' does not name '{name}'"
+    assert SECRET not in outcome.reason, f"{what}: the refusal tells what the record says"
+
+
+@clause("refused.record", "refused.by-name", "apply.neighbours")
+@pytest.mark.asyncio
+async def test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_applied(store: Store) -> None:
+    """Where something stood, it stands as it stood."""
+    await done(store, put(record(2, body={"stood": True})))
+    before = await live(store, 2)
+    rows = [(what, put(replace(record(1 + n % 2), **parts)), name) for n, (what, (parts, name)) in enumerate(REFUSED.items())]
+    await _refused(store, rows)
+    assert await store.get(ENTRIES, [key_of(1), key_of(2)]) == [None, before]
+
+
+@clause("refused.writes", "refused.by-name", "apply.neighbours")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Store) -> None:
+    await done(store, *[put(record(n)) for n in (1, 2, 3)])
+    before = [await live(store, n) for n in (1, 2, 3)]
+    some = [row for row in REFUSED.items() if " in a body" in row[0] or " in a step" in row[0] or " for " in row[0]]
+    rows: list[tuple[str, Write, str]] = []
+    for what, (parts, name) in some:
+        appended = replace(record(9), **parts)
+        rows += [(what, append(appended, ENTRY_VERSIONS, "stored_version"), name), (what, put(replace(record(1, version=5), **parts), Newer()), name)]
+    for what, (parts, name) in [*GIVEN.items(), *NOTED.items()]:
+        rows.append((what, Delete(ENTRIES, key_of(1), **{"version": 9, "when": Newer(), **parts}), name))
+    rows += [(what, Release(ENTRIES, key_of(2), 1, **{"to": "mid", **parts}), name) for what, (parts, name) in GIVEN.items()]
+    rows.append(("half a character", release(2, 1, HALF), "to"))
+    annotated: list[tuple[str, dict[str, Any], str]] = [
+        *[("a moment", {name: at}, name) for name in ("accessed_at", "discard_at") for at in (NAIVE, EARLY, LATE, 5)],
+        ("half a character", {"tier": HALF}, "tier"),
+        ("a number", {"tier": 5}, "tier"),
+        ("a text", {"role": "home"}, "role"),
+    ]
+    rows += [(what, Annotate(ENTRIES, key_of(3), 1, **parts), name) for what, parts, name in annotated]
+    rows += [("too large a generation", RaiseGeneration(HERE, to), "to") for to in (MAX_GENERATION + 1, 2**63, -1)]
+    await _refused(store, rows)
+    assert [await live(store, n) for n in (1, 2, 3)] == before
+    assert await found(store, 9, collection=ENTRY_VERSIONS) is None
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
+    assert (await done(store, append(record(10), ENTRY_VERSIONS, "stored_version")))[0].number == 1, "what was refused used up no number"
+
+
+@clause("refused.names")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(store: Store) -> None:
+    rows: list[tuple[str, Write, str]] = []
+    for key, name in ((Key(HALF, id_of(1)), "tenant"), (Key("acme", HALF), "id")):
+        rows += [
+            (name, put(replace(record(1), key=key)), name),
+            (name, Delete(ENTRIES, key, 5, Newer()), name),
+            (name, Release(ENTRIES, key, 1, "mid"), name),
+            (name, Annotate(ENTRIES, key, 1, tier="x"), name),
+            (name, Purge(ENTRIES, key, 1), name),
+        ]
+    rows += [
+        ("scope", put(replace(record(1), scope=HALF)), "scope"),
+        ("scope", RaiseGeneration(Partition("acme", HALF)), "scope"),
+        ("counter", append(record(1), ENTRY_VERSIONS, "stored_version", HALF), "counter"),
+    ]
+    await _refused(store, rows)
+
+
+@clause("content.exact", "moments.utc")
+@pytest.mark.asyncio
+async def test_strange_but_lawful_contents_come_back_exactly(store: Store) -> None:
+    wrote = {what: record(n, generation=parts.get("generation", 0), **{k: v for k, v in parts.items() if k != "generation"})
+             for n, (what, parts) in enumerate(LAWFUL.items(), start=1)}  # fmt: skip
+    await done(store, *[put(r) for r in wrote.values()])
+    for n, (what, said) in enumerate(wrote.items(), start=1):
+        stored = await live(store, n)
+        assert stored == said, what
+        assert as_text(_told(stored)) == as_text(_told(said)), what
+    page = await store.query(Query(ENTRIES, within(HERE)))
+    assert list(page.records) == [await live(store, n) for n in range(1, len(wrote) + 1)]
+    if store.capabilities.filter:
+        numbers = {what: n for n, what in enumerate(wrote, start=1)}
+        assert await asked(store, part=Eq("type", NUL)) == [id_of(numbers["NUL in a field"])]
+        assert await asked(store, part=Eq("type", "\x01\x01")) == [id_of(numbers["escapes of NUL"])]
+        assert await asked(store, part=Has("tags", NUL)) == [id_of(numbers["NUL in tags"])]
+        assert await asked(store, part=Eq("tier", NUL)) == [id_of(numbers["NUL in bookkeeping"])]
+    if store.capabilities.conditional:
+        await _left_exactly(store)
+
+
+async def _left_exactly(store: Store) -> None:
+    """What stands where a record was keeps strange contents too, and moments as UTC to the microsecond."""
+    at = T0 + timedelta(microseconds=7)
+    there = at.astimezone(timezone(timedelta(hours=5, minutes=45)))
+    steps = (Owed(NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
+    await done(store, delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there), put(record(102)), put(record(103)))
+    await done(store, release(102, to=NUL, owed=steps, discard_at=there), Annotate(ENTRIES, key_of(103), 1, tier=NUL, accessed_at=there))
+    await done(store, delete(104), Annotate(ENTRIES, key_of(104), 100, discard_at=there))
+    tombstone, mark, annotated = await buried(store, 101), await marked(store, 102), await live(store, 103)
+    assert (tombstone.owed, tombstone.note, tombstone.discard_at) == (steps, {NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, at)
+    assert (mark.to, mark.owed, mark.discard_at) == (NUL, steps, at)
+    assert (annotated.tier, annotated.accessed_at, (await buried(store, 104)).discard_at) == (NUL, at, at)
+    for moment in (tombstone.discard_at, mark.discard_at, annotated.accessed_at, (await buried(store, 104)).discard_at):
+        assert moment is not None
+        assert moment.utcoffset() == timedelta(0)
+    await done(store, Annotate(ENTRIES, key_of(101), 100, settle=steps))
+    assert (await buried(store, 101)).owed == ()
+
+
+@clause("json.types", "owed.untouched")
+@pytest.mark.asyncio
+async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store) -> None:
+    alike = [Owed("b", {"to": to}) for to in (1, True, 1.0, "1", None)]
+    steps = (Owed("b", MIXED), Owed("a"), *alike, Owed("a", {"to": None}))
+    told = [[step.kind, step.data] for step in steps]
+    await done(store, put(record(1, body=MIXED, owed=steps)))
+    out = [await live(store, 1), *(await store.query(Query(ENTRIES, within(HERE)))).records]
+    if store.capabilities.conditional:
+        await done(store, delete(2, owed=steps, note=MIXED), put(record(3)), release(3, owed=steps))
+        await done(store, append(record(4, body=MIXED, owed=steps), ENTRY_VERSIONS, "stored_version"))
+        out += [await buried(store, 2), await marked(store, 3), await live(store, 4, collection=ENTRY_VERSIONS)]
+        conflict = (await one(store, put(record(1, version=2), Absent()))).stored
+        assert isinstance(conflict, Record)
+        out.append(conflict)
+        assert as_text(dict((await buried(store, 2)).note)) == as_text(MIXED)
+    for standing in out:
+        assert not isinstance(standing, str)
+        assert as_text([[o.kind, dict(o.data)] for o in standing.owed]) == as_text(told)  # type: ignore[union-attr]
+        assert not isinstance(standing, Record) or as_text(dict(standing.body)) == as_text(MIXED)
+
+
+@clause("content.long")
+@pytest.mark.asyncio
+async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
+    long = min(2**20, (store.capabilities.max_record_bytes or 2**21) - 10_000)
+    some = min(300_000, long // 3)
+    lines = "a lantern stands here; " * (long // 23)
+    field = "f" * 100_000
+    tags = tuple(f"tag {n}" for n in range(2_000))
+    wrote = [
+        record(1, body={"said": lines}),
+        record(2, texts={"content": lines}),
+        record(3, fields={"type": field + "a", "source": field}),
+        record(4, fields={"type": field + "b", "tags": ("t" * 100_000, *tags)}),
+        record(5, owed=(Owed("k", {"said": "s" * some}),), body={"list": list(range(some // 8)), "said": "é" * (some // 4)}),
+    ]
+    wrote = [replace(r, generation=0) for r in wrote]
+    for r in wrote:
+        await done(store, put(r))
+    assert await store.get(ENTRIES, [r.key for r in wrote]) == wrote
+    assert (await store.query(Query(ENTRIES, within(HERE)))).records == tuple(wrote)
+    if store.capabilities.filter:
+        assert await asked(store, part=Eq("type", field + "b")) == [id_of(4)]
+        assert await asked(store, part=Eq("source", field)) == [id_of(3)]
+        assert await asked(store, part=Has("tags", "t" * 100_000)) == [id_of(4)]
+        assert await asked(store, part=Has("tags", "tag 1999")) == [id_of(4)]
+    if store.capabilities.conditional:
+        await done(store, delete(6, note={"said": "n" * some}, owed=(Owed("k", {"said": "s" * some}),)))
+        stands = await buried(store, 6)
+        assert (stands.note, stands.owed) == ({"said": "n" * some}, (Owed("k", {"said": "s" * some}),))

@@ -1,0 +1,125 @@
+"""Nothing is shared: what was handed in or out can be changed by its holder, and nothing stored changes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, append, buried, delete, done, live, marked, one, put, record, release, searched
+from memory.ports.query import Near, Query, Search, within
+from memory.ports.record import Owed, Record, Standing, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Newer
+
+
+def _change(value: Any) -> None:
+    """Change everything that can be reached from here and lets itself be changed; to refuse is as good."""
+    if isinstance(value, Mapping):
+        for inner in list(value.values()):
+            _change(inner)
+        with contextlib.suppress(TypeError, AttributeError):
+            value["changed"] = "by the caller"  # type: ignore[index]
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _change(inner)
+        with contextlib.suppress(TypeError, AttributeError):
+            value.append("changed by the caller")  # type: ignore[union-attr]
+    elif isinstance(value, Owed):
+        _change(value.data)
+
+
+def _change_all(standing: object) -> None:
+    for part in ("body", "fields", "texts", "owed", "note"):
+        _change(getattr(standing, part, None))
+
+
+def _made() -> dict[str, Any]:
+    """Parts that can be changed, new ones each time."""
+    return {
+        "body": {"list": [1, {"k": [2]}], "dict": {"k": {"l": []}}},
+        "fields": {"type": "a", "tags": ("x",)},
+        "texts": {"content": "lantern"},
+        "owed": (Owed("k", {"to": ["a"], "deep": {"x": [{}]}}),),
+    }
+
+
+@clause("shared.nothing-out")
+@pytest.mark.asyncio
+async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Store) -> None:
+    wrote = record(1, generation=0, vector=pack_vector([1.0]), **_made())
+    await done(store, put(wrote))
+
+    async def handed_out() -> list[object]:
+        out: list[object] = [await live(store, 1), *(await store.query(Query(ENTRIES, within(HERE)))).records]
+        if store.capabilities.lexical:
+            out += [hit.record for hit in await searched(store, "lantern")]
+        if store.capabilities.semantic:
+            out += [hit.record for hit in await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 5))]
+        if store.capabilities.conditional:
+            out.append((await one(store, put(record(1, version=2), Absent()))).stored)
+        return out
+
+    for _ in range(2):
+        for standing in await handed_out():
+            assert standing == wrote
+            _change_all(standing)
+    assert await handed_out() == [wrote] * len(await handed_out())
+    if store.capabilities.conditional:
+        await done(store, delete(2, note=_made()["body"], owed=_made()["owed"]), put(record(3)), release(3, owed=_made()["owed"]))
+        for _ in range(2):
+            left: list[Standing] = [await buried(store, 2), await marked(store, 3)]
+            assert [s.owed for s in left] == [_made()["owed"]] * 2
+            assert (await buried(store, 2)).note == _made()["body"]
+            conflicts = [(await one(store, put(record(n), Absent()))).stored for n in (2, 3)]
+            for standing in (*left, *conflicts):
+                _change_all(standing)
+
+
+@clause("shared.nothing-in")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> None:
+    """Of every kind of write; what a conflict was handed is not kept either."""
+    handed = [_made() for _ in range(6)]
+    note = _made()["body"]
+    keys = ["a"]
+    await done(
+        store,
+        put(record(1, **handed[0]), Absent()),
+        append(record(1, **handed[1]), ENTRY_VERSIONS, "stored_version"),
+        put(record(2)),
+        release(2, owed=handed[2]["owed"]),
+        delete(3, owed=handed[3]["owed"], note=note),
+        put(record(4)),
+        put(record(4, version=2, **handed[4]), Newer()),
+    )
+    assert not (await one(store, put(record(1, version=2, **handed[5]), Absent()))).applied
+    for parts in (*handed, {"note": note, "keys": keys}):
+        for part in parts.values():
+            _change(part)
+
+    fresh = _made()
+    for stored in (await live(store, 1), await live(store, 4), await live(store, 1, collection=ENTRY_VERSIONS)):
+        assert (dict(stored.body), dict(stored.texts), stored.owed) == (fresh["body"], fresh["texts"], fresh["owed"])
+        assert {**fresh["fields"], **stored.fields} == dict(stored.fields)
+    tombstone = await buried(store, 3)
+    assert ((await marked(store, 2)).owed, tombstone.owed, tombstone.note) == (fresh["owed"], fresh["owed"], fresh["body"])
+
+
+@clause("shared.nothing-out")
+@pytest.mark.asyncio
+async def test_a_page_that_was_handed_out_does_not_change_with_later_writes(store: Store) -> None:
+    await done(store, *[put(record(n, generation=0, body={"n": [n]})) for n in range(4)])
+    page = await store.query(Query(ENTRIES, within(HERE)))
+    hits = await searched(store, "nothing") if store.capabilities.lexical else []
+    await done(store, *[put(record(n, version=2, body={"n": ["changed"]})) for n in range(4)])
+    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    assert page.records == tuple(record(n, generation=0, body={"n": [n]}) for n in range(4))
+    assert hits == []
+    assert all(isinstance(r, Record) for r in page.records)

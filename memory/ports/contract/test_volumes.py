@@ -1,0 +1,99 @@
+"""Over ten thousand records: no answer is cut off where an engine, a driver or a portion ends."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, id_of, key_of, live, one, put, record
+from memory.ports.query import Eq, Everywhere, In, Kind, Near, Order, Query, Search, Tenant, Words, within
+from memory.ports.record import Key, Record, Tombstone, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import RaiseGeneration
+
+MANY = 10_050
+IDS = [id_of(n) for n in range(MANY)]
+HERE_ALL = Query(ENTRIES, within(HERE))
+
+
+async def _fill(store: Store) -> None:
+    vectors = [pack_vector([1.0, angle / 7]) for angle in range(7)] if store.capabilities.semantic else [None] * 7
+    size = min(store.capabilities.max_batch or 1_000, 1_000)
+    same: dict[str, Any] = {"texts": {"content": "lantern"}, "created_at": T0, "updated_at": T0}
+    records = [record(n, fields={"type": "ab"[n % 2]}, vector=vectors[n % 7], **same) for n in range(MANY)]
+    for start in range(0, MANY, size):
+        outcomes = await store.apply([put(r) for r in records[start : start + size]])
+        assert all(o.applied for o in outcomes)
+    await one(store, put(record(1, ELSEWHERE)))
+
+
+def _ids(records: tuple[object, ...]) -> list[str]:
+    return [r.key.id for r in records if isinstance(r, Record)]
+
+
+@clause("get.order", "query.all", "query.pages", "count.exact", "search.limit", "erase.all", "everywhere.all")
+@pytest.mark.asyncio
+async def test_answers_over_ten_thousand_records_are_whole(harness: Harness, store: Store) -> None:
+    """One test: to fill a store takes longest."""
+    await _fill(store)
+    keys = [key_of(n) for n in range(MANY)] + [Key("acme", f"missing {n}") for n in range(50)]
+    random.Random(1).shuffle(keys)  # noqa: S311  always the same
+    known = set(IDS)
+    assert [None if s is None else s.key for s in await store.get(ENTRIES, keys)] == [k if k.id in known else None for k in keys]
+    assert _ids((await store.query(HERE_ALL)).records) == IDS
+    assert (await store.count(HERE_ALL)).records == MANY
+    await _walked(store, HERE_ALL)
+    if store.capabilities.filter:
+        odd = replace(HERE_ALL, filter=Eq("type", "b"))
+        assert _ids((await store.query(odd)).records) == IDS[1::2]
+        assert (await store.count(odd)).records == MANY // 2
+        last = replace(HERE_ALL, filter=In("id", tuple(IDS[-3:])))
+        assert _ids((await store.query(last)).records) == IDS[-3:]
+    if store.capabilities.order:
+        assert _ids((await store.query(replace(HERE_ALL, order=(Order("created_at", True),), limit=3))).records) == IDS[:-4:-1]
+        by_type = (await store.query(replace(HERE_ALL, order=(Order("type"),)))).records
+        assert _ids(by_type) == IDS[::2] + IDS[1::2]
+    if store.capabilities.tenant_wide:
+        for where in (Tenant("acme"), Everywhere()):
+            wide = Query(ENTRIES, where)
+            assert set(_ids((await store.query(wide)).records)) == {*IDS, id_of(1, ELSEWHERE)}
+            assert (await store.count(wide)).records == MANY + 1
+    await _all_found(harness, store)
+    await _all_erased(store)
+
+
+async def _walked(store: Store, query: Query | None) -> None:
+    walked: list[str] = []
+    while query is not None:
+        page = await store.query(replace(query, limit=4_000))
+        walked += _ids(page.records)
+        query = None if page.cursor is None else replace(query, cursor=page.cursor)
+    assert walked == IDS
+
+
+async def _all_found(harness: Harness, store: Store) -> None:
+    if store.capabilities.lexical:
+        hits = await store.search(Search(ENTRIES, within(HERE), Words("lantern"), 2 * MANY, whole=False))
+        assert sorted(h.record.key.id for h in hits) == IDS
+    if store.capabilities.semantic and harness.recall == 1.0:
+        hits = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 2 * MANY, whole=False))
+        assert [h.record.key.id for h in hits] == [i for angle in range(7) for i in IDS[angle::7]]
+
+
+async def _all_erased(store: Store) -> None:
+    await one(store, RaiseGeneration(HERE))
+    assert await store.delete_matching(HERE_ALL, 50, T0, ("type",)) == MANY
+    assert (await store.count(HERE_ALL)).records == 0
+    assert (await store.query(HERE_ALL)).records == ()
+    left = await store.get(ENTRIES, [key_of(n) for n in range(MANY)])
+    assert left == [Tombstone(key_of(n), 50, note={"type": "ab"[n % 2]}, discard_at=T0) for n in range(MANY)]
+    if store.capabilities.tenant_wide:
+        tombstones = Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}))
+        assert [t.key.id for t in (await store.query(tombstones)).records] == IDS
+    await live(store, 1, ELSEWHERE)

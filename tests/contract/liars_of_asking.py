@@ -1,0 +1,475 @@
+"""More lying stores: about large answers, erasure under filters, zones in questions, and indexes that lag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.domain.errors import ConfigError, StoreError, StoreFull
+from memory.ports.adapter import Adapter
+from memory.ports.asking import lets_through
+from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.query import (
+    And,
+    Count,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    Hit,
+    In,
+    IsNull,
+    Kind,
+    Le,
+    Lt,
+    Near,
+    Not,
+    Or,
+    Page,
+    Query,
+    Search,
+    Words,
+)
+from memory.ports.record import Key, Mark, Record, Stored, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Annotate, Outcome, Purge, Status, Write
+from tests.contract.harnesses import InMemory, InMemoryServer
+from tests.contract.liars import PerWrite, liar
+
+MOST = 10_000
+
+# -- volumes ----------------------------------------------------------------------------------------------------------
+
+MANY = "test_answers_over_ten_thousand_records_are_whole"
+MANY_GRAVES = MANY
+
+
+@liar(MANY)
+class StopsQueriesAtTenThousand(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        return page if query.limit is not None else replace(page, records=page.records[:MOST])
+
+
+@liar(MANY)
+class StopsCountsAtTenThousand(InMemoryStore):
+    async def _count(self, query: Query) -> Count:
+        counted = await super()._count(query)
+        return replace(counted, records=min(counted.records, MOST))
+
+
+@liar(MANY)
+class GetsTenThousandAtMost(InMemoryStore):
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        found = await super()._get(collection, keys)
+        return found[:MOST] + [None] * max(0, len(found) - MOST)
+
+
+@liar(MANY)
+class MixesUpLargeGets(InMemoryStore):
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        found = await super()._get(collection, keys)
+        return found if len(found) <= MOST else sorted(found, key=lambda s: "" if s is None else s.key.id)
+
+
+@liar(MANY)
+class SearchesWordsInTenThousand(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        return (await super()._search(search))[: MOST if isinstance(search.by, Words) else None]
+
+
+@liar(MANY)
+class FindsAThousandByMeaningAtMost(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        return (await super()._search(search))[: 1_000 if isinstance(search.by, Near) else None]
+
+
+@liar(MANY)
+class FiltersTheFirstTenThousand(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        if query.filter is None:
+            return await super()._query(query)
+        everything = await super()._query(replace(query, filter=None, limit=None, order=()))
+        return Page(tuple(r for r in everything.records[:MOST] if isinstance(r, Record) and lets_through(query.filter, r)))
+
+
+@liar(MANY)
+class OrdersWithinTenThousand(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        if query.order and query.limit is not None and query.cursor is None:
+            first = (await super()._query(replace(query, order=(), limit=None))).records[:MOST]
+            known = {r.key for r in first}
+            return replace(page, records=tuple(r for r in page.records if r.key in known))
+        return page
+
+
+@liar(MANY)
+class ListsTenThousandEverywhere(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        return replace(page, records=page.records[:MOST]) if isinstance(query.where, Everywhere) else page
+
+
+@liar(MANY_GRAVES)
+class ErasesTenThousandAtMost(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        page = await super()._query(replace(query, limit=MOST, order=(), cursor=None))
+        some = In("id", tuple(r.key.id for r in page.records))
+        return await super()._delete_matching(replace(query, filter=some), version, discard_at, keep)
+
+
+@liar(MANY_GRAVES)
+class ListsTenThousandTombstones(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        return replace(page, records=page.records[:MOST]) if Kind.TOMBSTONE in query.kinds and query.limit is None else page
+
+
+@liar(MANY_GRAVES)
+class CountsErasedInPortions(InMemoryStore):
+    """Its last portion is the count it returns."""
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        count = await super()._delete_matching(query, version, discard_at, keep)
+        return count if count <= 5_000 else count % 5_000
+
+
+# -- erasure under filters --------------------------------------------------------------------------------------------
+
+ERASED = "test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds"
+
+
+def _contains(part: Filter | None, kind: type) -> bool:
+    if isinstance(part, And | Or):
+        return isinstance(part, kind) or any(_contains(p, kind) for p in part.parts)
+    return isinstance(part, kind) or (isinstance(part, Not) and _contains(part.part, kind))
+
+
+def _erasing(name: str, kind: type, instead: Callable[[Query], Query]) -> None:
+    """A liar that takes one kind of filter for another when it erases."""
+
+    async def delete(self: InMemoryStore, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        return await InMemoryStore._delete_matching(self, instead(query) if _contains(query.filter, kind) else query, version, discard_at, keep)
+
+    liar(ERASED)(type(name, (InMemoryStore,), {"_delete_matching": delete, "__module__": __name__}))
+
+
+_erasing("ErasesWhateverTag", Has, lambda query: replace(query, filter=None))
+_erasing("ErasesNothingByChoice", In, lambda query: replace(query, filter=Or(())))
+_erasing("ErasesNothingWithoutAValue", IsNull, lambda query: replace(query, filter=Or(())))
+_erasing("ErasesWhateverNegated", Not, lambda query: replace(query, filter=None))
+_erasing("ErasesAllOfEither", Or, lambda query: replace(query, filter=None))
+
+
+def _bounded(kind: type[Le | Ge | Gt], other: type[Lt | Gt | Ge]) -> Callable[[Query], Query]:
+    return lambda query: replace(query, filter=other(query.filter.field, query.filter.value)) if isinstance(query.filter, kind) else query
+
+
+_erasing("ErasesNothingAtItsUpperEnd", Le, _bounded(Le, Lt))
+_erasing("ErasesNothingAtItsLowerEnd", Ge, _bounded(Ge, Gt))
+_erasing("ErasesWhatStandsAtTheEndToo", Gt, _bounded(Gt, Ge))
+
+
+@liar("test_deleting_what_matches_touches_no_mark_and_no_tombstone")
+class BuriesMarksToo(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        for s in list(self.state.everything(query.collection.name)):
+            if isinstance(s, Mark):
+                self.state.place(query.collection.name, s.key, Tombstone(s.key, max(s.version + 1, version)))
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+
+@liar("test_deleting_what_matches_touches_no_mark_and_no_tombstone")
+class BuriesTheDeadAgain(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        for s in list(self.state.everything(query.collection.name)):
+            if isinstance(s, Tombstone):
+                self.state.place(query.collection.name, s.key, replace(s, discard_at=discard_at))
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+
+@liar("test_tombstones_keep_empty_texts_too_and_their_end_in_utc")
+class KeepsNoEmptyTextInNotes(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        before = {s.key for s in self.state.everything(query.collection.name) if isinstance(s, Record)}
+        count = await super()._delete_matching(query, version, discard_at, keep)
+        for key in before:
+            stands = self.state.standing(query.collection.name, key)
+            if isinstance(stands, Tombstone):
+                self.state.place(query.collection.name, key, replace(stands, note={n: v for n, v in stands.note.items() if v}))
+        return count
+
+
+@liar("test_tombstones_keep_empty_texts_too_and_their_end_in_utc")
+class DropsTheZoneOfErasures(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        return await super()._delete_matching(query, version, None if discard_at is None else discard_at.replace(tzinfo=UTC), keep)
+
+
+# -- zones ------------------------------------------------------------------------------------------------------------
+
+ZONES = "test_a_moment_of_another_zone_asks_for_the_same_moment"
+
+
+def _local(part: Filter) -> Filter:
+    """What a driver makes of moments when it prints them without their zone."""
+    if isinstance(part, And | Or):
+        return type(part)(tuple(map(_local, part.parts)))
+    if isinstance(part, Not):
+        return Not(_local(part.part))
+    if isinstance(part, In):
+        return In(part.field, tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in part.values))
+    if isinstance(part, Eq | Lt | Le | Gt | Ge) and isinstance(part.value, datetime):
+        return replace(part, value=part.value.replace(tzinfo=UTC))
+    return part
+
+
+@liar(ZONES)
+class AsksByTheWallClock(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        return await super()._query(query if query.filter is None else replace(query, filter=_local(query.filter)))
+
+
+@liar(ZONES)
+class CountsByTheWallClock(InMemoryStore):
+    async def _count(self, query: Query) -> Count:
+        return await super()._count(query if query.filter is None else replace(query, filter=_local(query.filter)))
+
+
+@liar(ZONES)
+class ChoosesByTheWallClock(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        return await super()._query(replace(query, filter=_local(query.filter)) if isinstance(query.filter, In) else query)
+
+
+@liar(ZONES)
+class SearchesByTheWallClock(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        return await super()._search(search if search.filter is None else replace(search, filter=_local(search.filter)))
+
+
+# -- indexes that lag -------------------------------------------------------------------------------------------------
+
+FOLLOWS = "test_what_is_found_follows_every_kind_of_departure_and_change_of_role"
+
+
+class _Remembers(InMemoryStore):
+    """Its index of vectors learns of puts alone."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._before: dict[Key, Record] = {}
+
+    def stale(self, write: Write) -> bool:
+        raise NotImplementedError
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        for write in writes:
+            key = getattr(write, "key", None)
+            stands = None if key is None else self.state.standing("entries", key)
+            if isinstance(stands, Record) and self.stale(write):
+                self._before[stands.key] = stands
+            elif key is not None:
+                self._before.pop(key, None)
+        return await super()._apply(writes, together)
+
+    async def _search(self, search: Search) -> list[Hit]:
+        hits = await super()._search(search)
+        known = {h.record.key for h in hits}
+        more = [r for r in self._before.values() if r.key not in known and r.role in search.roles and r.vector and isinstance(search.by, Near)]
+        return [*hits, *(Hit(r, -1.0) for r in more)][: search.limit]
+
+
+@liar(FOLLOWS)
+class FindsPurgedByMeaning(_Remembers):
+    def stale(self, write: Write) -> bool:
+        return isinstance(write, Purge)
+
+
+@liar(FOLLOWS)
+class FindsByTheRoleOfThePut(_Remembers):
+    def stale(self, write: Write) -> bool:
+        return isinstance(write, Annotate)
+
+
+@liar(FOLLOWS)
+class FindsErasedByMeaning(InMemoryStore):
+    _erased: tuple[Record, ...] = ()
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        self._erased = tuple(self.state.live(query.collection.name, query.where))
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+    async def _search(self, search: Search) -> list[Hit]:
+        hits = await super()._search(search)
+        return hits if isinstance(search.by, Words) else [*hits, *(Hit(r, -1.0) for r in self._erased if r.vector)]
+
+
+@liar("test_collections_are_searched_and_asked_apart")
+class SearchesEveryCollection(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        hits = await super()._search(search)
+        for other in COLLECTIONS:
+            if other.name != search.collection.name and other.texts and isinstance(search.by, Words):
+                hits += await super()._search(replace(search, collection=other))
+        return hits[: search.limit]
+
+
+@liar("test_collections_are_searched_and_asked_apart")
+class CountsEveryCollection(InMemoryStore):
+    async def _count(self, query: Query) -> Count:
+        mine = await super()._count(query)
+        others = [c for c in COLLECTIONS if c.name != query.collection.name]
+        more = [await InMemoryStore._count(self, replace(query, collection=c, filter=None)) for c in others]
+        return replace(mine, records=mine.records + sum(c.records for c in more))
+
+
+@liar("test_collections_are_searched_and_asked_apart")
+class ErasesEveryCollection(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        for other in COLLECTIONS:
+            if other.name != query.collection.name:
+                await super()._delete_matching(Query(other, query.where), version, discard_at, ())
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+
+@liar("test_together_that_failed_leaves_no_trace_in_numbers_generations_or_indexes")
+class IndexesWhatItTookBack(InMemoryStore):
+    _ghosts: tuple[Record, ...] = ()
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        outcomes = await super()._apply(writes, together)
+        if together and not all(o.applied for o in outcomes):
+            self._ghosts = tuple(w.record for w in writes if hasattr(w, "record") and w.record.texts)
+        return outcomes
+
+    async def _search(self, search: Search) -> list[Hit]:
+        return [*await super()._search(search), *(Hit(r, 0.1) for r in self._ghosts)]
+
+
+# -- building, and a full disk ----------------------------------------------------------------------------------------
+
+BUILDS = "test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_secret"
+
+
+def _building(name: str, build: Callable[[str, str, Any], Store]) -> None:
+    """A liar whose store is honest and whose adapter is not."""
+    adapter = Adapter(schemes=("memory",), claims=InMemoryStore.claims, build=build)
+    base = type(f"{name}Base", (InMemory,), {"adapter": adapter, "urls": ("memory://",), "__module__": __name__})
+    liar(BUILDS, base)(type(name, (InMemoryStore,), {"__module__": __name__}))
+
+
+def _loose(name: str, url: str, options: Any) -> Store:
+    return InMemoryStore(name)
+
+
+def _raw(name: str, url: str, options: Any) -> Store:
+    def strict() -> Store:
+        return InMemoryStore(name)
+
+    return strict(**options)
+
+
+def _telling(name: str, url: str, options: Any) -> Store:
+    if options or not url.startswith("memory:"):
+        raise ConfigError(f"store '{name}': cannot use {url} with {dict(options)}")
+    return InMemoryStore(name)
+
+
+def _touching(name: str, url: str, options: Any) -> Store:
+    import socket
+
+    if options or not url.startswith("memory:"):
+        raise ConfigError(f"store '{name}': takes no such thing as {', '.join(options)}")
+    with socket.socket() as looking:
+        looking.connect_ex(("127.0.0.1", 1))
+    return InMemoryStore(name)
+
+
+_building("TakesEveryOption", _loose)
+_building("LetsATypeErrorThroughWhenBuilt", _raw)
+_building("ShowsSecretsWhenItCannotBeBuilt", _telling)
+_building("ConnectsWhenBuilt", _touching)
+
+
+@dataclass
+class _Room:
+    left: bool = True
+
+
+class HasADisk(PerWrite):
+    """Honest: raises StoreFull on a full disk, and nothing of the call is kept."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.room = _Room()
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if not self.room.left:
+            raise StoreFull(self.name, "the disk is full")
+        return await super()._apply(writes, together)
+
+
+class HonestDisk(InMemoryServer):
+    """No liar: a store whose disk may be full."""
+
+    name = "HonestDisk"
+    store_type = HasADisk
+    fills = True
+
+    async def fill(self, store: Store) -> None:
+        assert isinstance(store, HasADisk)
+        store.room.left = False
+
+    async def make_room(self, store: Store) -> None:
+        assert isinstance(store, HasADisk)
+        store.room.left = True
+
+
+FULL = "test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room"
+
+
+@liar(FULL, HonestDisk)
+class KeepsHalfOnAFullDisk(HasADisk):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if not self.room.left:
+            await InMemoryStore._apply(self, writes[:1], False)
+        return await super()._apply(writes, together)
+
+
+@liar(FULL, HonestDisk)
+class FailsWithoutAReasonOnAFullDisk(HasADisk):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if not self.room.left:
+            raise StoreError(self.name, "I/O error")
+        return await super()._apply(writes, together)
+
+
+@liar(FULL, HonestDisk)
+class AcknowledgesOnAFullDisk(HasADisk):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        return await super()._apply(writes, together) if self.room.left else [Outcome(Status.APPLIED, version=1) for _ in writes]
+
+
+@liar(FULL, HonestDisk)
+class StaysFull(HasADisk):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        try:
+            return await super()._apply(writes, together)
+        except StoreFull:
+            self.room = _Room(False)
+            raise
+
+
+@liar(FULL, HonestDisk)
+class CannotReadWhenFull(HasADisk):
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        if not self.room.left:
+            raise StoreFull(self.name, "the disk is full")
+        return await super()._get(collection, keys)
