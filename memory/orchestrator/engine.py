@@ -14,6 +14,7 @@ from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.lives import Lives
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import OwedWork
@@ -54,8 +55,9 @@ class Engine:
         self.cache = Cache(self.placement)
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.owed, self.cache, self.generations)
-        self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure)
-        self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure)
+        lives = Lives(self.placement, owed=self.owed, cache=self.cache)
+        self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure, lives=lives)
+        self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure, lives=lives)
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)
         self.browsing = Browsing(self.placement)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
