@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from memory.domain.errors import CompactionError, Conflict, CorruptRecord, InvalidInput, NotFound, StoreError
+from memory.domain.errors import CompactionError, Conflict, Contended, CorruptRecord, InvalidInput, NotFound, StoreError
 from memory.domain.time import micros
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.history import ANY_TIME, NEVER, Act, Event, History, Moments
@@ -77,7 +77,11 @@ class Attempts:
             if about is not None and about[1] == error.entry_id:
                 history.note(Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock()))
             return None
-        except (Conflict, InvalidInput, CompactionError):
+        except Conflict as error:
+            for e in _listed(effects) if error.deleted_at is not None else ():
+                history.note(Event(e.register, Act.ABSENT, None, start, history.moment(), by=label, clock=self._clock()))
+            return None
+        except (Contended, InvalidInput, CompactionError):
             return None
         except StoreError as error:
             if isinstance(error, CorruptRecord):
