@@ -83,26 +83,27 @@ class Searching:
         if not text.strip():
             browsed = await self._browsing.browse(asked)
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier}) for e in browsed], browsed.degraded)
-        now, lacking = self._placement.now(), Lacking()
+        lacking = Lacking()
         pool = max(3 * asked.limit, 50)  # D82
         vector = await self._meaning.of_query(text)
         candidates: dict[str, _Candidate] = {}
         for store, collection in self._browsing.sources(asked):
-            for way, hit in await self._hits(store, collection, asked, text, vector, pool, now, lacking):
+            for way, hit in await self._hits(store, collection, asked, text, vector, pool, lacking):
                 record_id = entry_id(hit.record)
                 candidate = candidates.setdefault(record_id, _Candidate(hit.record, store))
                 candidate.meet(way, hit, store, asked.known_at)
-        found = await self._confirmed(candidates, asked, now, lacking)
+        found = await self._confirmed(candidates, asked, self._placement.now(), lacking)
         return SearchResult(found, lacking.notes)
 
     async def _hits(
-        self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, now: datetime, lacking: Lacking
+        self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, lacking: Lacking
     ) -> list[tuple[str, Hit]]:
         """What the store finds, each hit with the way it was found. A way that fails is named, and takes nothing from the others.
 
         Contents come later, of those shown; the past is not read again.
         """
-        where, condition, whole = within(*asked.partitions), filter_of(asked, collection, now), asked.known_at is not None
+        now, whole = self._placement.now(), asked.known_at is not None
+        where, condition = within(*asked.partitions), filter_of(asked, collection, now)
         ways: dict[str, Words | Near] = {"words": Words(text)} | ({} if vector is None else {"meaning": Near(vector)})
         indexed = {"words": store.capabilities.lexical, "meaning": store.capabilities.semantic}
         found: dict[str, Sequence[Hit]] = {}
