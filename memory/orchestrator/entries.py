@@ -37,14 +37,14 @@ Change = Callable[[Record, datetime], dict[str, Any]]
 class Entries:
     """The repository of entries."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, owed: OwedWork, cache: Cache, erasure: Erasure, lives: Lives) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, owed: OwedWork, cache: Cache, erasure: Erasure, lives: Lives, turns: Turns) -> None:
         self._placement = placement
         self._meaning = meaning
         self._owed = owed
         self._cache = cache
         self._erasure = erasure
         self._births = Births(placement, meaning=meaning, owed=owed, lives=lives)
-        self._turns = Turns()
+        self._turns = turns
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from memory.domain.errors import Contended, StoreError
-from memory.orchestrator.entries import Entries
+from memory.domain.errors import Contended, NotFound, StoreError
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.turns import Patience, Turns
 from memory.ports.collections import ENTRIES, RELATIONS
@@ -79,11 +78,21 @@ async def test_who_waits_until_the_deadline_is_told_that_the_entry_was_contended
             await first
         world.heal()
         assert (await world.update(entry, content="third")).content == "third"
-        assert len(_turns(world.engine.entries)) == 0
+        assert len(world.engine.turns) == 0
 
 
-def _turns(entries: Entries) -> Turns:
-    return entries._turns
+async def test_a_deletion_comes_to_its_turn_among_two_hundred_edits(world: World) -> None:
+    world.mid.__class__ = Slow
+    entry = await world.write(scope=USER)
+    edits = [asyncio.create_task(world.update(entry, metadata={f"k{n}": n})) for n in range(100)]
+    await asyncio.sleep(0)
+    deletion = asyncio.create_task(world.delete(entry))
+    await asyncio.sleep(0)
+    edits += [asyncio.create_task(world.update(entry, metadata={f"k{n}": n})) for n in range(100)]
+    assert await deletion is True
+    outcomes = await asyncio.gather(*edits, return_exceptions=True)
+    assert [isinstance(o, NotFound) for o in outcomes] == [False] * 100 + [True] * 100
+    assert await world.seen(entry) == []
 
 
 async def test_turns_are_taken_in_the_order_of_asking_and_only_by_one_at_a_time(patience: Patience) -> None:

@@ -67,23 +67,23 @@ async def test_an_entry_that_never_holds_still_is_given_up_on() -> None:
         assert "store" not in str(caught.value)
         assert caught.value.retryable
         assert [e.content for e in await other.entries.history(TENANT, entry.id)] == ["text"] * (next(count) + 1)
-        before_step(world.short, "delete.home", lambda: world.update(entry, metadata={"m": next(count)}), times=100)
+        before_step(world.short, "delete.home", lambda: other.entries.update(TENANT, entry.id, {"metadata": {"m": next(count)}}), times=100)
         busy[0] = False
         with pytest.raises(StoreUnavailable, match="keeps changing"):
             await world.delete(entry)
 
 
 async def test_an_entry_deleted_under_an_edit_is_not_found(world: World) -> None:
-    entry = await world.write()
-    before_step(world.short, "update.home", lambda: world.delete(entry))
+    entry, other = await world.write(), await world.another_process()
+    before_step(world.short, "update.home", lambda: other.delete(TENANT, entry.id))
     with pytest.raises(NotFound):
         await world.update(entry, content="x")
     assert await world.seen(entry) == []
 
 
 async def test_an_edit_under_a_delete_does_not_save_the_entry(world: World) -> None:
-    entry = await world.write()
-    before_step(world.short, "delete.home", lambda: world.update(entry, content="text, edited"))
+    entry, other = await world.write(), await world.another_process()
+    before_step(world.short, "delete.home", lambda: other.entries.update(TENANT, entry.id, {"content": "text, edited"}))
     assert await world.delete(entry) is True
     assert await world.seen(entry) == []
 
