@@ -66,18 +66,9 @@ async def still_living(placement: Placement, tenant: str, rows: Sequence[Record]
 
 
 async def locate_each(placement: Placement, keys: Sequence[Key]) -> tuple[list[Located], list[StoreError]]:
-    """Where the records are. A store that fails hides those alone that it is asked for: then they are looked for one by one."""
-    try:
-        return await placement.locate_many(ENTRIES, keys), []
-    except StoreError as error:
-        errors = [error]
-    found: list[Located] = []
-    for key in keys if len(keys) > 1 else ():
-        try:
-            found += await placement.locate_many(ENTRIES, [key])
-        except StoreError as error:
-            errors.append(error)
-    return found, errors
+    """Where the records are, and why some could not be found: a store that fails hides those alone that it may hold."""
+    found = await placement.locate_many(ENTRIES, keys, partial=True)
+    return [at for at in found if at.unknown is None], [at.unknown for at in found if at.unknown is not None]
 
 
 def _owed_by(records: Iterable[Record]) -> Iterable[Record]:

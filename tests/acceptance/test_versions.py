@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,8 @@ async def test_what_a_clock_ahead_of_ours_wrote_is_known_now_and_was_not_known_b
     fresh = await memory.write("fresh", scope=scope)
     clock.moment = there
     await memory.update(edited.id, content="three")
-    for moments in ({"known_at": clock.moment}, {"as_of": clock.moment}, {"known_at": clock.moment + DAY}, {}):
+    asked: list[dict[str, Any]] = [{"known_at": clock.moment}, {"as_of": clock.moment}, {"known_at": clock.moment + DAY}, {}]
+    for moments in asked:
         assert {e.content for e in await memory.retrieve(scope, **moments)} == {"three", "fresh"}
         assert {h.entry.content for h in await memory.search("three fresh", scope=scope, **moments)} == {"three", "fresh"}
         assert [e and e.content for e in [await memory.get(i, **moments) for i in (edited.id, fresh.id)]] == ["three", "fresh"]
