@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import CompactionError as CompactionError
     from memory.domain.errors import ConfigError as ConfigError
     from memory.domain.errors import Conflict as Conflict
+    from memory.domain.errors import Contended as Contended
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
     from memory.domain.errors import InvalidInput as InvalidInput
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import MemoryTiersError as MemoryTiersError
     from memory.domain.errors import NotFound as NotFound
     from memory.domain.errors import NotOpen as NotOpen
+    from memory.domain.errors import PartialWrite as PartialWrite
     from memory.domain.errors import StoreError as StoreError
     from memory.domain.errors import StoreFull as StoreFull
     from memory.domain.errors import StoreTimeout as StoreTimeout
@@ -40,6 +42,7 @@ _HOMES = {
         "CompactionError",
         "ConfigError",
         "Conflict",
+        "Contended",
         "CorruptRecord",
         "EmbedderMismatch",
         "InvalidInput",
@@ -47,6 +50,7 @@ _HOMES = {
         "MemoryTiersError",
         "NotFound",
         "NotOpen",
+        "PartialWrite",
         "StoreError",
         "StoreFull",
         "StoreTimeout",
@@ -66,6 +70,7 @@ __all__ = [
     "CompactionError",
     "ConfigError",
     "Conflict",
+    "Contended",
     "CorruptRecord",
     "EmbedderMismatch",
     "Entry",
@@ -79,6 +84,7 @@ __all__ = [
     "MemoryTiersError",
     "NotFound",
     "NotOpen",
+    "PartialWrite",
     "Scope",
     "ScopeKind",
     "SearchResult",

@@ -33,6 +33,7 @@ async def write(
     metadata: MetadataOption = None,
     expires: Annotated[str | None, typer.Option(metavar="TIME", help="Hide it after this moment.")] = None,
     key: Annotated[str | None, typer.Option(help="Writing again under the same key writes nothing twice.")] = None,
+    revive: Annotated[bool, typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life.")] = False,
 ) -> None:
     """Remember something."""
     from memory.cli import show
@@ -40,7 +41,7 @@ async def write(
     text = sys.stdin.read() if content == "-" else content
     options = given(type=kind, title=title, source=source, tags=tag, metadata=json_object("metadata", metadata), key=key)
     async with cli.memory() as memory:
-        entry = await memory.write(text, scope=scope, expires_at=moment("expires", expires), **options)
+        entry = await memory.write(text, scope=scope, expires_at=moment("expires", expires), revive=revive, **options)
     cli.emit(show.entry_json(entry), lambda out: out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}")))
 
 

@@ -6,6 +6,7 @@ from memory.domain.errors import (
     CompactionError,
     ConfigError,
     Conflict,
+    Contended,
     CorruptRecord,
     InvalidInput,
     InvalidScopePromotion,
@@ -37,6 +38,7 @@ EPILOG = (
 _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # the most specific first
     (NotFound, NOTHING, "not_found"),
     (Conflict, CONFLICT, "conflict"),
+    (Contended, CONFLICT, "contended"),
     (CorruptRecord, CORRUPT, "corrupt_record"),
     (StoreError, UNAVAILABLE, "store_unavailable"),
     (ConfigError, CONFIG, "config"),

@@ -32,10 +32,11 @@ def register(app: typer.Typer) -> None:
 
 @dataclass
 class Imported:
-    """What became of an import: entries written now, messages that were there already, relations made now, lines left out."""
+    """What became of an import: entries written now, messages that were there already or deleted earlier, relations made now, lines left out."""
 
     written: int = 0
     repeated: int = 0
+    deleted: int = 0
     links: int = 0
     skipped: list[int] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -50,12 +51,13 @@ async def import_file(
         str | None, typer.Option(metavar="ID", help="The session the messages belong to; by default the file's name; needed for standard input.")
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out, naming them, instead of importing nothing.")] = False,
+    revive: Annotated[bool, typer.Option("--revive", help="Write also what was deleted after an earlier import.")] = False,
     acks: Annotated[bool, typer.Option("--acks", help="After each committed batch, say how many messages are safe (standard error).")] = False,
 ) -> int:
     """Import a conversation: objects {role, content, time?, id?}, or the lines of an export.
 
     Every line is checked before the first is written. A message's id, or else the file's name and its position, is its key: importing the same
-    file again writes nothing twice. Other fields of a message (tags and metadata among them) are kept.
+    file again writes nothing twice, and nothing again that was deleted since. Other fields of a message (tags and metadata among them) are kept.
     """
     wanted = _wanted(file, scope, session)
     name = "stdin" if file == "-" else Path(file).name
@@ -69,7 +71,7 @@ async def import_file(
                     sys.stderr.write(json.dumps({"committed": done}) + "\n")
                     sys.stderr.flush()
 
-            result = await write_messages(memory, iter(messages), committed, name)
+            result = await write_messages(memory, iter(messages), committed, name, revive=revive)
             for number, link in enumerate(links, start=len(messages) + 1):
                 result.links += await memory.restore_relation(link.source_id, link.label, link.target_id, link.created_at)
                 advance(number)
@@ -80,6 +82,7 @@ async def import_file(
             "messages": len(messages),
             "imported": result.written,
             "already_there": result.repeated,
+            "deleted_earlier": result.deleted,
             "relations": result.links,
             "skipped_lines": left_out,
         },
@@ -89,9 +92,19 @@ async def import_file(
 
 
 async def write_messages(
-    memory: Memory, messages: Iterator[Message], committed: Callable[[int], None], name: str, *, batch: int = BATCH, keep: bool = False
+    memory: Memory,
+    messages: Iterator[Message],
+    committed: Callable[[int], None],
+    name: str,
+    *,
+    batch: int = BATCH,
+    keep: bool = False,
+    revive: bool = False,
 ) -> Imported:
-    """Write checked messages batch by batch. `committed` hears how many are safe after each; with `keep` their entries are kept, by key."""
+    """Write checked messages batch by batch. `committed` hears how many are safe after each; with `keep` their entries are kept, by key.
+
+    What was deleted since an earlier import counts as done, unless it is to be revived.
+    """
     from itertools import islice
 
     from memory.domain.time import micros
@@ -101,34 +114,41 @@ async def write_messages(
     started = micros(system_clock())  # versions are moments: what is older was here before
     while part := list(islice(messages, batch)):
         fresh = [message for message in part if not message.again]
-        entries = await _write(memory, fresh, name)
-        new = sum(entry.version >= started for entry in entries)
+        entries = await _write(memory, fresh, name, revive=revive)
+        new = sum(entry.version >= started for entry in entries.values())
+        deleted = len(fresh) - len(entries)
         result.written += new
-        result.repeated += len(part) - new
+        result.deleted += deleted
+        result.repeated += len(part) - new - deleted
         if keep:
-            result.entries |= {str(message.draft.key): entry for message, entry in zip(fresh, entries, strict=True)}
+            result.entries |= {str(fresh[position].draft.key): entry for position, entry in entries.items()}
         done += len(part)
         committed(done)
     return result
 
 
-async def _write(memory: Memory, messages: list[Message], name: str) -> list[Entry]:
-    from memory.domain.errors import Conflict, InvalidInput
+async def _write(memory: Memory, messages: list[Message], name: str, *, revive: bool) -> dict[int, Entry]:
+    """The entries by the position of their message; those that were deleted earlier have none."""
+    from memory.domain.errors import Conflict, InvalidInput, PartialWrite
     from memory.facade.transfer import BadLine
 
     try:
-        return await memory.write_many([message.draft for message in messages])
-    except (Conflict, InvalidInput):
-        written = []
+        return dict(enumerate(await memory.write_many([message.draft for message in messages], revive=revive)))
+    except PartialWrite as part:
+        for position, conflict in part.conflicts.items():
+            if conflict.deleted_at is None:
+                advice = "it was stored with another text before; give it another id, or import into another --session"
+                raise Conflict(f"{name} line {messages[position].line}: {conflict}; {advice}") from conflict
+        return part.written
+    except InvalidInput:
         for message in messages:  # one by one, to name the line
             try:
-                written += await memory.write_many([message.draft])
+                await memory.write_many([message.draft], revive=revive)
             except InvalidInput as exc:
                 raise BadLine(name, message.line, str(exc)) from exc
-            except Conflict as exc:
-                advice = "it was stored with another text before; give it another id, or import into another --session"
-                raise Conflict(f"{name} line {message.line}: {exc}; {advice}") from exc
-        return written
+            except PartialWrite:
+                continue
+        raise
 
 
 @dataclass(frozen=True)
@@ -179,6 +199,8 @@ def _summary(name: str, result: Imported) -> str:
     parts = [f"{name}: {result.written} imported"]
     if result.repeated:
         parts.append(f"{result.repeated} were there already, not imported twice")
+    if result.deleted:
+        parts.append(f"deleted earlier: {result.deleted}, not brought back (--revive does)")
     if result.links:
         parts.append(f"{result.links} relations")
     if result.skipped:

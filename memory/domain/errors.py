@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory.domain.entry import Entry
 
 
 class MemoryTiersError(Exception):
@@ -28,11 +33,48 @@ class NotFound(MemoryTiersError, LookupError):
 
 
 class Conflict(MemoryTiersError):
-    """The call meets something already stored. `existing_id` names it where there is one (D40, decision A5)."""
+    """The call meets something already stored. `existing_id` names it where there is one (D40, decision A5).
 
-    def __init__(self, problem: str, existing_id: str | None = None) -> None:
+    `deleted_at` says when it was deleted: then the key is taken, and nothing stands under it.
+    """
+
+    def __init__(self, problem: str, existing_id: str | None = None, *, deleted_at: datetime | None = None) -> None:
         super().__init__(f"{problem} (existing: {existing_id})" if existing_id else problem)
         self.existing_id = existing_id
+        self.deleted_at = deleted_at
+
+
+class PartialWrite(Conflict):
+    """Of several drafts written together some were in conflict; every other one is stored.
+
+    `written` holds the entries stored, or found stored before under their key, and `conflicts` what stood against the rest; both by the position
+    of their draft in the call.
+    """
+
+    def __init__(self, written: Mapping[int, Entry], conflicts: Mapping[int, Conflict]) -> None:
+        first = min(conflicts)
+        named = ", ".join(map(str, sorted(conflicts)[:20])) + ", …" * (len(conflicts) > 20)
+        super().__init__(
+            f"of {len(written) + len(conflicts)} drafts {len(conflicts)} were not stored, at position {named}; all others are. "
+            f"Position {first}: {conflicts[first]}"
+        )
+        self.existing_id = conflicts[first].existing_id
+        self.deleted_at = conflicts[first].deleted_at
+        self.written = dict(written)
+        self.conflicts = dict(conflicts)
+
+
+class Contended(MemoryTiersError):
+    """Others changed the same entry all the time that there was for this change, which was not made. No store is at fault; try again later."""
+
+    retryable = True
+
+    def __init__(self, entry_id: str, waited: timedelta) -> None:
+        super().__init__(
+            f"entry {entry_id} was being changed by others for {waited.total_seconds():g} s; nothing was changed by this call: try again"
+        )
+        self.entry_id = entry_id
+        self.waited = waited
 
 
 class InvalidScopePromotion(MemoryTiersError):

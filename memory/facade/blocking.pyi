@@ -57,8 +57,9 @@ class BlockingMemory:
         created_at: Moment | None = ...,
         expires_at: Moment | None = ...,
         key: str | None = ...,
+        revive: bool = ...,
     ) -> Entry: ...
-    def write_many(self, drafts: Iterable[EntryDraft | Mapping[str, Any]]) -> list[Entry]: ...
+    def write_many(self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = ...) -> list[Entry]: ...
     def update(
         self,
         entry_id: str,

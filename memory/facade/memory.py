@@ -143,10 +143,12 @@ class Memory:
         created_at: Moment | None = None,
         expires_at: Moment | None = None,
         key: str | None = None,
+        revive: bool = False,
     ) -> Entry:
         """Remember one thing, and return it as stored.
 
         `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
+        Where that entry was deleted since it is a `Conflict` too, which says when, unless `revive` lets the key begin a new life.
         `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at` is hidden, not deleted (A36).
         """
         draft = EntryDraft(
@@ -161,14 +163,17 @@ class Memory:
             expires_at=expires_at,
             key=key,
         )
-        return await self._engine.entries.write(self.tenant, draft)
+        return await self._engine.entries.write(self.tenant, draft, revive=_flag("revive", revive))
 
-    async def write_many(self, drafts: Iterable[EntryDraft | Mapping[str, Any]]) -> list[Entry]:
+    async def write_many(self, drafts: Iterable[EntryDraft | Mapping[str, Any]], *, revive: bool = False) -> list[Entry]:
         """Remember many things, in order; mappings take the arguments of `write`. All are checked before any is stored.
 
-        They are stored 500 at a time: after a failure the earlier batches are kept. With keys the whole call can be repeated.
+        They are stored 500 at a time: after a store failed the earlier batches are kept. With keys the whole call can be repeated.
+        Drafts whose key is in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`, says which they are, and has the rest.
+        `revive` is that of `write`, for all of them.
         """
-        return await self._engine.entries.write_many(self.tenant, [_draft(d) for d in door.sequence("drafts", drafts)])
+        checked = [_draft(d) for d in door.sequence("drafts", drafts)]
+        return await self._engine.entries.write_many(self.tenant, checked, revive=_flag("revive", revive))
 
     async def update(
         self,
@@ -184,7 +189,8 @@ class Memory:
     ) -> Entry:
         """Change an active entry: tags are replaced, metadata merged, `expires_at=None` clears the expiry; what is not given stays.
 
-        The version before it is kept (see `history`). Raises `NotFound` for what is unknown, expired or retired.
+        The version before it is kept (see `history`). Raises `NotFound` for what is unknown, expired or retired, and `Contended` where others were
+        changing it for all of `durations.deadline`.
         """
         given = {
             "content": content,
@@ -216,7 +222,8 @@ class Memory:
     async def get(self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None) -> Entry | None:
         """The entry, or None where none is visible.
 
-        `as_of` asks what was true then, also for entries retired since; `known_at` asks what was stored then, before later edits.
+        `as_of` asks what was true then, also for entries retired since; `known_at` asks what was stored then, before later edits:
+        an entry is known from its `updated_at` on, or where it was given a `created_at` of its own, from when it was written.
         """
         entry = await self._engine.entries.get(self.tenant, _id(entry_id), as_of=_moment("as_of", as_of), known_at=_moment("known_at", known_at))
         if entry is not None and as_of is None and known_at is None:
@@ -294,7 +301,11 @@ class Memory:
         metadata: Mapping[str, Any] = _UNSET,
         delete_original: bool = False,
     ) -> Entry:
-        """Copy an entry into a broader scope; again returns the same entry. Raises `InvalidScopePromotion` where that is not allowed."""
+        """Copy an entry into a broader scope; again returns the same entry. Raises `InvalidScopePromotion` where that is not allowed.
+
+        Promoting again with other overrides is a `Conflict`. So is `delete_original` where the original was edited since it was copied, or its
+        copy is expired or retired: only what can be read elsewhere is deleted.
+        """
         given = {"content": content, "tags": tags, "metadata": metadata}
         overrides = check_patch({name: value for name, value in given.items() if value is not _UNSET})
         return await self._engine.derivation.promote(self.tenant, _id(entry_id), _scope(to), overrides=overrides, delete_original=delete_original)
@@ -456,6 +467,12 @@ def _draft(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
         raise InvalidInput("scope", "is missing")
     kind = type(given) if isinstance(given, EntryDraft) else EntryDraft
     return kind(**(values | {"scope": _scope(values["scope"])}))
+
+
+def _flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False, not {type(value).__name__}")
+    return value
 
 
 def _id(value: object) -> str:

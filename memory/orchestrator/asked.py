@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Literal
 
 from memory.domain.scope import Scope
-from memory.domain.time import micros
-from memory.orchestrator.entries import is_active, is_current, is_expired
-from memory.ports.collections import ENTRIES, Collection
-from memory.ports.query import Filter, Ge, Gt, Has, In, IsNull, Le, Or, all_of
+from memory.orchestrator.windows import has_passed, is_active, is_current, is_expired, was_stored, were_stored
+from memory.ports.collections import Collection
+from memory.ports.query import Filter, Ge, Gt, Has, In, IsNull, Or, all_of
 from memory.ports.record import Partition, Record
 
 
@@ -36,18 +35,14 @@ class Asked:
 def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | None:
     """What a store is asked for: what is visible of it, by the moment asked about."""
     at = asked.as_of or asked.known_at
-    known: list[Filter | None] = []
-    if asked.known_at is not None:
-        moment = micros(asked.known_at)
-        known = [Le("version", moment)] if collection is ENTRIES else [Le("stored_version", moment), Gt("replaced_version", moment)]
     return all_of(
         Or((IsNull("expires_at"), Ge("expires_at", asked.known_at or now))),
-        Le("valid_from", at) if at is not None else None,
+        has_passed("valid_from", at, now) if at is not None else None,
         Or((IsNull("valid_to"), Gt("valid_to", at or now))),
         Ge("created_at", asked.since) if asked.since else None,
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
-        *known,
+        were_stored(collection, asked.known_at, now) if asked.known_at is not None else None,
     )
 
 
@@ -57,7 +52,8 @@ def accepts(record: Record, asked: Asked, now: datetime) -> bool:
     return (
         record.partition in asked.partitions
         and not is_expired(record, asked.known_at or now)
-        and (is_current(record, now) if at is None else is_active(record, at))
+        and (is_current(record, now) if at is None else is_active(record, at, now))
+        and (asked.known_at is None or was_stored(record, asked.known_at, now))
         and (asked.since is None or record.created_at >= asked.since)
         and (not asked.types or record.fields.get("type") in asked.types)
         and all(tag in tags for tag in asked.tags)  # type: ignore[operator]

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
+from memory.domain.time import micros
 from memory.orchestrator.asked import Asked, accepts, filter_of
-from memory.orchestrator.entries import is_current, is_expired
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.orchestrator.windows import is_current, is_expired, was_stored
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
 from memory.ports.query import Order, Query, Tenant, within
 from memory.ports.record import Key, Mark, Partition, Record, Role
@@ -33,10 +34,21 @@ T = TypeVar("T")
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 
 
+@dataclass(slots=True)
+class Lacking:
+    """What an answer lacks: what is said of it, each thing once, and the stores that did not answer in time."""
+
+    notes: dict[str, None] = field(default_factory=dict)
+    silent: set[Store] = field(default_factory=set)
+
+    def say(self, note: str) -> None:
+        self.notes[note] = None
+
+
 class Retrieved(list[Entry]):
     """Entries found, in order. `degraded` names stores that were left out and why; empty when the answer is whole."""
 
-    def __init__(self, entries: Sequence[Entry] = (), degraded: Sequence[str] = ()) -> None:
+    def __init__(self, entries: Sequence[Entry] = (), degraded: Iterable[str] = ()) -> None:
         super().__init__(entries)
         self.degraded = tuple(degraded)
 
@@ -49,39 +61,56 @@ class Browsing:
 
     async def browse(self, asked: Asked) -> Retrieved:
         """The newest (or oldest) entries by creation, ties by id in the same direction (A32)."""
-        now, degraded = self._placement.now(), list[str]()
-        found: dict[str, Record] = {}
+        lacking, found = Lacking(), dict[str, Record]()
         for store, collection in self.sources(asked):
-            rows = await self.guarded(store, degraded, self._gather(store, collection, asked, now))
-            self._merge(found, rows or [])
+            rows = await self.guarded(store, lacking, self._gather(store, collection, asked, lacking))
+            for row in rows or []:
+                there = found.get(entry_id(row))
+                if there is None or outranks(row, there, asked.known_at):
+                    found[entry_id(row)] = row
         newest = asked.order == "newest"
         ordered = sorted(found.values(), key=lambda r: (r.created_at, entry_id(r)), reverse=newest)
-        return Retrieved([entry_of(r) for r in ordered[: asked.limit]], degraded)
+        return Retrieved([entry_of(r) for r in ordered[: asked.limit]], lacking.notes)
 
-    async def _gather(self, store: Store, collection: Collection, asked: Asked, now: datetime) -> list[Record]:
-        """Enough of one store's records, passing over arriving copies that do not count."""
-        order = (Order("created_at", descending=asked.order == "newest"),)
+    async def _gather(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
+        """Enough of one store's records, passing over arriving copies and past versions that do not count."""
+        order, now = (Order("created_at", descending=asked.order == "newest"),), self._placement.now()
         query = Query(collection, within(*asked.partitions), filter_of(asked, collection, now), order, asked.limit, roles=BROWSED)
-        owed, kept = await self.owed_past(store, collection, asked, now), list[Record]()
+        owed, kept = await self.owed_past(store, collection, asked, lacking), list[Record]()
         while True:
             with step("browse"):
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
-            rows = await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)])
-            kept += rows if asked.known_at is None else await still_living(self._placement, asked.tenant, rows)
+            rows = await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)], lacking)
+            kept += await self.known(rows, asked, lacking)
             if page.cursor is None or len(kept) >= asked.limit:
                 return owed + kept
             query = replace(query, cursor=page.cursor)
 
-    async def owed_past(self, store: Store, collection: Collection, asked: Asked, now: datetime) -> list[Record]:
+    async def owed_past(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
         """Of what was known then, the versions that are not kept in the archive yet."""
         if asked.known_at is None or collection is not ENTRIES:
             return []
-        versions = await on_their_way(store, within(*asked.partitions), asked.known_at)
-        return await still_living(self._placement, asked.tenant, [v for v in versions if accepts(v, asked, now)])
+        versions = await on_their_way(self._placement, store, within(*asked.partitions), asked.known_at)
+        now = self._placement.now()
+        return await self.known([v for v in versions if accepts(v, asked, now)], asked, lacking)
 
-    async def _counting(self, store: Store, collection: Collection, rows: Sequence[Record]) -> list[Record]:
-        """The rows that count: homes, and arriving copies to which an earlier store shows a mark."""
+    async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
+        """Of what was found as known at the moment asked about, what was, and whose entry still lives. What cannot be told is left out, and said."""
+        if asked.known_at is None:
+            return list(rows)
+        now = self._placement.now()  # again: what was written since the stores were asked is not from a clock that is ahead
+        stored = [row for row in rows if was_stored(row, asked.known_at, now)]
+        living, errors = await still_living(self._placement, asked.tenant, stored)
+        for error in errors:
+            lacking.say(f"{error}; past versions whose entry could not be found were left out")
+        return living
+
+    async def _counting(self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None) -> list[Record]:
+        """The rows that count: homes, and arriving copies to which an earlier store shows a mark.
+
+        Where an earlier store fails, what only its marks could tell does not count, and `lacking` names it; without that the failure is raised.
+        """
         arriving = [r.key for r in rows if r.role is Role.ARRIVING]
         if not arriving:
             return list(rows)
@@ -89,10 +118,15 @@ class Browsing:
         for source in self._placement.topology.homes:
             if source is store:
                 break
-            with step("browse.marks"):
-                stands = await source.get(collection, arriving)
-            marked |= {s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is store}
+            asking = self._marked(source, collection, arriving, store)
+            marked |= (await asking if lacking is None else await self.guarded(source, lacking, asking)) or set()
         return [r for r in rows if r.role is not Role.ARRIVING or r.key in marked]
+
+    async def _marked(self, source: Store, collection: Collection, keys: Sequence[Key], target: Store) -> set[Key]:
+        """The keys under which a store shows a mark to another."""
+        with step("browse.marks"):
+            stands = await source.get(collection, keys)
+        return {s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is target}
 
     async def everything(self, tenant: str, scope: Scope | None, *, retired: bool = False) -> AsyncIterator[Entry]:
         """Every live entry of a tenant or scope, store by store in the direction records move, oldest first in each; each once.
@@ -117,24 +151,28 @@ class Browsing:
         sources = [(store, ENTRIES) for store in self._placement.topology.homes]
         return sources if asked.known_at is None else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
 
-    async def guarded(self, store: Store, degraded: list[str], call: Awaitable[T]) -> T | None:
-        """The call's answer within the deadline; None where the store failed, which is then named."""
+    async def guarded(self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T]) -> T | None:
+        """The call's answer within the deadline; None where the store failed, which is then named. One that did not answer is not asked again."""
+        if store in lacking.silent:
+            call.close()
+            return None
+        answer = await self.answer(store, call)
+        if isinstance(answer, StoreError):
+            lacking.say(str(answer))
+            if isinstance(answer, StoreTimeout):
+                lacking.silent.add(store)
+            return None
+        return answer
+
+    async def answer(self, store: Store, call: Coroutine[Any, Any, T]) -> T | StoreError:
+        """The call's answer within the deadline, or how the store failed."""
         try:
             async with asyncio.timeout(self._placement.settings.deadline.total_seconds()):
                 return await call
         except TimeoutError:
-            degraded.append(str(StoreTimeout(store.name, f"no answer within {self._placement.settings.deadline}")))
+            return StoreTimeout(store.name, f"no answer within {self._placement.settings.deadline}")
         except StoreError as error:
-            degraded.append(str(error))
-        return None
-
-    @staticmethod
-    def _merge(found: dict[str, Record], rows: Sequence[Record]) -> None:
-        """By id, the newest version; between equals a home before a copy."""
-        for row in rows:
-            there = found.get(entry_id(row))
-            if there is None or outranks(row, there):
-                found[entry_id(row)] = row
+            return error
 
     @staticmethod
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:
@@ -142,6 +180,11 @@ class Browsing:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
 
 
-def outranks(row: Record, other: Record) -> bool:
-    """Of two copies of one entry the newer counts; between equals a home before a copy."""
-    return (row.version, row.role is Role.HOME) > (other.version, other.role is Role.HOME)
+def outranks(row: Record, other: Record, known_at: datetime | None = None) -> bool:
+    """Of two copies of one entry the newer counts, the one of just the moment asked about before it; between equals a home before a copy."""
+    asked = None if known_at is None else micros(known_at)
+
+    def rank(one: Record) -> tuple[bool, int, bool]:
+        return (one.version == asked, one.version, one.role is Role.HOME)
+
+    return rank(row) > rank(other)

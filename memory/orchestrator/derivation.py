@@ -3,49 +3,67 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from memory.domain import door, ids
 from memory.domain.entry import Entry, EntryDraft, EntryType
-from memory.domain.errors import CompactionError, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import DELETE, Debt, OwedWork
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.tiering import owed_replicas
+from memory.orchestrator.turns import Patience
+from memory.orchestrator.versions import version_at
+from memory.orchestrator.windows import is_current, is_expired
 from memory.policies.routing import route
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Owed, Record
-from memory.ports.writes import Absent, AtVersion, Put, Status
+from memory.ports.writes import Put, Status
 
 Callback: TypeAlias = Callable[[list[Entry]], str | Awaitable[str]]
 """Makes one text of several entries; gets copies of them in the order asked, may be async (A77)."""
 
 
+COPIED_VERSION = "promoted_from_version"
+"""In the body of a promoted entry: the version of the original that it is a copy of."""
+OVERRIDES = "promoted_with"
+"""In the body of a promoted entry: a digest of what the promotion was told to say otherwise than the original."""
+
+
 class Derivation:
     """Promotion across scopes, and compaction. Ids derive from the sources, so that a repeat finds what it made before."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, meaning: Meaning, owed: OwedWork, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, meaning: Meaning, owed: OwedWork, erasure: Erasure, lives: Lives) -> None:
         self._placement = placement
         self._entries = entries
         self._meaning = meaning
         self._owed = owed
         self._erasure = erasure
+        self._lives = lives
 
     async def promote(
         self, tenant: str, entry_id: str, target: Scope, *, overrides: dict[str, Any] | None = None, delete_original: bool = False
     ) -> Entry:
-        """Copy an entry into a broader scope (A59-A71). Promoting the same source to the same scope again returns the same entry (A72)."""
+        """Copy an entry into a broader scope (A59-A71).
+
+        Promoting the same source to the same scope again with the same overrides returns the same entry, with others it is a `Conflict` (A72).
+        The original is deleted only at the version that was copied, and only while its copy can be read.
+        """
+        asked = _digest(overrides or {})
         try:
             source = await self._entries.live_record(tenant, entry_id)
         except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
-            return await self._promoted(tenant, entry_id, target)
+            return await self._promoted(tenant, entry_id, target, asked)
         origin = entry_of(source)
         check_promotion(origin.scope, target)
         metadata = dict(origin.metadata)
@@ -59,23 +77,36 @@ class Derivation:
         draft = EntryDraft.model_construct(
             scope=target, type=origin.type, title=origin.title, source=origin.source, expires_at=origin.expires_at, **wanted
         )
+        now = self._placement.now()
         record = record_of(
             draft,
             key=_promoted_key(tenant, entry_id, target),
-            version=self._placement.next_version(),
-            now=self._placement.now(),
+            version=version_at(now),
+            now=now,
             tier=route(ENTRIES.name, target.kind).tier,
             promoted_from_id=entry_id,
             compacted_from_ids=origin.compacted_from_ids,
             contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
         )
-        return await self._store(record, [source] if delete_original else [])
+        record = replace(record, body={**record.body, COPIED_VERSION: source.version, OVERRIDES: asked})
 
-    async def _promoted(self, tenant: str, entry_id: str, target: Scope) -> Entry:
+        def check(there: Record) -> None:
+            _check_overrides(there, asked)
+            if delete_original and there.body.get(COPIED_VERSION) != source.version:
+                raise Conflict(
+                    f"entry {entry_id} was edited since it was promoted, and its copy does not have the edit: it was not deleted; "
+                    "update the copy to what is to be kept, then delete the original",
+                    there.key.id,
+                )
+
+        return await self._store(record, [source] if delete_original else [], check)
+
+    async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
         located = await self._placement.locate(ENTRIES, _promoted_key(tenant, entry_id, target))
         if located.record is None:
             raise NotFound(entry_id)
+        _check_overrides(located.record, asked)
         return entry_of(await self._entries.live_record(tenant, located.key.id))
 
     async def compact(
@@ -118,11 +149,12 @@ class Derivation:
             raise CompactionError(distinct, str(error)) from error
         made_of = [f"{s.key.id}@{s.version}" for s in sources]
         identity = ids.derived_id(tenant, scope.text, "compact", *made_of, content, repr(draft.tags), repr(draft.metadata))
+        now = self._placement.now()
         record = record_of(
             draft,
             key=Key(tenant, identity),
-            version=self._placement.next_version(),
-            now=self._placement.now(),
+            version=version_at(now),
+            now=now,
             tier=route(ENTRIES.name, scope.kind).tier,
             compacted_from_ids=distinct,
             contributors=[c for origin in origins for c in _contributors(origin)],
@@ -146,43 +178,53 @@ class Derivation:
     ) -> EntryDraft:
         return EntryDraft(scope=scope, type=kind, title=title, source=source, expires_at=expires_at, **wanted)
 
-    async def _store(self, record: Record, to_delete: Sequence[Record]) -> Entry:
-        """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life; return the first one else."""
+    async def _store(self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None] = lambda there: None) -> Entry:
+        """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.
+
+        Where it was made before and `check` has nothing against it, what was made is the answer. Sources go only for a copy that can be read.
+        """
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
         debts = [Owed(DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
-        for _ in range(self._placement.settings.attempts):
+        patience = Patience(self._placement, record.key.id)
+        while True:
             there = await self._placement.locate(ENTRIES, record.key)
             if there.record is not None:
-                for source in to_delete:
-                    await self._erasure.delete(ENTRIES, source.key, at=source.version)
-                return entry_of(there.record)
-            grave = there.tombstone
-            home = there.store if grave is not None and there.store is not None else store
-            version = self._placement.next_version(0 if grave is None else await self._highest_grave(record.key))
-            tier = record.tier if home is store else self._placement.topology.tiers_of(home)[0]
-            owed = (*owed_replicas(self._placement, ENTRIES, home, tier), *debts)
-            new = replace(record, version=version, tier=tier, owed=owed)
-            when = Absent() if grave is None else AtVersion(grave.version)
-            outcome = await self._placement.write_one("derive.home", home, Put(ENTRIES, new, when))
-            if (error := refused(home, outcome)) is not None:
+                check(there.record)
+                return await self._made_before(there.record, to_delete)
+            born = await self._lives.birth(record, store, there)
+            new = replace(born.record, owed=(*owed_replicas(self._placement, ENTRIES, born.store, born.record.tier), *debts))
+            outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
+            if (error := refused(born.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
                 raise NotFound(record.key.id)  # the scope was erased under it
             if outcome.applied:
                 stored = replace(new, generation=outcome.generation)
-                await self._owed.try_finish(Debt(ENTRIES, home, stored))
+                await self._owed.try_finish(Debt(ENTRIES, born.store, stored))
                 return entry_of(stored)
-        raise StoreUnavailable(store.name, f"entry {record.key.id} keeps changing; try again")
+            await patience.wait()
 
-    async def _highest_grave(self, key: Key) -> int:
-        """The highest version of what stands under the key in any store: a new life must be newer than all of it."""
-        rows = [(await store.get(ENTRIES, [key]))[0] for store in self._placement.topology.homes]
-        return max((getattr(row, "version", 0) for row in rows), default=0)
+    async def _made_before(self, made: Record, to_delete: Sequence[Record]) -> Entry:
+        now = self._placement.now()
+        if to_delete and (is_expired(made, now) or not is_current(made, now)):
+            raise Conflict("what was made of this before is hidden by now, expired or retired: nothing was deleted", made.key.id)
+        for source in to_delete:
+            await self._erasure.delete(ENTRIES, source.key, at=source.version)
+        return entry_of(made)
 
 
 def _promoted_key(tenant: str, entry_id: str, target: Scope) -> Key:
     return Key(tenant, ids.derived_id(tenant, target.text, "promote", entry_id))
+
+
+def _digest(overrides: dict[str, Any]) -> str:
+    return blake2b(json.dumps(overrides, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
+
+
+def _check_overrides(made: Record, asked: str) -> None:
+    if made.body.get(OVERRIDES, asked) != asked:
+        raise Conflict("it was promoted to this scope before, with other content, tags or metadata: update what that made", made.key.id)
 
 
 def _latest(moments: Sequence[datetime | None]) -> datetime | None:

@@ -14,6 +14,7 @@ from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.lives import Lives
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import OwedWork
@@ -24,6 +25,7 @@ from memory.orchestrator.searching import Searching
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
+from memory.orchestrator.turns import Patience, Turns
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import COLLECTIONS, ENTRIES
@@ -54,8 +56,12 @@ class Engine:
         self.cache = Cache(self.placement)
         self.meaning = Meaning(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.owed, self.cache, self.generations)
-        self.entries = Entries(self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure)
-        self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure)
+        self.turns = Turns()
+        lives = Lives(self.placement, owed=self.owed, cache=self.cache)
+        self.entries = Entries(
+            self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure, lives=lives, turns=self.turns
+        )
+        self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure, lives=lives)
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)
         self.browsing = Browsing(self.placement)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
@@ -93,4 +99,8 @@ class Engine:
 
     async def delete(self, tenant: str, entry_id: str) -> bool:
         """Erase one entry; false where there was none."""
-        return is_id(entry_id) and await self.erasure.delete(ENTRIES, Key(tenant, entry_id))
+        if not is_id(entry_id):
+            return False
+        key = Key(tenant, entry_id)
+        async with self.turns.take(ENTRIES, key, Patience(self.placement, entry_id)):
+            return await self.erasure.delete(ENTRIES, key)

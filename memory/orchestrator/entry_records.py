@@ -11,6 +11,7 @@ from typing import Any
 from memory.domain import door
 from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType, ImportedDraft
 from memory.domain.scope import Scope
+from memory.domain.time import moment
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
 
@@ -86,7 +87,7 @@ def record_of(
         scope=draft.scope.text,
         version=version,
         created_at=born,
-        updated_at=born,
+        updated_at=born if born < now else moment(version),
         expires_at=draft.expires_at,
         fields=fields,
         body=body,
@@ -106,7 +107,7 @@ def meaning_of(record: Record) -> str:
     return "\n".join(record.texts[name] for name in ("title", "content") if name in record.texts)
 
 
-def changed(record: Record, changes: dict[str, Any], *, version: int, now: datetime) -> Record:
+def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     """The record after an update: metadata is merged, everything else replaced (A48); `created_at` and provenance stay (A49, A51)."""
     body, fields = dict(record.body), dict(record.fields)
     for name in ("content", "title"):
@@ -127,7 +128,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int, now: datet
         scope=record.scope,
         version=version,
         created_at=record.created_at,
-        updated_at=now,
+        updated_at=moment(version),
         expires_at=changes.get("expires_at", record.expires_at),
         fields=fields,
         body=body,

@@ -1,20 +1,24 @@
-"""What was stored at a moment: kept versions that are still on their way, and the rule that the past does not outlive an erasure."""
+"""What was stored at a moment: kept versions, those on their way to being kept, and the rule that the past does not outlive an erasure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from memory.domain.errors import StoreError
 from memory.domain.time import micros
-from memory.orchestrator.entries import is_expired
 from memory.orchestrator.owed import KEEP
-from memory.orchestrator.placement import Placement
+from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.steps import step
+from memory.orchestrator.windows import is_expired, was_stored
 from memory.ports import codec
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
-from memory.ports.query import Eq, Gt, Query, Where, all_of
+from memory.ports.query import Eq, Gt, Order, Query, Where, all_of, within
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
+
+LIFE = "life"
+"""Of what is born where a tombstone stood: the version it was born with, in its body, so that what is kept of an earlier life is told from it."""
 
 
 def entry_id(record: Record) -> str:
@@ -22,20 +26,50 @@ def entry_id(record: Record) -> str:
     return str(record.fields.get("entry_id") or record.key.id)
 
 
-async def on_their_way(store: Store, where: Where, known_at: datetime) -> list[Record]:
+def is_kept(record: Record) -> bool:
+    """Whether this is a kept version of an entry, not the entry itself."""
+    return record.fields.get("entry_id") is not None
+
+
+def same_life(record: Record, other: Record) -> bool:
+    """Whether both are versions of one life of their entry: after a deletion the same id may be given again."""
+    return record.body.get(LIFE) == other.body.get(LIFE)
+
+
+async def kept_versions(placement: Placement, record: Record) -> list[Record]:
+    """What the record said before, in this life: the kept versions, oldest first, with those on their way to being kept."""
+    query = Query(ENTRY_VERSIONS, within(record.partition), filter=Eq("entry_id", record.key.id), order=(Order("stored_version"),))
+    with step("version.read"):
+        page = await placement.topology.archive.query(query)
+    rows = [row for row in page.records if isinstance(row, Record)] + list(_owed_by([record]))
+    kept = {row.version: row for row in reversed(rows) if row.version < record.version and same_life(row, record)}
+    return [kept[version] for version in sorted(kept)]
+
+
+async def on_their_way(placement: Placement, store: Store, where: Where, known_at: datetime) -> list[Record]:
     """The versions current at that moment that an edit replaced and its record still owes to the archive."""
-    moment = micros(known_at)
-    edited_since = all_of(Eq("owing", True), Gt("version", moment))
+    edited_since = all_of(Eq("owing", True), Gt("version", micros(known_at)))
     with step("version.owed"):
         page = await store.query(Query(ENTRIES, where, edited_since, roles=frozenset({Role.HOME, Role.ARRIVING})))
-    owed = [o for row in page.records if isinstance(row, Record) for o in row.owed if o.kind == KEEP]
-    versions = [codec.record_from_json(ENTRY_VERSIONS, o.data["record"]) for o in owed]
-    return [v for v in versions if v.version <= moment < v.fields["replaced_version"]]  # type: ignore[operator]
-
-
-async def still_living(placement: Placement, tenant: str, rows: Sequence[Record]) -> list[Record]:
-    """Of past versions, those whose entry is still there and not expired."""
     now = placement.now()
-    located = await placement.locate_many(ENTRIES, [Key(tenant, entry_id(row)) for row in rows])
-    there = {at.key.id for at in located if at.record is not None and not is_expired(at.record, now)}
-    return [row for row in rows if entry_id(row) in there]
+    return [v for v in _owed_by(row for row in page.records if isinstance(row, Record)) if was_stored(v, known_at, now)]
+
+
+async def still_living(placement: Placement, tenant: str, rows: Sequence[Record]) -> tuple[list[Record], list[StoreError]]:
+    """Of past versions, those whose entry is still there, in the same life, and not expired; and why some could not be found. An entry is there."""
+    now = placement.now()
+    located, errors = await locate_each(placement, list(dict.fromkeys(Key(tenant, entry_id(row)) for row in rows if is_kept(row))))
+    there = {at.key.id: at.record for at in located if at.record is not None}
+    homes = [there.get(entry_id(row)) if is_kept(row) else row for row in rows]
+    living = [row for row, home in zip(rows, homes, strict=True) if home is not None and not is_expired(home, now) and same_life(row, home)]
+    return living, errors
+
+
+async def locate_each(placement: Placement, keys: Sequence[Key]) -> tuple[list[Located], list[StoreError]]:
+    """Where the records are, and why some could not be found: a store that fails hides those alone that it may hold."""
+    found = await placement.locate_many(ENTRIES, keys, partial=True)
+    return [at for at in found if at.unknown is None], [at.unknown for at in found if at.unknown is not None]
+
+
+def _owed_by(records: Iterable[Record]) -> Iterable[Record]:
+    return (codec.record_from_json(ENTRY_VERSIONS, owed.data["record"]) for record in records for owed in record.owed if owed.kind == KEEP)

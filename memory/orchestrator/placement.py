@@ -13,6 +13,7 @@ from memory.domain.time import micros
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import Topology
+from memory.orchestrator.versions import version_at
 from memory.ports.clock import Clock
 from memory.ports.collections import Collection
 from memory.ports.query import Page, Query
@@ -56,8 +57,8 @@ class Placement:
         return self.clock()
 
     def next_version(self, stored: int = 0) -> int:
-        """`max(stored + 1, now in microseconds)`: a record never loses to its own past, whatever the clock says."""
-        return max(stored + 1, micros(self.clock()))
+        """See `version_at`. Who also writes down when it was reads the clock once and asks that instead."""
+        return version_at(self.clock(), stored)
 
     def tombstone_until(self) -> datetime:
         """How long a tombstone left now is kept."""

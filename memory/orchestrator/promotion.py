@@ -11,9 +11,9 @@ from memory.domain.errors import StoreError
 from memory.domain.scope import Scope
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import BROWSED
-from memory.orchestrator.entries import is_expired
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.tiering import MoveResult, Tiering
+from memory.orchestrator.windows import is_expired
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
 from memory.ports.collections import ENTRIES
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, Where, within

@@ -7,19 +7,19 @@ A store that fails is left out and named.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from memory.domain.entry import Entry
-from memory.domain.errors import StoreError
+from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked, accepts, filter_of
-from memory.orchestrator.browsing import BROWSED, Browsing, outranks
+from memory.orchestrator.browsing import BROWSED, Browsing, Lacking, outranks
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.past import entry_id, still_living
+from memory.orchestrator.past import entry_id, locate_each
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.ranking import combine, rank_by_words
@@ -47,7 +47,7 @@ class FoundEntry:
 class SearchResult(list[FoundEntry]):
     """Hits, best first. `degraded` names stores that were left out and why; empty when the answer is whole."""
 
-    def __init__(self, hits: Sequence[FoundEntry] = (), degraded: Sequence[str] = ()) -> None:
+    def __init__(self, hits: Sequence[FoundEntry] = (), degraded: Iterable[str] = ()) -> None:
         super().__init__(hits)
         self.degraded = tuple(degraded)
 
@@ -64,9 +64,9 @@ class _Candidate:
     store: Store
     scores: dict[str, float] = field(default_factory=dict)
 
-    def meet(self, way: str, hit: Hit, store: Store) -> None:
+    def meet(self, way: str, hit: Hit, store: Store, known_at: datetime | None) -> None:
         self.scores[way] = max(hit.score, self.scores.get(way, -1.0))
-        if outranks(hit.record, self.record):
+        if outranks(hit.record, self.record, known_at):
             self.record, self.store = hit.record, store
 
 
@@ -83,38 +83,66 @@ class Searching:
         if not text.strip():
             browsed = await self._browsing.browse(asked)
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier}) for e in browsed], browsed.degraded)
-        now, degraded = self._placement.now(), list[str]()
+        lacking = Lacking()
         pool = max(3 * asked.limit, 50)  # D82
         vector = await self._meaning.of_query(text)
         candidates: dict[str, _Candidate] = {}
         for store, collection in self._browsing.sources(asked):
-            hits = await self._browsing.guarded(store, degraded, self._hits(store, collection, asked, text, vector, pool, now, degraded))
-            for way, hit in hits or []:
+            for way, hit in await self._hits(store, collection, asked, text, vector, pool, lacking):
                 record_id = entry_id(hit.record)
                 candidate = candidates.setdefault(record_id, _Candidate(hit.record, store))
-                candidate.meet(way, hit, store)
-        found = await self._confirmed(candidates, asked, now, degraded)
-        return SearchResult(found, degraded)
+                candidate.meet(way, hit, store, asked.known_at)
+        found = await self._confirmed(candidates, asked, self._placement.now(), lacking)
+        return SearchResult(found, lacking.notes)
 
     async def _hits(
-        self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, now: datetime, degraded: list[str]
+        self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, lacking: Lacking
     ) -> list[tuple[str, Hit]]:
-        """What the store finds, each hit with the way it was found. Contents come later, of those shown; the past is not read again."""
-        where, condition, whole = within(*asked.partitions), filter_of(asked, collection, now), asked.known_at is not None
+        """What the store finds, each hit with the way it was found. A way that fails is named, and takes nothing from the others.
+
+        Contents come later, of those shown; the past is not read again.
+        """
+        now, whole = self._placement.now(), asked.known_at is not None
+        where, condition = within(*asked.partitions), filter_of(asked, collection, now)
         ways: dict[str, Words | Near] = {"words": Words(text)} | ({} if vector is None else {"meaning": Near(vector)})
         indexed = {"words": store.capabilities.lexical, "meaning": store.capabilities.semantic}
-        asking = [store.search(Search(collection, where, by, pool, condition, SEARCHED, whole)) for way, by in ways.items() if indexed[way]]
+        found: dict[str, Sequence[Hit]] = {}
+
+        async def by_index(way: str, by: Words | Near) -> None:
+            found[way] = await store.search(Search(collection, where, by, pool, condition, SEARCHED, whole))
+
+        async def by_reading(unindexed: Sequence[str]) -> None:
+            rows = await self._read_over(store, collection, asked, now, unindexed, lacking)
+            if "words" in unindexed:
+                found["words"] = rank_by_words(rows, collection, text, pool)
+            if vector is not None and "meaning" in unindexed:
+                found["meaning"] = best(by_nearness(vector, rows), pool)
+
+        async def on_their_way() -> None:
+            owed = await self._browsing.owed_past(store, collection, asked, lacking)
+            found["owed"] = rank_by_words(owed, ENTRY_VERSIONS, text, pool)
+
+        asking = [by_index(way, by) for way, by in ways.items() if indexed[way]]
+        asking += [by_reading(unindexed)] if (unindexed := [way for way in ways if not indexed[way]]) else []
+        asking += [on_their_way()] if asked.known_at is not None else []
         with step("search"):
-            answers = await asyncio.gather(*asking)
-            rows = await self._read_over(store, collection, asked, now, [way for way in ways if not indexed[way]], degraded)
-        found = dict(zip([way for way in ways if indexed[way]], answers, strict=True))
-        by_words = found["words"] if indexed["words"] else rank_by_words(rows, collection, text, pool)
-        by_words = by_words + rank_by_words(await self._browsing.owed_past(store, collection, asked, now), ENTRY_VERSIONS, text, pool)
-        near = found.get("meaning", [] if vector is None else best(by_nearness(vector, rows), pool))
-        return [("words", hit) for hit in by_words] + [("meaning", hit) for hit in near if hit.score > 0]
+            await self._all_of(store, lacking, asking)
+        by_words = [("words", hit) for way in ("words", "owed") for hit in found.get(way, ())]
+        return by_words + [("meaning", hit) for hit in found.get("meaning", ()) if hit.score > 0]
+
+    async def _all_of(self, store: Store, lacking: Lacking, calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Make the calls side by side and wait for all, also where one fails: none goes on behind the caller's back."""
+        answers = await asyncio.gather(*(self._browsing.answer(store, call) for call in calls), return_exceptions=True)
+        for error in answers:
+            if isinstance(error, BaseException) and not isinstance(error, StoreError):
+                raise error
+            if error is not None:
+                lacking.say(str(error))
+        if answers and all(isinstance(error, StoreTimeout) for error in answers):
+            lacking.silent.add(store)
 
     async def _read_over(
-        self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str], degraded: list[str]
+        self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str], lacking: Lacking
     ) -> list[Record]:
         """The records that are looked through because no store has an index for a way of searching.
 
@@ -131,7 +159,7 @@ class Searching:
         order = (Order("created_at", descending=True),) if limit else ()
         page = await store.query(Query(collection, where, condition, order, limit, roles=BROWSED))
         if page.cursor is not None:
-            degraded.append(f"store '{store.name}' has no index for meaning: by meaning only the newest {LOOKED_THROUGH} entries were looked through")
+            lacking.say(f"store '{store.name}' has no index for meaning: by meaning only the newest {LOOKED_THROUGH} entries were looked through")
         return [r for r in page.records if isinstance(r, Record)]
 
     def _not_found_by_meaning(self, store: Store) -> tuple[str, ...]:
@@ -140,10 +168,11 @@ class Searching:
         here = [tier for tier in TIERS if home(tier) is store]
         return tuple(t for t in here if not any(home(copy).capabilities.semantic for copy in (t, *replicas_of(ENTRIES.name, t))))
 
-    async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, degraded: list[str]) -> list[FoundEntry]:
+    async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, lacking: Lacking) -> list[FoundEntry]:
         """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
         if asked.known_at is not None:
-            shown = await self._past(candidates, asked.tenant, degraded)
+            past = await self._browsing.known([c.record for c in candidates.values() if c.record.role is Role.HOME], asked, lacking)
+            shown = {entry_id(r): r for r in past}
             candidates = {i: candidates[i] for i in shown}
         else:
             shown = {}
@@ -152,36 +181,25 @@ class Searching:
             unread = [record_id for record_id, _ in ranked if record_id not in shown]
             if not unread:
                 return _explained(ranked, shown, candidates)
-            homes = await self._homes({i: candidates[i] for i in unread}, asked.tenant, degraded)
+            homes = await self._homes({i: candidates[i] for i in unread}, asked.tenant, lacking)
             shown |= {i: home for i, home in homes.items() if accepts(home, asked, now)}
             for record_id in unread:
                 if record_id not in shown:
                     del candidates[record_id]
 
-    async def _past(self, candidates: dict[str, _Candidate], tenant: str, degraded: list[str]) -> dict[str, Record]:
-        """Of versions that are past, those whose entry still lives."""
-        try:
-            past = await still_living(self._placement, tenant, [c.record for c in candidates.values() if c.record.role is Role.HOME])
-        except StoreError as error:
-            degraded.append(f"{error.store}: {error.problem}; whether past entries still live could not be told")
-            return {}
-        return {entry_id(r): r for r in past}
-
-    async def _homes(self, candidates: dict[str, _Candidate], tenant: str, degraded: list[str]) -> dict[str, Record]:
+    async def _homes(self, candidates: dict[str, _Candidate], tenant: str, lacking: Lacking) -> dict[str, Record]:
         """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for copies, homes are located."""
         homes: dict[str, Record] = {}
         failed = set[str]()
         for store in dict.fromkeys(c.store for c in candidates.values() if c.record.role is Role.HOME):
             there = [i for i, c in candidates.items() if c.store is store and c.record.role is Role.HOME]
-            rows = await self._browsing.guarded(store, degraded, self._read(store, [Key(tenant, i) for i in there]))
+            rows = await self._browsing.guarded(store, lacking, self._read(store, [Key(tenant, i) for i in there]))
             homes |= {r.key.id: r for r in rows or () if isinstance(r, Record) and r.role is Role.HOME}
             failed.update(there if rows is None else ())
         elsewhere = [Key(tenant, i) for i in candidates if i not in homes and i not in failed]
-        try:
-            located = await self._placement.locate_many(ENTRIES, elsewhere)
-        except StoreError as error:
-            degraded.append(f"{error.store}: {error.problem}; hits that could not be confirmed were left out")
-            return homes
+        located, errors = await locate_each(self._placement, elsewhere)
+        for error in errors:
+            lacking.say(f"{error}; hits that could not be confirmed were left out")
         return homes | {at.key.id: at.record for at in located if at.record is not None}
 
     @staticmethod

@@ -1,11 +1,21 @@
-"""Kept versions: what an entry said before an edit, as immutable records of their own (decision D34)."""
+"""Versions are moments: the number of a version is when it was stored, and what an entry said before an edit is kept under it (decision D34)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from memory.domain import ids
+from memory.domain.time import micros
 from memory.ports.record import Key, Record, Role
+
+
+def version_at(now: datetime, stored: int = 0) -> int:
+    """`max(stored + 1, now in microseconds)`: a record never loses to its own past, whatever the clock says.
+
+    Who writes reads the clock once: `updated_at` is `moment(version)`, also where the version had to run ahead of the clock.
+    """
+    return max(stored + 1, micros(now))
 
 
 def version_key(tenant: str, entry_id: str, version: int) -> Key:

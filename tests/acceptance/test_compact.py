@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory import CompactionError, Entry, InvalidInput, NotFound, Scope
+from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope
 from memory.facade.memory import Memory
 from tests.acceptance.support import DAY, EVERY_KIND, HOUR, SESSION, USER, Clock, contents, everything_stored
 
@@ -178,6 +178,18 @@ async def test_a_source_edited_while_the_callback_worked_is_not_deleted(memory: 
     assert compacted.content == "part 1 + part 2"
     assert await memory.get(one.id) is None
     assert contents([e async for e in memory.entries() if e.id == two.id]) == ["edited meanwhile"]
+
+
+@pytest.mark.behaviour("A84")
+async def test_sources_whose_summary_is_hidden_are_not_deleted(memory: Memory) -> None:
+    sources = await _sources(memory)
+    ids = [s.id for s in sources]
+    compacted = await memory.compact(ids, joined)
+    await memory.invalidate(compacted.id)
+    with pytest.raises(Conflict, match="hidden") as caught:
+        await memory.compact(ids, joined, delete_sources=True)
+    assert caught.value.existing_id == compacted.id
+    assert [await memory.get(i) for i in ids] == sources
 
 
 @pytest.mark.behaviour("A84")

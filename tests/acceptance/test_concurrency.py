@@ -26,6 +26,16 @@ async def test_edits_at_once_are_all_in_the_entry_and_in_its_history(memory: Mem
     assert [len(version.metadata) for version in history] == list(range(13))
 
 
+@pytest.mark.behaviour("A48", "D34")
+async def test_two_hundred_edits_at_once_are_all_in_the_entry(memory: Memory) -> None:
+    entry = await memory.write("counted", scope=USER)
+    edited = await asyncio.gather(*(memory.update(entry.id, metadata={f"k{n}": n}) for n in range(200)))
+    read = await memory.get(entry.id)
+    assert read is not None
+    assert read.metadata == {f"k{n}": n for n in range(200)}
+    assert len({e.version for e in edited}) == 200
+
+
 @pytest.mark.behaviour("A72")
 async def test_promotions_at_once_make_one_entry(memory: Memory) -> None:
     source = await memory.write("once", scope=SESSION)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memory import Conflict, Entry, InvalidInput, Scope
+from memory import Conflict, Entry, InvalidInput, PartialWrite, Scope
 from memory.facade.memory import Memory
 from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock
 
@@ -75,28 +75,116 @@ async def test_a_repeat_after_edits_returns_the_first_result_and_undoes_nothing(
 
 @pytest.mark.behaviour("A5")
 @SCOPES
-async def test_a_repeat_after_deletion_returns_the_first_result_and_brings_nothing_back(memory: Memory, clock: Clock, scope: Scope) -> None:
+@pytest.mark.parametrize("content", ["once", "another"])
+async def test_a_key_whose_entry_was_deleted_is_a_conflict_that_says_when(memory: Memory, clock: Clock, scope: Scope, content: str) -> None:
     first = await memory.write(scope=scope, **BODY)
-    clock.advance()
+    await memory.update(first.id, content="edited")
+    deleted = clock.advance()
     await memory.delete(first.id)
     clock.advance()
-    again = await memory.write(scope=scope, **BODY)
-    assert again == first
+    with pytest.raises(Conflict, match=r"'k' was deleted at 2126-.*revive=True") as caught:
+        await memory.write(scope=scope, **(BODY | {"content": content}))
+    assert caught.value.existing_id == first.id
+    assert caught.value.deleted_at is not None
+    assert deleted <= caught.value.deleted_at < clock.moment
     assert await memory.get(first.id) is None
     assert await memory.retrieve(scope) == []
-    with pytest.raises(Conflict) as caught:
-        await memory.write(scope=scope, **(BODY | {"content": "another"}))
-    assert caught.value.existing_id == first.id
+
+
+@pytest.mark.behaviour("A5", "A57")
+@SCOPES
+async def test_a_key_of_an_erased_scope_is_a_conflict_that_says_when(memory: Memory, clock: Clock, scope: Scope) -> None:
+    first = await memory.write(scope=scope, **BODY)
+    erased = clock.advance()
+    assert await memory.delete_scope(scope) == 1
+    for content in ("once", "another"):
+        with pytest.raises(Conflict, match="'k' was deleted") as caught:
+            await memory.write(scope=scope, **(BODY | {"content": content}))
+        assert caught.value.existing_id == first.id
+        assert caught.value.deleted_at is not None
+        assert erased <= caught.value.deleted_at < clock.moment
+    assert await memory.retrieve(scope) == []
+
+
+@pytest.mark.behaviour("A5", "D34")
+@SCOPES
+@pytest.mark.parametrize("whole_scope", [False, True], ids=["entry", "scope"])
+async def test_a_key_revived_begins_a_life_that_knows_nothing_of_the_first(memory: Memory, clock: Clock, scope: Scope, whole_scope: bool) -> None:
+    moments = [clock.advance()]
+    for life in range(3):
+        entry = await memory.write(f"life {life}", scope=scope, key="k", revive=True)
+        assert await memory.history(entry.id) == [entry]
+        for n in range(2):
+            await memory.update(entry.id, content=f"life {life}, edit {n}")
+        moments.append(clock.advance())
+        assert [e.content for e in await memory.history(entry.id)] == [f"life {life}", f"life {life}, edit 0", f"life {life}, edit 1"]
+        assert await memory.write(f"life {life}", scope=scope, key="k", revive=True) == entry
+        for earlier in moments[:-1]:
+            assert await memory.get(entry.id, known_at=earlier, as_of=clock.moment) is None
+            assert await memory.retrieve(scope, known_at=earlier, as_of=clock.moment) == []
+            assert await memory.search("life", scope=scope, known_at=earlier, as_of=clock.moment) == []
+        if whole_scope:
+            await memory.delete_scope(scope)
+        else:
+            await memory.delete(entry.id)
+    assert await memory.retrieve(scope) == []
+
+
+@pytest.mark.behaviour("A5")
+async def test_reviving_what_was_never_deleted_is_a_keyed_write_like_any(memory: Memory) -> None:
+    first = await memory.write(scope=USER, revive=True, **BODY)
+    assert await memory.write(scope=USER, revive=True, **BODY) == first
+    with pytest.raises(Conflict, match="another entry"):
+        await memory.write(scope=USER, revive=True, **(BODY | {"content": "another"}))
+    with pytest.raises(InvalidInput, match="revive"):
+        await memory.write(scope=USER, revive="yes", **BODY)  # type: ignore[arg-type]
 
 
 @pytest.mark.behaviour("A5")
 @SCOPES
-async def test_a_repeat_after_the_scope_was_erased_brings_nothing_back(memory: Memory, scope: Scope) -> None:
+async def test_twenty_who_revive_at_once_make_one_entry(memory: Memory, scope: Scope) -> None:
     first = await memory.write(scope=scope, **BODY)
-    await memory.delete_scope(scope)
-    again = await memory.write(scope=scope, **BODY)
-    assert (again.id, again.content) == (first.id, first.content)
-    assert await memory.retrieve(scope) == []
+    await memory.delete(first.id)
+    revived = await asyncio.gather(*(memory.write(scope=scope, revive=True, **BODY) for _ in range(20)))
+    assert all(entry == revived[0] for entry in revived)
+    assert revived[0].version > first.version
+    assert await memory.retrieve(scope) == [revived[0]]
+
+
+@pytest.mark.behaviour("A5")
+async def test_drafts_in_conflict_keep_no_other_from_being_stored_and_are_named(memory: Memory) -> None:
+    taken = await memory.write("first", scope=USER, key="taken")
+    gone = await memory.write("gone", scope=SESSION, key="gone")
+    await memory.delete(gone.id)
+    drafts: list[dict[str, Any]] = [
+        {"content": "a", "scope": USER},
+        {"content": "other", "scope": USER, "key": "taken"},
+        {"content": "b", "scope": SESSION, "key": "b"},
+        {"content": "gone", "scope": SESSION, "key": "gone"},
+        {"content": "c", "scope": USER},
+    ]
+    with pytest.raises(PartialWrite, match=r"of 5 drafts 2 were not stored, at position 1, 3") as caught:
+        await memory.write_many(drafts)
+    assert isinstance(caught.value, Conflict)
+    assert {position: entry.content for position, entry in caught.value.written.items()} == {0: "a", 2: "b", 4: "c"}
+    assert {position: conflict.existing_id for position, conflict in caught.value.conflicts.items()} == {1: taken.id, 3: gone.id}
+    assert caught.value.conflicts[1].deleted_at is None
+    assert caught.value.conflicts[3].deleted_at is not None
+    assert [e.content for e in await memory.retrieve(USER)] == ["c", "a", "first"]
+    assert await memory.retrieve(SESSION) == [caught.value.written[2]]
+    revived = await memory.write_many(drafts[2:4], revive=True)
+    assert revived[0] == caught.value.written[2]
+    assert {e.content for e in await memory.retrieve(SESSION)} == {"b", "gone"}
+
+
+@pytest.mark.behaviour("A5")
+async def test_conflicts_are_counted_through_the_batches_of_a_call(memory: Memory) -> None:
+    await memory.write("first", scope=USER, key="k")
+    drafts = [{"content": f"{n}", "scope": USER, "key": "k" if n in (3, 502) else f"k{n}"} for n in range(504)]
+    with pytest.raises(PartialWrite) as caught:
+        await memory.write_many(drafts)
+    assert sorted(caught.value.conflicts) == [3, 502]
+    assert {position: entry.content for position, entry in caught.value.written.items()} == {n: f"{n}" for n in range(504) if n not in (3, 502)}
 
 
 @pytest.mark.behaviour("A5")
@@ -149,14 +237,4 @@ async def test_keys_are_opaque_and_told_apart_to_the_letter(memory: Memory) -> N
 async def test_a_key_that_cannot_be_is_refused(memory: Memory, key: str) -> None:
     with pytest.raises(InvalidInput, match="key"):
         await memory.write("once", scope=USER, key=key)
-    assert await memory.retrieve(USER) == []
-
-
-@pytest.mark.behaviour("A57")
-async def test_a_key_of_an_erased_scope_brings_nothing_back_and_takes_no_other_content(memory: Memory) -> None:
-    first = await memory.write("a", scope=USER, key="k")
-    assert await memory.delete_scope(USER) == 1
-    assert (await memory.write("a", scope=USER, key="k")).id == first.id
-    with pytest.raises(Conflict, match="'k'"):
-        await memory.write("b", scope=USER, key="k")
     assert await memory.retrieve(USER) == []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
-from memory import Entry, InvalidInput, InvalidScopePromotion, NotFound, Scope
+from memory import Conflict, Entry, InvalidInput, InvalidScopePromotion, NotFound, Scope
 from memory.facade.memory import Memory
 from tests.acceptance.support import DAY, EVERY_KIND, HOUR, OBJECT, ORG, SESSION, USER, WORKSPACE, Clock, everything_stored
 
@@ -161,9 +162,62 @@ async def test_promoting_again_returns_the_same_entry(memory: Memory, clock: Clo
     promoted = await memory.promote(source.id, to=USER)
     clock.advance()
     assert await memory.promote(source.id, to=USER) == promoted
-    assert await memory.promote(source.id, to=USER, content="ignored: it was promoted before") == promoted
     assert await memory.retrieve(USER) == [promoted]
     assert (await memory.promote(source.id, to="user:u2")).id != promoted.id
+
+
+OVERRIDES: list[dict[str, Any]] = [{"content": "otherwise"}, {"tags": ["other"]}, {"metadata": {"a": 1}}]
+
+
+@pytest.mark.behaviour("A72")
+@pytest.mark.parametrize("overrides", OVERRIDES, ids=str)
+async def test_promoting_again_with_other_overrides_is_a_conflict_and_with_the_same_ones_the_same_entry(
+    memory: Memory, overrides: dict[str, Any]
+) -> None:
+    source = await memory.write("once", scope=SESSION)
+    promoted = await memory.promote(source.id, to=USER, **overrides)
+    assert await memory.promote(source.id, to=USER, **overrides) == promoted
+    for others in ({}, *(o for o in OVERRIDES if o != overrides)):
+        for away in (False, True):
+            with pytest.raises(Conflict) as caught:
+                await memory.promote(source.id, to=USER, delete_original=away, **others)
+            assert caught.value.existing_id == promoted.id
+    assert await memory.get(source.id) == source
+    assert await memory.promote(source.id, to=USER, delete_original=True, **overrides) == promoted
+    with pytest.raises(Conflict):
+        await memory.promote(source.id, to=USER)
+    assert await memory.promote(source.id, to=USER, **overrides) == promoted
+
+
+@pytest.mark.behaviour("A70", "A72")
+async def test_an_original_edited_since_it_was_promoted_is_not_deleted(memory: Memory) -> None:
+    source = await memory.write("draft", scope=SESSION)
+    promoted = await memory.promote(source.id, to=USER)
+    edited = await memory.update(source.id, content="final")
+    with pytest.raises(Conflict, match="edited since it was promoted") as caught:
+        await memory.promote(source.id, to=USER, delete_original=True)
+    assert caught.value.existing_id == promoted.id
+    assert await memory.get(source.id) == edited
+    assert await memory.promote(source.id, to=USER) == promoted
+    await memory.delete(promoted.id)
+    assert (await memory.promote(source.id, to=USER, delete_original=True)).content == "final"
+    assert await memory.get(source.id) is None
+
+
+@pytest.mark.behaviour("A70", "A72")
+@pytest.mark.parametrize("how", ["retired", "expired"])
+async def test_an_original_whose_copy_is_hidden_is_not_deleted(memory: Memory, clock: Clock, how: str) -> None:
+    source = await memory.write("kept", scope=SESSION)
+    promoted = await memory.promote(source.id, to=USER)
+    if how == "retired":
+        await memory.invalidate(promoted.id)
+    else:
+        await memory.update(promoted.id, expires_at=clock.moment - HOUR)
+    with pytest.raises(Conflict, match="hidden") as caught:
+        await memory.promote(source.id, to=USER, delete_original=True)
+    assert caught.value.existing_id == promoted.id
+    assert await memory.get(source.id) == source
+    assert [h.entry for h in await memory.search("kept", scope=[SESSION, USER])] == [source]
 
 
 @pytest.mark.behaviour("A72")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
 from memory import Entry, NotFound, Scope
 from memory.facade.memory import Memory
-from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock, contents
+from tests.acceptance.support import DAY, HOUR, MICROSECOND, SESSION, USER, Clock, contents
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 
@@ -37,6 +38,71 @@ async def test_what_was_stored_then_is_what_was_known_then(memory: Memory, clock
         assert [(h.entry.id, h.entry.content) for h in hits] == [(entry.id, f"version {n}")]
         assert contents(await memory.retrieve(scope, known_at=moment, tags=[f"v{n}"])) == [f"version {n}"]
         assert await memory.retrieve(scope, known_at=moment, tags=[f"v{(n + 1) % 3}"]) == []
+
+
+@pytest.mark.behaviour("D34", "D10", "A6", "A49")
+@SCOPES
+async def test_every_version_is_known_from_its_own_moment_until_the_next_ones(memory: Memory, clock: Clock, scope: Scope) -> None:
+    entry = await memory.write("version 0", scope=scope)
+    assert (await memory.get(entry.id, known_at=entry.updated_at)) == entry
+    assert entry.created_at == entry.updated_at == entry.valid_from
+    for n in range(1, 4):
+        edited = await memory.update(entry.id, content=f"version {n}")  # a microsecond later, as the clock goes
+        assert await memory.get(entry.id, known_at=edited.updated_at) == edited
+    versions = await memory.history(entry.id)
+    assert contents(versions) == [f"version {n}" for n in range(4)]
+    for version, following in zip(versions, [*versions[1:], None], strict=True):
+        last = (version.updated_at + DAY) if following is None else following.updated_at - MICROSECOND
+        for moment in (version.updated_at, last):
+            read = await memory.get(entry.id, known_at=moment)
+            assert read is not None
+            assert (read.content, read.updated_at, read.version) == (version.content, version.updated_at, version.version)
+            assert await memory.retrieve(scope, known_at=moment) == [read]
+            assert [h.entry for h in await memory.search("version", scope=scope, known_at=moment)] == [read]
+
+
+@pytest.mark.behaviour("D34")
+@SCOPES
+async def test_every_version_is_known_at_its_own_moment_where_the_clock_went_back(memory: Memory, clock: Clock, scope: Scope) -> None:
+    entry = await memory.write("version 0", scope=scope)
+    for n in range(1, 6):
+        if n == 3:
+            clock.moment -= HOUR
+        await memory.update(entry.id, content=f"version {n}")
+    versions = await memory.history(entry.id)
+    assert contents(versions) == [f"version {n}" for n in range(6)]
+    assert [v.updated_at for v in versions] == sorted({v.updated_at for v in versions})
+    for _ in range(2):  # while the versions lie ahead of the clock, and after
+        for version in versions:
+            read = await memory.get(entry.id, known_at=version.updated_at)
+            assert read is not None
+            assert (read.content, read.updated_at) == (version.content, version.updated_at)
+            assert contents(await memory.retrieve(scope, known_at=version.updated_at)) == [version.content]
+            assert [h.entry.content for h in await memory.search("version", scope=scope, known_at=version.updated_at)] == [version.content]
+        clock.advance(DAY)
+
+
+@pytest.mark.behaviour("D34", "D32")
+@SCOPES
+async def test_what_a_clock_ahead_of_ours_wrote_is_known_now_and_was_not_known_before(memory: Memory, clock: Clock, scope: Scope) -> None:
+    early = clock.advance()
+    clock.advance()
+    edited = await memory.write("one", scope=scope, tags=["edited"])
+    clock.advance()
+    there, clock.moment = clock.moment, clock.moment + HOUR
+    await memory.update(edited.id, content="two")
+    fresh = await memory.write("fresh", scope=scope)
+    clock.moment = there
+    await memory.update(edited.id, content="three")
+    asked: list[dict[str, Any]] = [{"known_at": clock.moment}, {"as_of": clock.moment}, {"known_at": clock.moment + DAY}, {}]
+    for moments in asked:
+        assert {e.content for e in await memory.retrieve(scope, **moments)} == {"three", "fresh"}
+        assert {h.entry.content for h in await memory.search("three fresh", scope=scope, **moments)} == {"three", "fresh"}
+        assert [e and e.content for e in [await memory.get(i, **moments) for i in (edited.id, fresh.id)]] == ["three", "fresh"]
+    before = edited.updated_at + HOUR / 2
+    assert contents(await memory.retrieve(scope, known_at=before)) == ["one"]
+    assert await memory.retrieve(scope, known_at=early) == []
+    assert contents(await memory.retrieve(scope, known_at=edited.updated_at)) == ["one"]
 
 
 @pytest.mark.behaviour("D34")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from memory.domain.errors import CompactionError, Conflict, CorruptRecord, InvalidInput, NotFound, StoreError
+from memory.domain.errors import CompactionError, Conflict, Contended, CorruptRecord, InvalidInput, NotFound, StoreError
 from memory.domain.time import micros
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.history import ANY_TIME, NEVER, Act, Event, History, Moments
@@ -77,7 +77,8 @@ class Attempts:
             if about is not None and about[1] == error.entry_id:
                 history.note(Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock()))
             return None
-        except (Conflict, InvalidInput, CompactionError):
+        except (Conflict, Contended, InvalidInput, CompactionError) as error:
+            self._deleted(error, effects, start, label)
             return None
         except StoreError as error:
             if isinstance(error, CorruptRecord):
@@ -100,6 +101,11 @@ class Attempts:
             else:
                 history.note(event)
         return answer, ended
+
+    def _deleted(self, error: Exception, effects: Callable[[], Effects] | Effects, start: float, label: str) -> None:
+        """Whose key is refused because its entry was deleted was told that there is nothing."""
+        for e in _listed(effects) if isinstance(error, Conflict) and error.deleted_at is not None else ():
+            self._history.note(Event(e.register, Act.ABSENT, None, start, self._history.moment(), by=label, clock=self._clock()))
 
     def _refused(self, error: CorruptRecord, label: str) -> None:
         """Only what was damaged may be refused as corrupt."""

@@ -178,7 +178,8 @@ def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list
 
 def check_fresh(events: Sequence[Event]) -> Violation | None:
     """No read may show what was replaced, removed or hidden, as its writer was told, before the read began."""
-    written = {e.value: e for e in events if e.act in (Act.CREATE, Act.UPDATE) and not e.maybe}
+    again = {e.value for e in events if e.act is Act.PROMOTE}  # what a later life says as well tells nothing of the cache
+    written = {e.value: e for e in events if e.act in (Act.CREATE, Act.UPDATE) and not e.maybe and e.value not in again}
     for read in events:
         if not read.cached or read.value not in written:
             continue

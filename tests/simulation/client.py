@@ -13,6 +13,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.windows import PRESENT
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
 from tests.simulation.attempt import Attempts, Effect, Effects, Ended
@@ -71,11 +72,11 @@ class EngineClient:
             self._told(text.register, done[0])
 
     async def keyed(self, o: Operation) -> None:
-        """Everyone who uses the key asks for the same."""
-        text = self._text(o, o.register, f"m{o.register}")
+        """Everyone who uses the key asks for the same; some for a new life where it was deleted."""
+        text, revive = self._text(o, o.register, f"m{o.register}"), o.pick % 3 == 0
         draft = EntryDraft(scope=o.scope, content=text.content, key=o.register)
-        effect = Effect(Act.CREATE, text.register, text.value, keyed=True)
-        done = await self.attempt("keyed write", lambda: self.engine.entries.write(o.tenant, draft), [effect])
+        effect = Effect(Act.PROMOTE if revive else Act.CREATE, text.register, text.value, keyed=True)
+        done = await self.attempt("keyed write", lambda: self.engine.entries.write(o.tenant, draft, revive=revive), [effect])
         if done is not None:
             self._told(text.register, done[0])
 
@@ -279,7 +280,7 @@ class EngineClient:
             ended = None if done is None else done[1]
             found = {} if done is None else {name: None if done[0] is None else _value(done[0])}
         if ended is not None:
-            slack = 2 * self.world.widest + 0.1
+            slack = 2 * self.world.widest + PRESENT.total_seconds() + 0.1
             self.history.known_at += [KnownAt(n, v, at, slack, ended.end, ended.clock) for n, v in found.items()]
 
     # -- names --------------------------------------------------------------------------------------------------------

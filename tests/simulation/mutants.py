@@ -9,10 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from memory.adapters.in_memory.state import State
-from memory.orchestrator import cache, entries, tiering
-from memory.orchestrator.browsing import Browsing
+from memory.orchestrator import births, cache, entries, tiering
+from memory.orchestrator.births import Births
+from memory.orchestrator.browsing import Browsing, Lacking
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.owed import Debt, OwedWork
@@ -95,7 +95,7 @@ def release_owes_nothing() -> Patch:
 def browsing_counts_every_arriving_copy() -> Patch:
     """Also those whose source shows no mark to them: a broken-off move of what was deleted since."""
 
-    async def counting(self: Browsing, store: Store, collection: Collection, rows: Sequence[Record]) -> list[Record]:
+    async def counting(self: Browsing, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None) -> list[Record]:
         return list(rows)
 
     return Browsing, "_counting", counting
@@ -119,7 +119,7 @@ def replicas_overwrite_what_is_newer() -> Patch:
 
 
 def nothing_is_owed_to_replicas() -> Patch:
-    return entries, "owed_replicas", lambda *_: ()
+    return births, "owed_replicas", lambda *_: ()
 
 
 def settling_at_any_version() -> Patch:
@@ -161,7 +161,7 @@ def erasure_is_not_resumed() -> Patch:
 
 
 def update_whatever_stands_there() -> Patch:
-    return entries, "AtVersion", lambda version, role=None: Always()
+    return entries, "AtVersion", lambda version, role=None, tier=None: Always()
 
 
 def marks_hold_no_place() -> Patch:
@@ -170,7 +170,7 @@ def marks_hold_no_place() -> Patch:
 
 
 def keys_are_looked_up_in_the_first_tier_only() -> Patch:
-    return Entries, "_repeat_known", _nothing
+    return Births, "_look_for_repeats", _nothing
 
 
 # -- the cache --------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ _FROZEN_IN_A_PROMOTION = (
     Turn(_K.SWEEP, who=1, rest=REST),
 )
 _KEYED_AFTER_ALL_IS_FORGOTTEN = (*_in_turn(_K.KEYED, _K.UPDATE, _K.MOVE), Turn(_K.SWEEP, rest=LONG_REST), *_in_turn(_K.KEYED, _K.GET))
+_BORN_AGAIN = _in_turn(_K.KEYED, _K.UPDATE, _K.DELETE, *(_K.KEYED,) * 4, _K.GET)
 _MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=4)
 _AIMS = {
     "move": _MOVE,
@@ -101,6 +102,8 @@ _AIMS = {
     "cache": Aim((_K.GET, _K.UPDATE), (Layout.CACHE,), (SESSION,), share=2),
     "cache.fill": Aim((), (Layout.CACHE,), (SESSION,), share=6, scene=_FILLED_LATE),
     "write": Aim((_K.KEYED, _K.BATCH)),
+    "write.revive": Aim(share=6, scene=_BORN_AGAIN),
+    "life": Aim(share=6, scene=_BORN_AGAIN),
     "embedder.check": Aim((), (Layout.THREE,), scene=_KEYED_AFTER_ALL_IS_FORGOTTEN),
     "update": Aim((_K.UPDATE, _K.MOVE, _K.UPDATE, _K.DELETE), share=3),
     "derive": Aim((_K.PROMOTE, _K.COMPACT), share=4),
@@ -129,10 +132,10 @@ _MAKES_BATCHES = frozenset({"relation.erase", "sweep.purge"})
 RARE = frozenset(
     """
     browse.everything browse.marks cache.fill cache.look delete.elsewhere delete.home delete.unreadable derive.home
-    erase.begin erase.count erase.end erase.raise erase.read lease.return lease.take
+    erase.begin erase.count erase.end erase.raise erase.read lease.return lease.take life.graves
     move.abort move.adopt move.arrive move.copy move.relabel move.release move.verify promotion.scan
     relate.home relation.erase relation.find relation.list relation.sweep search sweep.cache sweep.source
-    version.erase version.find version.keep version.owed version.read version.walk
+    version.erase version.find version.keep version.owed version.read version.walk write.revive
     """.split()
 )
 """Steps that few operations take, so that faults strike there more readily in every run."""

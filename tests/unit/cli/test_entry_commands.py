@@ -68,6 +68,14 @@ def test_writing_again_under_a_key_writes_nothing_twice_and_other_text_conflicts
     assert refused["error"]["existing_id"] == first["id"]
 
 
+def test_a_key_whose_entry_was_forgotten_is_a_conflict_unless_it_is_to_be_revived(memory: CommandLine) -> None:
+    first = memory.json("write", "x", "-s", "user:ada", "--key", "k")
+    memory.ok("forget", first["id"], "--yes")
+    refused = memory.json("write", "x", "-s", "user:ada", "--key", "k", code=6)
+    assert "'k' was deleted at" in refused["error"]["message"]
+    assert memory.json("write", "y", "-s", "user:ada", "--key", "k", "--revive")["content"] == "y"
+
+
 def test_text_may_come_from_standard_input(memory: CommandLine) -> None:
     assert memory.json("write", "-", "-s", "user:ada", stdin="two\nlines")["content"] == "two\nlines"
 

@@ -28,7 +28,34 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    assert report == {"file": "chat.jsonl", "messages": 2, "imported": 1, "already_there": 1, "relations": 0, "skipped_lines": []}
+    told = {"imported": 1, "already_there": 1, "deleted_earlier": 0, "relations": 0, "skipped_lines": []}
+    assert report == {"file": "chat.jsonl", "messages": 2, **told}
+
+
+def test_what_was_deleted_since_an_import_is_not_imported_again_unless_told_so(memory: CommandLine) -> None:
+    file = memory.write_lines("chat.jsonl", HELLO, REPLY)
+    memory.ok("import", file)
+    (hit,) = memory.json("search", "hello", "-s", "session:chat")["results"]
+    memory.ok("forget", hit["entry"]["id"], "--yes")
+    said = "chat.jsonl: 0 imported; 1 were there already, not imported twice; deleted earlier: 1, not brought back (--revive does)\n"
+    assert memory.ok("import", file) == said
+    assert count(memory) == 1
+    report = memory.json("import", file, "--revive")
+    assert (report["imported"], report["already_there"], report["deleted_earlier"]) == (1, 1, 0)
+    assert count(memory) == 2
+    memory.ok("forget", "--scope", "session:chat", "--yes")
+    report = memory.json("import", file)
+    assert (report["imported"], report["already_there"], report["deleted_earlier"]) == (0, 0, 2)
+    assert count(memory) == 0
+
+
+def test_an_import_in_conflict_names_the_line_and_keeps_the_rest(memory: CommandLine) -> None:
+    memory.ok("import", memory.write_lines("chat.jsonl", HELLO | {"id": "m1"}))
+    file = memory.write_lines("chat.jsonl", REPLY | {"id": "m0"}, HELLO | {"id": "m1", "content": "otherwise"}, REPLY | {"id": "m2"})
+    refused = memory("import", file)
+    assert refused.exit_code == 6
+    assert "chat.jsonl line 2: key 'm1'" in refused.stderr
+    assert count(memory) == 3
 
 
 def test_many_batches_are_acknowledged_one_by_one(memory: CommandLine) -> None:

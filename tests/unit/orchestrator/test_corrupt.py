@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from memory.ports.record import Key
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 
 
-async def _spoiled(world: World, **more: str) -> Entry:
+async def _spoiled(world: World, **more: Any) -> Entry:
     entry = await world.write("text spoiled", scope=USER, **more)
     await world.write("text beside", scope=USER)
     world.mid.state.spoil("entries", Key(TENANT, entry.id))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from memory.domain.errors import StoreUnavailable
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.settings import EngineSettings
-from memory.ports.record import Key
+from memory.ports.collections import ENTRIES
+from memory.ports.embedder import Fingerprint
+from memory.ports.query import Near, Words
+from memory.ports.record import Key, pack_vector
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, World
 
 ASKED = Asked(TENANT, (SESSION, USER))
@@ -170,3 +176,67 @@ async def test_a_stale_replica_finds_nothing_that_its_home_no_longer_is(world: W
     found = await world.engine.searching.search(Asked(TENANT, (USER,), tags=("old",), limit=1), "text")
     assert [h.entry.id for h in found] == [kept.id]
     assert [said for said in found.degraded if said.startswith("store 'mid'")]
+
+
+class TwoWays:
+    """Texts and queries all alike."""
+
+    async def fingerprint(self) -> Fingerprint:
+        return Fingerprint("alike", 2)
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [pack_vector([1.0, 2.0]) for _ in texts]
+
+
+@pytest.mark.parametrize("broken", [Words, Near])
+async def test_a_way_of_searching_that_fails_is_named_and_the_other_is_waited_for_and_kept(broken: type) -> None:
+    async with World(embedder=TwoWays()) as world:
+        entry = await world.write("text", scope=USER)
+        original, under_way = world.mid._call, list[str]()
+
+        async def call(method: str, *args: Any, **kwargs: Any) -> Any:
+            if method != "search" or args[0].collection is not ENTRIES:
+                return await original(method, *args, **kwargs)
+            if isinstance(args[0].by, broken):
+                raise StoreUnavailable("mid", "has a broken index")
+            under_way.append("began")
+            for _ in range(20):
+                await asyncio.sleep(0)
+            under_way.append("ended")
+            return await original(method, *args, **kwargs)
+
+        world.mid._call = call  # type: ignore[method-assign]
+        world.long.fails_before.add("search")
+        found = await world.engine.searching.search(Asked(TENANT, (USER,)), "text")
+        assert [h.entry.id for h in found] == [entry.id]
+        assert found.degraded == ("store 'mid': has a broken index", "store 'long': fails before search")
+        assert under_way == ["began", "ended"]
+
+
+async def _one_arriving_in_mid(world: World) -> None:
+    """Ten entries in mid, and one that has left short and has yet to arrive."""
+    entries = [await world.write(f"text {n}") for n in range(11)]
+    for entry in entries[1:]:
+        await world.move(entry, "mid")
+    world.mid.fails_before.add("move.arrive")
+    await world.move(entries[0], "mid")
+    world.heal()
+
+
+@pytest.mark.parametrize("how", ["down", "silent"])
+async def test_a_store_that_cannot_show_its_marks_hides_nothing_but_what_they_tell(how: str) -> None:
+    async with World(settings=EngineSettings(deadline=timedelta(milliseconds=50))) as world:
+        await _one_arriving_in_mid(world)
+        setattr(world.short, how, True)
+        browsed = await world.engine.browsing.browse(Asked(TENANT, (SESSION,)))
+        assert sorted(e.content for e in browsed) == sorted(f"text {n}" for n in range(1, 11))
+        assert {note.partition(":")[0] for note in browsed.degraded} == {"store 'short'"}
+        world.heal()
+        assert len(await world.browse()) == 11
+
+
+async def test_an_export_says_so_where_marks_cannot_be_read(world: World) -> None:
+    await _one_arriving_in_mid(world)
+    world.short.fails_before.add("browse.marks")
+    with pytest.raises(StoreUnavailable, match="store 'short'"):
+        _ = [e async for e in world.engine.browsing.everything(TENANT, SESSION)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, StoreUnavailable
+from memory.domain.errors import Conflict, Contended, InvalidInput, NotFound, StoreError, StoreUnavailable
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.ports.collections import RELATIONS
@@ -33,8 +33,8 @@ def before_step(store: Flaky, step: str, act: Callable[[], Awaitable[Any]], time
 
 
 async def test_two_edits_at_once_both_count(world: World) -> None:
-    entry = await world.write(metadata={"a": 0})
-    before_step(world.short, "update.home", lambda: world.update(entry, metadata={"b": 1}))
+    entry, other = await world.write(metadata={"a": 0}), await world.another_process()
+    before_step(world.short, "update.home", lambda: other.entries.update(TENANT, entry.id, {"metadata": {"b": 1}}))
     await world.update(entry, metadata={"a": 1})
     got = await world.get(entry)
     assert got is not None
@@ -51,37 +51,39 @@ async def test_twenty_edits_at_once_all_count(world: World) -> None:
 
 
 async def test_an_entry_that_never_holds_still_is_given_up_on() -> None:
-    async with World(settings=EngineSettings(attempts=3)) as world:
-        entry = await world.write()
-        count = iter(range(1000))
-        busy = [True]
+    async with World(settings=EngineSettings(attempts=3, deadline=timedelta(milliseconds=30))) as world:
+        entry, other = await world.write(), await world.another_process()
+        count, busy = iter(range(10_000)), [True]
 
         async def meddle() -> None:
             if busy[0]:
                 busy[0] = False
-                await world.update(entry, metadata={"n": next(count)})
+                await other.entries.update(TENANT, entry.id, {"metadata": {"n": next(count)}})
                 busy[0] = True
 
-        before_step(world.short, "update.home", meddle, times=100)
-        with pytest.raises(StoreUnavailable, match="keeps changing"):
+        before_step(world.short, "update.home", meddle, times=10_000)
+        with pytest.raises(Contended, match=entry.id) as caught:
             await world.update(entry, content="x")
-        before_step(world.short, "delete.home", lambda: world.update(entry, metadata={"m": next(count)}), times=100)
+        assert "store" not in str(caught.value)
+        assert caught.value.retryable
+        assert [e.content for e in await other.entries.history(TENANT, entry.id)] == ["text"] * (next(count) + 1)
+        before_step(world.short, "delete.home", lambda: other.entries.update(TENANT, entry.id, {"metadata": {"m": next(count)}}), times=100)
         busy[0] = False
         with pytest.raises(StoreUnavailable, match="keeps changing"):
             await world.delete(entry)
 
 
 async def test_an_entry_deleted_under_an_edit_is_not_found(world: World) -> None:
-    entry = await world.write()
-    before_step(world.short, "update.home", lambda: world.delete(entry))
+    entry, other = await world.write(), await world.another_process()
+    before_step(world.short, "update.home", lambda: other.delete(TENANT, entry.id))
     with pytest.raises(NotFound):
         await world.update(entry, content="x")
     assert await world.seen(entry) == []
 
 
 async def test_an_edit_under_a_delete_does_not_save_the_entry(world: World) -> None:
-    entry = await world.write()
-    before_step(world.short, "delete.home", lambda: world.update(entry, content="text, edited"))
+    entry, other = await world.write(), await world.another_process()
+    before_step(world.short, "delete.home", lambda: other.entries.update(TENANT, entry.id, {"content": "text, edited"}))
     assert await world.delete(entry) is True
     assert await world.seen(entry) == []
 
@@ -202,7 +204,7 @@ async def test_a_promotion_another_finishes_first_returns_the_first(world: World
 
 
 async def test_a_promotion_that_never_comes_first_is_given_up_on() -> None:
-    async with World(settings=EngineSettings(attempts=2)) as world:
+    async with World(settings=EngineSettings(deadline=timedelta(milliseconds=30))) as world:
         source = await world.write()
         promoted = await world.engine.derivation.promote(TENANT, source.id, USER)
         busy = [False]
@@ -214,8 +216,8 @@ async def test_a_promotion_that_never_comes_first_is_given_up_on() -> None:
                 busy[0] = False
 
         await world.delete(promoted)
-        before_step(world.mid, "derive.home", come_and_go, times=50)
-        with pytest.raises(StoreUnavailable, match="keeps changing"):
+        before_step(world.mid, "derive.home", come_and_go, times=10_000)
+        with pytest.raises(Contended, match=promoted.id):
             await world.engine.derivation.promote(TENANT, source.id, USER)
         assert await world.browse(USER) == []
 

@@ -115,6 +115,12 @@ class World:
         topology = Topology(short=self.short, mid=self.mid, long=self.long)
         return Engine(topology, embedder=self.embedder, clock=self.clock, rules=self.rules, settings=self.settings)
 
+    async def another_process(self) -> Engine:
+        """An open engine that shares nothing with this world's but the stores."""
+        engine = self.another_engine()
+        await engine.open()
+        return engine
+
     async def __aenter__(self) -> World:
         await self.engine.open()
         return self
@@ -128,8 +134,8 @@ class World:
 
     # -- what callers do ----------------------------------------------------------------------------------------------
 
-    async def write(self, content: str = "text", scope: Scope = SESSION, **more: Any) -> Entry:
-        return await self.engine.entries.write(TENANT, EntryDraft(scope=scope, content=content, **more))
+    async def write(self, content: str = "text", scope: Scope = SESSION, *, revive: bool = False, **more: Any) -> Entry:
+        return await self.engine.entries.write(TENANT, EntryDraft(scope=scope, content=content, **more), revive=revive)
 
     async def update(self, entry: Entry, **changes: Any) -> Entry:
         return await self.engine.entries.update(TENANT, entry.id, changes)

@@ -1,0 +1,169 @@
+"""Entries are born: drafts written batch by batch; under a key, once (decision A5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from memory.domain import ids
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
+from memory.domain.time import moment
+from memory.orchestrator.entry_records import entry_of, record_of, request_digest
+from memory.orchestrator.erasure import DIGEST
+from memory.orchestrator.lives import Lives
+from memory.orchestrator.meaning import Meaning
+from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.past import kept_versions
+from memory.orchestrator.placement import Located, Placement, refused
+from memory.orchestrator.tiering import owed_replicas
+from memory.orchestrator.turns import Patience
+from memory.orchestrator.versions import version_at
+from memory.policies.routing import route
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Key, Record
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Outcome, Put
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far a caller's clock may be ahead of ours before its `created_at` is refused as lying in the future."""
+
+
+@dataclass(slots=True)
+class Newborn:
+    """A draft on its way to becoming an entry, or to being told what stands against it."""
+
+    draft: EntryDraft
+    record: Record
+    store: Store
+    entry: Entry | None = None
+    conflict: Conflict | None = None
+
+    @property
+    def settled(self) -> bool:
+        return self.entry is not None or self.conflict is not None
+
+
+class Births:
+    """Writes drafts."""
+
+    def __init__(self, placement: Placement, *, meaning: Meaning, owed: OwedWork, lives: Lives) -> None:
+        self._placement = placement
+        self._meaning = meaning
+        self._owed = owed
+        self._lives = lives
+
+    async def write_many(self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False) -> list[Entry]:
+        """Store entries in order, batch by batch. When a store fails, the earlier batches are kept; keyed drafts can be written again.
+
+        Raises `PartialWrite` once all is done where some keyed drafts were in conflict. `revive` lets a key whose entry was deleted begin a new life.
+        """
+        latest = self._placement.now() + CLOCK_SKEW
+        if any(draft.created_at is not None and draft.created_at > latest for draft in drafts):
+            raise InvalidInput("created_at", "lies in the future")
+        newborn: list[Newborn] = []
+        for start in range(0, len(drafts), self._placement.settings.batch):
+            newborn += await self._write_batch(tenant, drafts[start : start + self._placement.settings.batch], revive)
+        written = {position: one.entry for position, one in enumerate(newborn) if one.entry is not None}
+        conflicts = {position: one.conflict for position, one in enumerate(newborn) if one.conflict is not None}
+        if conflicts:
+            raise PartialWrite(written, conflicts)
+        return list(written.values())
+
+    async def _write_batch(self, tenant: str, drafts: Sequence[EntryDraft], revive: bool) -> list[Newborn]:
+        newborn = [self._newborn(tenant, draft) for draft in drafts]
+        records = await self._meaning.embedded([one.record for one in newborn])
+        for one, record in zip(newborn, records, strict=True):
+            one.record = record
+        await self._look_for_repeats(newborn, revive)
+        for store in dict.fromkeys(one.store for one in newborn):
+            await self._put(store, [one for one in newborn if one.store is store and not one.settled], revive)
+        return newborn
+
+    def _newborn(self, tenant: str, draft: EntryDraft) -> Newborn:
+        now, scope = self._placement.now(), draft.scope.text
+        routed = route(ENTRIES.name, draft.scope.kind)
+        store = self._placement.topology.home(routed.tier)
+        record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
+        digest = request_digest(draft) if draft.key else None
+        record = record_of(draft, key=Key(tenant, record_id), version=version_at(now), now=now, tier=routed.tier, digest=digest)
+        return Newborn(draft, replace(record, owed=owed_replicas(self._placement, ENTRIES, store, routed.tier)), store)
+
+    async def _look_for_repeats(self, newborn: Sequence[Newborn], revive: bool) -> None:
+        """Under a key, what stands in a later tier counts as present too: look there first."""
+        keyed = [one for one in newborn if one.draft.key and self._placement.topology.later(one.store)]
+        if keyed:
+            located = await self._placement.locate_many(ENTRIES, [one.record.key for one in keyed])
+            for one, there in zip(keyed, located, strict=True):
+                if there.corrupt is not None:
+                    raise there.corrupt
+                if there.record is not None or there.tombstone is not None:
+                    await self._meet(one, there, revive)
+
+    async def _put(self, store: Store, newborn: Sequence[Newborn], revive: bool) -> None:
+        if not newborn:
+            return
+        outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
+        fresh = [self._born(one, store, outcome) for one, outcome in zip(newborn, outcomes, strict=True) if outcome.applied]
+        await self._owed.replicate_many([debt for debt in fresh if debt.holder.owed])
+        for one, outcome in zip(newborn, outcomes, strict=True):
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if not outcome.applied:
+                if one.draft.key is None:
+                    raise Conflict(f"a fresh id was taken already, which should not happen: {one.record.key.id}")
+                await self._meet(one, await self._placement.locate(ENTRIES, one.record.key), revive)
+
+    def _born(self, one: Newborn, store: Store, outcome: Outcome) -> Debt:
+        one.record = replace(one.record, generation=outcome.generation)
+        one.entry = entry_of(one.record)
+        return Debt(ENTRIES, store, one.record)
+
+    async def _meet(self, one: Newborn, there: Located, revive: bool) -> None:
+        """What a keyed draft meets where another stands, or stood, under its key."""
+        try:
+            if revive and there.record is None and there.tombstone is not None:
+                await self._revive(one, there)
+            else:
+                one.entry = await self._repeated(one, there)
+        except Conflict as conflict:
+            one.conflict = conflict
+
+    async def _repeated(self, one: Newborn, there: Located) -> Entry:
+        """The first outcome of a keyed write: the entry as first stored, also when it was edited since."""
+        named = f"key {one.draft.key!r}"
+        if there.record is not None:
+            if there.record.fields.get(DIGEST) != one.record.fields[DIGEST]:
+                raise Conflict(f"{named} was used in this scope for another entry", there.record.key.id)
+            return entry_of(replace(await self._first_version(there.record), tier=one.record.tier))
+        if there.tombstone is None:
+            raise StoreUnavailable(one.store.name, f"the entry under {named} is moving; try again")
+        deleted_at = moment(there.tombstone.version)
+        raise Conflict(_was_deleted(named, deleted_at), one.record.key.id, deleted_at=deleted_at)
+
+    async def _first_version(self, record: Record) -> Record:
+        if record.previous is None:
+            return record
+        return next(iter(await kept_versions(self._placement, record)), record)
+
+    async def _revive(self, one: Newborn, there: Located) -> None:
+        """Begin a new life over the tombstone; where somebody else did so first, this is a repeat of that."""
+        patience = Patience(self._placement, one.record.key.id)
+        while there.record is None:
+            born = await self._lives.birth(one.record, one.store, there)
+            record = replace(born.record, owed=owed_replicas(self._placement, ENTRIES, born.store, born.record.tier))
+            outcome = await self._placement.write_one("write.revive", born.store, Put(ENTRIES, record, born.when))
+            if (error := refused(born.store, outcome)) is not None:
+                raise error
+            if outcome.applied:
+                one.record = record
+                await self._owed.try_finish(self._born(one, born.store, outcome))
+                return
+            await patience.wait()
+            there = await self._placement.locate(ENTRIES, one.record.key)
+        one.entry = await self._repeated(one, there)
+
+
+def _was_deleted(named: str, when: datetime) -> str:
+    return f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True to begin a new life under the key"

@@ -1,0 +1,74 @@
+"""Where a record is born whose id others may derive as well: where nothing stands, or over the tombstone of an earlier life.
+
+A tombstone is all that knows what its deletion still has to do. So that is done before it is written over: what remained of the earlier life
+would otherwise be nobody's to erase, and would show as this life's past.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memory.domain.errors import StoreUnavailable
+from memory.domain.time import moment
+from memory.orchestrator.cache import Cache
+from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.past import LIFE
+from memory.orchestrator.placement import Located, Placement
+from memory.orchestrator.steps import step
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Key, Record, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A record as it may be put, where, and on which condition."""
+
+    record: Record
+    store: Store
+    when: Absent | AtVersion
+
+
+class Lives:
+    """Makes records ready to be born."""
+
+    def __init__(self, placement: Placement, *, owed: OwedWork, cache: Cache) -> None:
+        self._placement = placement
+        self._owed = owed
+        self._cache = cache
+
+    async def birth(self, record: Record, store: Store, there: Located) -> Birth:
+        """Of a record that is to be born in `store` unless a tombstone stands elsewhere. It is newer than whatever stands under its key.
+
+        Raises `StoreUnavailable` where an earlier life cannot be laid to rest now.
+        """
+        grave, home = there.tombstone, there.store
+        if grave is None or home is None:
+            return Birth(record, store, Absent())
+        version = max(record.version, await self._laid_to_rest(record.key) + 1)
+        await self._cache.invalidate(ENTRIES, record.key)
+        tier = record.tier if home is store else self._placement.topology.tiers_of(home)[0]
+        stored_now = record.updated_at == moment(record.version)
+        reborn = replace(
+            record,
+            version=version,
+            updated_at=moment(version) if stored_now else record.updated_at,
+            body={**record.body, LIFE: version},
+            tier=tier,
+        )
+        return Birth(reborn, home, AtVersion(grave.version))
+
+    async def _laid_to_rest(self, key: Key) -> int:
+        """The highest version of what stands under the key in any store, once no tombstone of it owes anything."""
+        highest = 0
+        for store in self._placement.topology.homes:
+            with step("life.graves"):
+                row = (await store.get(ENTRIES, [key]))[0]
+            highest = max(highest, getattr(row, "version", 0))
+            if isinstance(row, Tombstone) and row.owed and (left := await self._owed.finish(Debt(ENTRIES, store, row))):
+                undone = ", ".join(owed.kind for owed in left)
+                raise StoreUnavailable(
+                    store.name, f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again"
+                )
+        return highest

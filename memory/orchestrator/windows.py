@@ -1,0 +1,77 @@
+"""What is visible at which moment: expiry, the window of validity, and which version was stored by then.
+
+Records carry the moments of their writers' clocks. One that lies ahead of the reader's clock was written by a clock that is ahead: it has come to
+pass, and nobody can say when. So it counts as passed for who asks about the present, which is the last second before the reader's now and all
+after it; and for who asks about an earlier moment it has not come yet. Otherwise an entry that a plain read shows would not be known now, for as
+long as that clock was ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain.time import micros
+from memory.ports.collections import ENTRIES, Collection
+from memory.ports.query import And, Eq, Filter, Gt, Le, Or
+from memory.ports.record import FieldValue, Record
+
+PRESENT = timedelta(seconds=1)
+"""How long ago a moment may be that is asked about as now: the time from a caller's look at its clock to ours."""
+
+
+def is_expired(record: Record, now: datetime) -> bool:
+    """Strictly past its expiry: at that very moment it is still visible (A34)."""
+    return record.expires_at is not None and record.expires_at < now
+
+
+def is_current(record: Record, now: datetime) -> bool:
+    """Whether the window contains now, for reads that name no moment.
+
+    No window begins in the future (writing refuses it), so only the end counts: a reader whose clock is a little behind
+    the writer's sees what was acknowledged.
+    """
+    end = record.fields.get("valid_to")
+    return end is None or now < end  # type: ignore[operator]
+
+
+def is_active(record: Record, at: datetime, now: datetime) -> bool:
+    """Whether the validity window contains the moment (D20)."""
+    start: Any = record.fields["valid_from"]
+    end: Any = record.fields.get("valid_to")
+    return passed(micros(start), at, now) and (end is None or at < end)
+
+
+def passed(moment: int, at: datetime, now: datetime) -> bool:
+    """Whether a moment, in microseconds, had come to pass at the one asked about."""
+    return moment <= micros(at) or (_asks_for_the_present(at, now) and moment > micros(now))
+
+
+def has_passed(field: str, at: datetime, now: datetime, value: Callable[[datetime], FieldValue] = lambda moment: moment) -> Filter:
+    """`passed` as stores are asked it, of a field that holds moments or, given how to write one, something else that grows with them."""
+    come = Le(field, value(at))
+    return Or((come, Gt(field, value(now)))) if _asks_for_the_present(at, now) else come
+
+
+def was_stored(record: Record, known_at: datetime, now: datetime) -> bool:
+    """Whether the record's version was stored at that moment, and for a kept one had not been replaced: versions are moments."""
+    replaced: Any = record.fields.get("replaced_version")
+    if record.version == micros(known_at):
+        return True  # asked about at its own moment
+    return passed(record.version, known_at, now) and (replaced is None or not passed(replaced, known_at, now))
+
+
+def were_stored(collection: Collection, known_at: datetime, now: datetime) -> Filter:
+    """`was_stored` as stores are asked it."""
+    if collection is ENTRIES:
+        return has_passed("version", known_at, now, micros)
+    moment = micros(known_at)
+    stood = And((Le("stored_version", moment), Gt("replaced_version", moment)))
+    if not _asks_for_the_present(known_at, now):
+        return stood
+    return Or((Eq("stored_version", moment), And((stood, Le("replaced_version", micros(now))))))
+
+
+def _asks_for_the_present(at: datetime, now: datetime) -> bool:
+    return at >= now - PRESENT
