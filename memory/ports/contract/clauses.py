@@ -132,11 +132,20 @@ _ALL = (
     Clause("shared.sees", "Clients see each other's acknowledged writes at once, in every question.", "Capabilities.shared", "shared"),
     Clause("shared.decides", "Every kind of write is decided in one place, whoever brings it.", "Capabilities.conditional", "shared"),
     Clause("shared.erases", "A generation that another client raised binds at once.", "Put", "shared"),
-    Clause("ttl.kinds", "Records, marks and tombstones past their time are forgotten; without the flag, nothing is.", "Capabilities.ttl"),
+    Clause(
+        "ttl.kinds",
+        "Cached copies, marks and tombstones past their time are forgotten, other records never; without the flag nothing is.",
+        "Capabilities.ttl",
+    ),
     Clause("ttl.owing", "What owes a step is not forgotten until it is settled.", "Mark, Tombstone", "ttl"),
     Clause("ttl.not-early", "Nothing is forgotten before its time.", "Mark, Tombstone, Capabilities.ttl", "ttl"),
     Clause("atomic.together", "Together all is kept or nothing, in numbers, generations and indexes too.", "Store.apply", "atomic"),
     Clause("atomic.cut-off", "A call that is cut off is kept whole or not at all.", "Capabilities.atomic", "atomic"),
+    Clause(
+        "fenced.holds",
+        "No record of a lower generation stands once a raise was acknowledged; one repeat of an erasure takes it.",
+        "Capabilities.fenced",
+    ),
     Clause("statistics.own", "Other tenants' data changes neither rank nor score.", "Capabilities.tenant_statistics", "tenant_statistics"),
     # -- servers, building, room, upkeep
     Clause("remote.in-time", "Calls to a server that freezes or dies end in time, and the store works on.", "Store, StoreUnavailable", "remote"),

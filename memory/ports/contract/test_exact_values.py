@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from memory.ports.collections import COLLECTIONS, Field, FieldType
+from memory.ports.contract.clauses import clause
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
@@ -23,12 +24,12 @@ from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Or
 from memory.ports.record import FieldValue, Owed, Record
 from memory.ports.store import Store
 
-SEEDS = (1, 2)
+EXACT_SEEDS = (1, 2)
 ORDERABLE = tuple(f for f in EVERY_TYPE.fields if f.type not in (FieldType.TAGS, FieldType.BYTES))
-NUMBERS = (FieldType.REAL, FieldType.INTEGER, FieldType.TIME)
+NUMERIC = (FieldType.REAL, FieldType.INTEGER, FieldType.TIME)
 
 
-every_seed = pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed {seed}")
+every_seed = pytest.mark.parametrize("seed", EXACT_SEEDS, ids=lambda seed: f"seed {seed}")
 
 
 @pytest_asyncio.fixture
@@ -71,6 +72,7 @@ _number = {id_of(n): n for n in range(COUNT)}
 # -- kept -------------------------------------------------------------------------------------------------------------
 
 
+@clause("content.exact", "numbers.exact")
 @pytest.mark.asyncio
 @every_seed
 async def test_every_value_comes_back_to_the_last_bit(exact: Store, seed: int) -> None:
@@ -91,6 +93,7 @@ async def test_every_value_comes_back_to_the_last_bit(exact: Store, seed: int) -
     assert not wrong
 
 
+@clause("json.types", "owed.untouched")
 @pytest.mark.asyncio
 @every_seed
 async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: Store, seed: int) -> None:
@@ -103,6 +106,7 @@ async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: 
         assert [_canonical(dict(step.data)) for step in stored.owed] == [_canonical(document), _canonical({"d": [document]})]
 
 
+@clause("json.types", "delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
 @every_seed
@@ -118,6 +122,7 @@ async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_
         assert [_canonical(dict(step.data)) for step in (*grave.owed, *mark.owed)] == [_canonical(document)] * 2
 
 
+@clause("durable.survives", "numbers.exact")
 @needs("durable")
 @pytest.mark.asyncio
 @every_seed
@@ -158,6 +163,7 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
     return [questions[0], questions[1 + n // 2 % (len(questions) - 1)]]  # each value by some, each question of some
 
 
+@clause("filter.holds", "numbers.exact")
 @needs("filter")
 @pytest.mark.asyncio
 @every_seed
@@ -176,13 +182,14 @@ async def test_a_value_is_found_by_itself_and_by_nothing_else(exact: Store, seed
     assert not wrong
 
 
+@clause("count.exact", "query.pages")
 @needs("filter")
 @pytest.mark.asyncio
 @every_seed
 async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(exact: Store, seed: int) -> None:
     values = ExactValues(seed)
     await _keep(exact, values)
-    for field in [f for f in EVERY_TYPE.fields if f.type in NUMBERS]:
+    for field in [f for f in EVERY_TYPE.fields if f.type in NUMERIC]:
         drawn: list[Any] = values.values[field.type]
         for value in drawn[:COUNT:9]:
             part = Lt(field.name, value)
@@ -193,6 +200,7 @@ async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(ex
             assert (first.cursor is None) == (len(wanted) <= 5), part
 
 
+@clause("query.order")
 @needs("order")
 @pytest.mark.asyncio
 @every_seed
@@ -214,6 +222,7 @@ async def test_pages_are_ordered_as_values_are(exact: Store, seed: int, descendi
         assert got == wanted, field.name
 
 
+@clause("erase.matches")
 @needs("filter", "conditional")
 @pytest.mark.asyncio
 @every_seed

@@ -285,6 +285,7 @@ async def test_writes_together_are_refused_by_name(store: Store) -> None:
 # -- fenced ----------------------------------------------------------------------------------------------------------
 
 
+@clause("fenced.holds")
 @works("fenced")
 @pytest.mark.asyncio
 async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_acknowledged(harness: Harness, store: Store) -> None:
@@ -310,6 +311,7 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
             await writer.close()
 
 
+@clause("fenced.holds")
 @refused("fenced")
 @pytest.mark.asyncio
 async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure(harness: Harness, store: Store) -> None:
