@@ -121,3 +121,31 @@ STORIES = (
     Placing("files-only", ("file",), lambda folder: _tiers(*[f"file://{folder / 'files'}"] * 3)),
 )
 """The demo's story runs on these."""
+
+
+def _wrapped(folder: Path) -> dict[str, Any]:
+    """One file with everything around it that a configuration can put there."""
+    guards = {"timeout": "30s", "retry": 2, "breaker": 5}
+    return {"stores": {"main": {"url": f"sqlite:///{folder / 'memory.db'}", **guards}}, "telemetry": True}
+
+
+def _split(folder: Path) -> dict[str, Any]:
+    """Every tier of one tenant, and the relations of all, in files of their own."""
+    files = {name: {"url": f"sqlite:///{folder / name}.db"} for name in ("own", "others", "links")}
+    by_tenant = {"tiers": ["short", "mid", "long"], "store": "own", "tenants": ["globex"]}
+    by_collection = {"tiers": ["mid"], "store": "links", "collections": ["relations"]}
+    return {"stores": files, "tiers": dict.fromkeys(("short", "mid", "long"), "others"), "routes": [by_collection, by_tenant]}
+
+
+MONTHS = (
+    Placing("default", ("sqlite",), lambda folder: _tiers(*[f"sqlite:///{folder / 'memory.db'}"] * 3)),
+    Placing("in-memory", ("in_memory",), lambda folder: _tiers(*["memory://"] * 3)),
+    Placing("edge-only", ("qdrant_edge",), lambda folder: _tiers(*[_edge(folder)] * 3)),
+    Placing("wrapped", ("sqlite",), _wrapped),
+    Placing("split", ("sqlite",), _split),
+    *STORIES,
+    Placing("redis-only", ("redis",), lambda folder: _tiers(*[_redis()] * 3)),
+    Placing("mongo-only", ("mongo_replica_set",), lambda folder: _tiers(*[_mongo()] * 3)),
+    Placing("mariadb-edge", ("mariadb", "qdrant_edge"), lambda folder: _tiers(*[_mariadb()] * 2, _edge(folder))),
+)
+"""An ordinary month runs on these."""
