@@ -23,6 +23,18 @@ LABELS = ("relates_to", "refines", "contradicts", "supersedes", "supports")
 CROWD = 140
 """Entries beyond which more is deleted than written."""
 
+PHASE = 100
+"""Operations of one day."""
+DAYS = {
+    "births": {"write", "write_many", "write_again", "write_other"},
+    "edits": {"update"},
+    "ends": {"retire", "delete", "delete_scope", "boundary"},
+    "derived": {"write", "promote", "compact", "relate", "unrelate"},
+    "moves": {"write", "update", "move", "end_session", "sweep"},
+    "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations"},
+}
+"""What a day may be full of: a day of edits is not like a day of questions, and what fails on one may not be met on the other."""
+
 Drawn = tuple[str, dict[str, Any]]
 
 
@@ -32,19 +44,29 @@ class Generator:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)  # noqa: S311 - a seeded run is to be the same again
         self.number = 0
+        self._busy: dict[str, float] = {}
 
     def next(self, run: Run) -> Operation:
         self.number += 1
         tenant = self.chance.choice(TENANTS)
-        crowded = len(run.model.lives) > CROWD
-        kinds = _WEIGHTS | ({"delete": 14, "delete_scope": 5} if crowded else {})
-        while True:
-            kind = self.chance.choices(list(kinds), list(kinds.values()))[0]
+        if self.number % PHASE == 1:
+            self._busy = self._day()
+        kinds = {kind: weight * self._busy[kind] for kind, weight in _WEIGHTS.items()}
+        if len(run.model.lives) > CROWD:
+            kinds |= {"delete": 14, "delete_scope": 5}
+        drawn = None
+        while drawn is None:
+            kind = "write" if self.chance.random() < 0.01 else self.chance.choices(list(kinds), list(kinds.values()))[0]
             drawn = _DRAWS[kind](self, run, tenant)
-            if drawn is not None:
-                break
         worker = self.chance.randrange(4)
         return Operation(self.number, drawn[0], tenant, worker, self._wait(), drawn[1])
+
+    def _day(self) -> dict[str, float]:
+        """How much more than usual each kind is done: on a day of edits many, on others some of everything, or by chance."""
+        mood = self.chance.choice((*DAYS, None, None, "any"))
+        if mood == "any":
+            return {kind: self.chance.choice((0, 0.3, 1, 1, 3, 10)) for kind in _WEIGHTS}
+        return {kind: 1.0 if mood is None else 5.0 if kind in DAYS[mood] else 0.05 for kind in _WEIGHTS}
 
     def _wait(self) -> float:
         """Mostly seconds, now and then hours; no round numbers, so that rules by age are met clearly or not at all."""

@@ -14,7 +14,7 @@ from tests.month.model import Id, Model
 from tests.month.operations import Operation, perform
 from tests.month.said import Failure, Said
 from tests.month.script import Script
-from tests.month.topologies import Topology
+from tests.month.topologies import TOPOLOGIES, Topology
 from tests.month.workers import Elsewhere, Here, Worker
 
 WHOLE_EVERY = 200
@@ -27,7 +27,9 @@ READING = frozenset({"get", "retrieve", "search", "history", "entries", "relatio
 class Run:
     """What a run of operations needs to know; all of it but the stores and the workers can be put away and taken up again."""
 
-    def __init__(self, topology: Topology, config: dict[str, Any], folder: Path) -> None:
+    def __init__(self, topology: Topology, config: dict[str, Any], folder: Path, *, alone: bool = False) -> None:
+        """`alone`: no worker in another process."""
+        self.alone = alone
         self.topology = topology
         self.config = config
         self.folder = folder
@@ -47,7 +49,7 @@ class Run:
     async def __aenter__(self) -> Run:
         here = 2 if self.topology.shared else 1
         self.workers = [Here(self.config, self.clock) for _ in range(here)]
-        if self.topology.processes:
+        if self.topology.shared and not self.alone:
             self.workers.append(Elsewhere(self.config, self.clock))
         for worker in self.workers:
             await worker.open()
@@ -66,7 +68,10 @@ class Run:
         return first.memory
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"workers": [], "script": Script()}
+        return self.__dict__ | {"workers": [], "script": Script(), "topology": self.topology.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"topology": TOPOLOGIES[state["topology"]]})
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -109,16 +114,7 @@ class Run:
             self.drafts[str(op.number)] = (op.tenant, drafts[0])
 
     async def perform(self, operations: Sequence[Operation]) -> None:
-        """Carry them out in order, each judged, and look at the whole now and then and at the end."""
-        for count, op in enumerate(operations, start=1):
+        """Carry them out in order, each judged, and look at the whole at the end."""
+        for op in operations:
             await perform(self, op)
-            if count % WHOLE_EVERY == 0 or count == len(operations):
-                await perform(self, Operation(op.number, "whole"))
-
-
-async def replayed(topology: Topology, folder: Path, operations: Sequence[Operation]) -> Run:
-    """Operations that are known, on fresh stores."""
-    run = Run(topology, topology.config(folder), folder)
-    async with run:
-        await run.perform(operations)
-    return run
+        await perform(self, Operation(operations[-1].number if operations else 0, "whole"))

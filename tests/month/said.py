@@ -38,7 +38,7 @@ class Said:
     def given(self) -> Any:
         """The value of a call that must succeed."""
         if self.failure is not None:
-            self.wrong(f"failed with {self.failure.name}", self.failure.text)
+            raise Wrong(f"fails with {self.failure.name}", f"{self.call}: {self.failure.text}")
         return self.value
 
     def refused(self, *names: str) -> str:

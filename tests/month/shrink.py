@@ -20,17 +20,16 @@ TAILS = (50, 200, 1_000, 5_000)
 Fails = Callable[[Sequence[Operation]], bool]
 
 
-def failure_of(topology: Topology, operations: Sequence[Operation]) -> tuple[Exception | None, Run]:
+def failure_of(topology: Topology, operations: Sequence[Operation], *, alone: bool = False) -> tuple[Exception | None, Run]:
     """What these operations come to on fresh stores."""
     with tempfile.TemporaryDirectory(prefix="memory-month-") as folder:
         try:
-            return asyncio.run(_failure(topology, Path(folder), operations))
+            return asyncio.run(_failure(Run(topology, topology.config(Path(folder)), Path(folder), alone=alone), operations))
         finally:
             forget(Path(folder))
 
 
-async def _failure(topology: Topology, folder: Path, operations: Sequence[Operation]) -> tuple[Exception | None, Run]:
-    run = Run(topology, topology.config(folder), folder)
+async def _failure(run: Run, operations: Sequence[Operation]) -> tuple[Exception | None, Run]:
     try:
         async with run:
             await run.perform(operations)
@@ -47,13 +46,14 @@ def shrink(topology: Topology, operations: Sequence[Operation], label: str, seco
     """The fewest operations that were found in that time to fail alike; all of them where they do not fail again."""
     until = time.monotonic() + seconds
 
-    def fails(some: Sequence[Operation]) -> bool:
-        return time.monotonic() < until and label_of(failure_of(topology, some)[0]) == label
+    def fails(some: Sequence[Operation], alone: bool) -> bool:
+        return time.monotonic() < until and label_of(failure_of(topology, some, alone=alone)[0]) == label
 
-    for length in TAILS:
-        if length < len(operations) and fails(operations[-length:]):
-            return smallest(operations[-length:], fails)
-    return smallest(operations, fails)
+    tails = [operations[-length:] for length in TAILS if length < len(operations)]
+    for some, alone in ((some, alone) for alone in (True, False) for some in (*tails, operations)):
+        if fails(some, alone):
+            return smallest(some, lambda fewer, alone=alone: fails(fewer, alone))  # type: ignore[misc]
+    return list(operations)
 
 
 def smallest(operations: Sequence[Operation], fails: Fails) -> list[Operation]:

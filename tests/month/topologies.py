@@ -28,10 +28,6 @@ class Topology:
         return not UNSHARED & set(self.placing.backends)
 
     @property
-    def processes(self) -> int:
-        return int(self.shared)
-
-    @property
     def reopens(self) -> bool:
         """Whether it keeps what it held when it is closed."""
         return "in_memory" not in self.placing.backends

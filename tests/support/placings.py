@@ -130,11 +130,12 @@ def _wrapped(folder: Path) -> dict[str, Any]:
 
 
 def _split(folder: Path) -> dict[str, Any]:
-    """Every tier of one tenant, and the relations of all, in files of their own."""
-    files = {name: {"url": f"sqlite:///{folder / name}.db"} for name in ("own", "others", "links")}
-    by_tenant = {"tiers": ["short", "mid", "long"], "store": "own", "tenants": ["globex"]}
-    by_collection = {"tiers": ["mid"], "store": "links", "collections": ["relations"]}
-    return {"stores": files, "tiers": dict.fromkeys(("short", "mid", "long"), "others"), "routes": [by_collection, by_tenant]}
+    """A file for one tenant, one for the links of the others, and one for the rest, alike in every tier."""
+    files = {name: {"url": f"sqlite:///{folder / name}.db"} for name in ("own", "links", "others")}
+    tiers = ("short", "mid", "long")
+    own = {"tiers": tiers, "store": "own", "tenants": ["globex"]}
+    links = {"tiers": tiers, "store": "links", "collections": ["relations"]}
+    return {"stores": files, "tiers": dict.fromkeys(tiers, "others"), "routes": [own, links]}
 
 
 MONTHS = (
