@@ -212,7 +212,7 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
         version = chosen.choice(life.versions)
         for word in [word for word in version.words if is_own(word)][:1]:
             await search_word(run, Asked(tenant, scopes), word, worker=worker)
-            later = timedelta(seconds="own moment" in NOT_YET)
+            later = timedelta(seconds=0.4 * ("own moment" in NOT_YET))
             await search_word(run, Asked(tenant, (life.scope,), known_at=version.stored[1] + later), word, worker=worker)
     graves = [(key, grave) for key, grave in run.model.graves.items() if key[0] == tenant]
     for (_, entry_id), grave in chosen.sample(graves, min(SEARCHED_AT_ONCE, len(graves))):
