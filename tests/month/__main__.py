@@ -74,8 +74,9 @@ def report(topology: Topology, failed: Failed, folder: Path, seconds: float) -> 
     replay, script = folder / "failure.jsonl", folder / "failure.py"
     replay.write_text("".join(op.as_json() + "\n" for op in small))
     script.write_text(run.script.text(str(error or failed.error)[:1_000], run.config))
-    lines = "\n".join(f"  {op.as_json()}" for op in small[:12])
-    return f"{told}\n{len(small)} operations fail alike ({error}):\n{lines}\nreplay: python -m tests.month --topology {topology.name} --replay {replay}\nscript: {script}"
+    first = "".join(f"  {op.as_json()}\n" for op in small[:12])
+    replayed = f"replay: python -m tests.month --topology {topology.name} --replay {replay}\nscript: {script}"
+    return f"{told}\n{len(small)} operations fail alike ({error}):\n{first}{replayed}"
 
 
 def _replay(topology: Topology, file: Path) -> int:

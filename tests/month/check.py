@@ -28,7 +28,7 @@ MOST = 1_000
 
 
 async def get(run: Run, tenant: str, entry_id: str, *, worker: int = 0, as_of: datetime | None = None, known_at: datetime | None = None) -> None:
-    moments = {name: moment for name, moment in (("as_of", as_of), ("known_at", known_at)) if moment is not None}
+    moments: dict[str, Any] = {name: moment for name, moment in (("as_of", as_of), ("known_at", known_at)) if moment is not None}
     said = await run.ask(None, "get", entry_id, tenant=tenant, worker=worker, **moments)
     life = run.model.life(tenant, entry_id)
     version, certain = (None, True) if life is None else life.seen(said.begun, as_of, known_at)
@@ -97,7 +97,13 @@ async def search_word(run: Run, asked: Asked, word: str, *, worker: int = 0, wit
     if len(wanted) > 10:
         return
     if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
-        what = "shows what it must not" if {entry.id for entry in found} - wanted.keys() else "shows an entry twice" if len(found) > len(wanted) else "misses"
+        what = (
+            "shows what it must not"
+            if {entry.id for entry in found} - wanted.keys()
+            else "shows an entry twice"
+            if len(found) > len(wanted)
+            else "misses"
+        )
         raise Wrong(f"{label} {what}", f"{word} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
     for entry in found:
         _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
@@ -112,7 +118,13 @@ async def search_topic(run: Run, asked: Asked, topic: str, *, worker: int = 0, w
     if not certain or len(wanted) > 100:
         return
     if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
-        what = "shows what it must not" if {entry.id for entry in found} - wanted.keys() else "shows an entry twice" if len(found) > len(wanted) else "misses"
+        what = (
+            "shows what it must not"
+            if {entry.id for entry in found} - wanted.keys()
+            else "shows an entry twice"
+            if len(found) > len(wanted)
+            else "misses"
+        )
         raise Wrong(f"search by meaning{_of(asked)} {what}", f"{topic} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
 
 
@@ -121,7 +133,9 @@ def _same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wa
     if ids != [version.fields["id"] for version in wanted]:
         there = {version.fields["id"] for version in wanted}
         more, less = set(ids) - there, there - set(ids)
-        what = "shows an entry twice" if len(set(ids)) < len(ids) else "shows what it must not" if more else "misses" if less else "is in another order"
+        what = (
+            "shows an entry twice" if len(set(ids)) < len(ids) else "shows what it must not" if more else "misses" if less else "is in another order"
+        )
         raise Wrong(f"{label} {what}", f"{asked}: more {more}, less {less}; found {ids}, wanted {[v.fields['id'] for v in wanted]}")
     for entry, version in zip(found, wanted, strict=True):
         _same_entry(label, entry, version, run.model.lives[asked.tenant, entry.id])
@@ -144,7 +158,7 @@ def _of(asked: Asked) -> str:
     return f"({', '.join(moments)})" if moments else ""
 
 
-async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0, **given: str) -> None:
+async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0, **given: Any) -> None:
     said = await run.ask(None, "relations", tenant=tenant, worker=worker, limit=limit, **given)
     wanted = run.model.related_to(tenant, **given)
     found = [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in said.given()]
@@ -219,9 +233,9 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
         await get(run, tenant, entry_id, worker=worker)
         await history(run, tenant, entry_id, worker=worker)
         for word in [word for word in grave.words if is_own(word)][:1]:
-            for moment in (None, grave.fallen, grave.fallen - timedelta(days=1)):
+            for known_at in (None, grave.fallen, grave.fallen - timedelta(days=1)):
                 if scopes:
-                    await search_word(run, Asked(tenant, scopes, known_at=moment), word, worker=worker)
+                    await search_word(run, Asked(tenant, scopes, known_at=known_at), word, worker=worker)
 
 
 async def _owned(run: Run, tenant: str, worker: int) -> None:

@@ -1,4 +1,4 @@
-"""The clock of a month: it goes on a little at every reading while something is written, stands still while something is read, and jumps when told."""
+"""The clock of a month: it goes on a little at every reading while something is written, stands still while something is read, and jumps."""
 
 from __future__ import annotations
 

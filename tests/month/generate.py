@@ -23,12 +23,12 @@ LABELS = ("relates_to", "refines", "contradicts", "supersedes", "supports")
 CROWD = 140
 """Entries beyond which more is deleted than written."""
 
-PHASE = 100
+LENGTHS = (20, 40, 120)
 """Operations of one day."""
 DAYS = {
     "births": {"write", "write_many", "write_again", "write_other"},
     "edits": {"update"},
-    "ends": {"retire", "delete", "delete_scope", "boundary"},
+    "ends": {"write", "retire", "delete", "boundary"},
     "derived": {"write", "promote", "compact", "relate", "unrelate"},
     "moves": {"write", "update", "move", "end_session", "sweep"},
     "questions": {"get", "history", "retrieve", "search_word", "search_topic", "relations"},
@@ -45,12 +45,13 @@ class Generator:
         self.chance = random.Random(seed)  # noqa: S311 - a seeded run is to be the same again
         self.number = 0
         self._busy: dict[str, float] = {}
+        self._evening = 0
 
     def next(self, run: Run) -> Operation:
         self.number += 1
         tenant = self.chance.choice(TENANTS)
-        if self.number % PHASE == 1:
-            self._busy = self._day()
+        if self.number > self._evening:
+            self._busy, self._evening = self._day(), self.number + self.chance.choice(LENGTHS)
         kinds = {kind: weight * self._busy[kind] for kind, weight in _WEIGHTS.items()}
         if len(run.model.lives) > CROWD:
             kinds |= {"delete": 14, "delete_scope": 5}
@@ -81,10 +82,8 @@ class Generator:
     def ref(self, run: Run, tenant: str) -> str | None:
         """Mostly one that is active, sometimes any, now and then one that has been deleted."""
         mood = self.chance.random()
-        if mood < 0.06:
-            refs = [ref for ref, key in list(run.made.items())[-300:] if key[0] == tenant]
-        else:
-            refs = self.refs(run, tenant, active=mood < 0.85)
+        lately = list(run.made.items())[-300:]
+        refs = [ref for ref, key in lately if key[0] == tenant] if mood < 0.06 else self.refs(run, tenant, active=mood < 0.85)
         return self.chance.choice(refs) if refs else None
 
     def life(self, run: Run, ref: str) -> Life | None:
@@ -93,7 +92,10 @@ class Generator:
     # -- what to say --------------------------------------------------------------------------------------------------
 
     def text(self, part: str) -> str:
-        topic, filling = self.chance.choice(list(TOPICS)), self.chance.choice(("the blue pot", "naïve résumé", "O'Brien said: hello -world", "日本語", "a"))
+        topic, filling = (
+            self.chance.choice(list(TOPICS)),
+            self.chance.choice(("the blue pot", "naïve résumé", "O'Brien said: hello -world", "日本語", "a")),
+        )
         return f"{filling} {topic if self.chance.random() < 0.7 else 'nothing'} {own_word(self.number, part)}"
 
     def tags(self) -> list[str]:
@@ -107,7 +109,7 @@ class Generator:
                 "agent_id": f"agent-{self.chance.randrange(3)}",
                 "source": "conversation",
                 "number": self.chance.choice((0, -1, 2**62 + 1, 1e300, -0.1, self.chance.gauss(0, 1e6), True, None)),
-                "nested": {"list": [1, 2.5, "x", None, {"deep": self.chance.random()}], "quote": "it's \"so\" \\ /"},
+                "nested": {"list": [1, 2.5, "x", None, {"deep": self.chance.random()}], "quote": 'it\'s "so" \\ /'},
                 "promotedFromId": "fake",
             }[name]
         return made
@@ -187,8 +189,14 @@ def _write_other(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _write_many(g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """Now and then with one whose key was used for another text."""
     count = g.chance.choice((1, 2, 5, 12, 40))
-    return "write_many", {"drafts": [g.draft(f"b{n}x", key=f"k{g.number}-{n}" if g.chance.random() < 0.1 else None) for n in range(count)]}
+    drafts = [g.draft(f"b{n}x", key=f"k{g.number}-{n}" if g.chance.random() < 0.1 else None) for n in range(count)]
+    used = [draft for ref, (owner, draft) in run.drafts.items() if owner == tenant and run.made.get(ref) in run.model.lives]
+    if used and "conflict in a batch" not in NOT_YET and g.chance.random() < 0.2:
+        other = g.chance.choice(used)
+        drafts.insert(g.chance.randrange(count), {"content": g.text("bx"), "scope": other["scope"], "key": other["key"]})
+    return "write_many", {"drafts": drafts}
 
 
 def _update(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -198,7 +206,7 @@ def _update(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _retire(g: Generator, run: Run, tenant: str) -> Drawn | None:
     ref = g.ref(run, tenant)
-    when = g.chance.choice((None, None, {"in": -1.5}, {"in": -10**8 - 0.5}, {"in": 120.5}, {"in": 86_400.5}))
+    when = g.chance.choice((None, None, {"in": -1.5}, {"in": -(10**8) - 0.5}, {"in": 120.5}, {"in": 86_400.5}))
     return ("retire", {"entry": ref, "when": when}) if ref else None
 
 
@@ -312,7 +320,7 @@ def _search_topic(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _relations(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    ref, args = g.ref(run, tenant), {"limit": g.chance.choice((1, 3, 200))}
+    ref, args = g.ref(run, tenant), dict[str, Any](limit=g.chance.choice((1, 3, 200)))
     args |= {g.chance.choice(("source_id", "target_id")): ref} if ref and g.chance.random() < 0.7 else {}
     return "relations", args | ({"label": g.chance.choice(LABELS)} if g.chance.random() < 0.3 else {})
 

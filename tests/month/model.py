@@ -187,17 +187,24 @@ class Model:
         if any(draft.get("created_at") is not None and draft["created_at"] > said.ended + SKEW for draft in drafts):
             said.refused("InvalidInput")
             return []
-        used = [(self.keys.get((tenant, draft["scope"], draft.get("key"))), draft) for draft in drafts]
-        clashes = [used_by for used_by, draft in used if used_by is not None and self._clashes((tenant, used_by), draft, said, revive)]
+        used = [self.keys.get((tenant, draft["scope"], draft.get("key"))) for draft in drafts]
+        clashes = [n for n, entry_id in enumerate(used) if entry_id is not None and self._clashes((tenant, entry_id), drafts[n], said, revive)]
         if clashes:
-            text = said.refused("Conflict")
-            if clashes[0] not in text:
-                said.wrong("names no existing id", text)
-            return []
+            return self._written_in_part(said, tenant, drafts, clashes, str(used[clashes[0]]))
         entries = said.given()
         if len(entries) != len(drafts):
             said.wrong("answers otherwise", f"{len(entries)} entries of {len(drafts)} drafts")
         return [self._born(said, tenant, draft, plain(entry)) for draft, entry in zip(drafts, entries, strict=True)]
+
+    def _written_in_part(self, said: Said, tenant: str, drafts: Sequence[dict[str, Any]], clashes: Sequence[int], used_by: str) -> list[Id]:
+        """A key in conflict keeps no other draft from being stored; the error says which were."""
+        text = said.refused("Conflict" if said.call.startswith("write of") else "PartialWrite")
+        if len(drafts) == 1 and used_by not in text:
+            said.wrong("names no existing id", text)
+        written = (said.failure.written if said.failure is not None else None) or {}
+        if set(written) != set(range(len(drafts))) - set(clashes):
+            said.wrong("writes others", f"{sorted(written)} of {len(drafts)}, in conflict {clashes}")
+        return [self._born(said, tenant, drafts[n], plain(entry)) for n, entry in sorted(written.items())]
 
     def _clashes(self, key: Id, draft: dict[str, Any], said: Said, revive: bool) -> bool:
         if key in self.lives:
@@ -353,10 +360,9 @@ class Model:
         return whole | {"tenant": tenant, "scope": to, "promoted_from_id": source.id}
 
     def _promoted_before(self, said: Said, copy: Life | None, overrides: dict[str, Any]) -> None:
-        if copy is None or not copy.active(said.begun):
-            said.refused("NotFound")
-        elif copy.overrides != overrides and said.failure is not None:
-            said.refused("Conflict", "NotFound")
+        otherwise = copy is not None and copy.overrides != overrides
+        if copy is None or not copy.active(said.begun) or (otherwise and said.failure is not None):
+            said.refused("NotFound", *(["Conflict"] if otherwise else []))
         else:
             self._match(said, plain(said.given()), copy.current())
 
@@ -391,7 +397,13 @@ class Model:
             said.refused("CompactionError")
             return None
         wanted = _compacted(tenant, sources, text, patch)
-        identity = (tenant, tuple((s.id, s.now.fields["version"]) for s in sources), text, repr(wanted["tags"]), repr(sorted(wanted["metadata"].items(), key=lambda item: item[0])))
+        identity = (
+            tenant,
+            tuple((s.id, s.now.fields["version"]) for s in sources),
+            text,
+            repr(wanted["tags"]),
+            repr(sorted(wanted["metadata"].items(), key=lambda item: item[0])),
+        )
         there = self.lives.get(self.summaries.get(identity, ("", "")))
         if there is not None:
             self._match(said, plain(said.given()), there.current())

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
 from memory import Memory
-from memory.domain.time import EPOCH
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.searching import SearchResult
 
@@ -76,22 +74,22 @@ async def retrieving_then_shows_what_is_known_now(whole: Method, memory: Memory,
     return await whole(memory, scope, **(kwargs | {"known_at": None}))
 
 
-@mutant("get")
-async def an_expired_entry_is_shown(whole: Method, memory: Memory, entry_id: str, **moments: Any) -> Any:
-    found = await whole(memory, entry_id, **moments)
-    if found is not None or moments:
-        return found
-    copies = [entry async for entry in _at(memory, EPOCH).entries(retired=False)]
-    return next((entry for entry in copies if entry.id == entry_id), None)
+@mutant("write")
+async def an_expiry_is_acknowledged_and_not_kept(whole: Method, memory: Memory, content: str = "", **kwargs: Any) -> Any:
+    entry = await whole(memory, content, **(kwargs | {"expires_at": None}))
+    return entry.model_copy(update={"expires_at": kwargs.get("expires_at")})
 
 
-def _at(memory: Memory, moment: Any) -> Memory:
-    """The same memory with another clock."""
-    twin = memory.for_tenant(memory.tenant)
-    engine = twin._engine
-    browsing = type(engine.browsing)(replace(engine.browsing._placement, clock=lambda: moment))
-    twin._engine_open = type("Engine", (), {"browsing": browsing})()  # type: ignore[assignment]
-    return twin
+@mutant("retrieve")
+async def an_entry_that_expired_is_still_retrieved(whole: Method, memory: Memory, scope: Any, **kwargs: Any) -> Any:
+    found = await whole(memory, scope, **kwargs)
+    ending = [entry for entry in found if entry.expires_at is not None]
+    gone = [entry for entry in _ENDING.get(memory.tenant, []) if entry.scope.text == scope and entry.id not in {one.id for one in found}]
+    _ENDING[memory.tenant] = ending
+    return Retrieved([*found, *gone][: kwargs.get("limit", 20)], found.degraded)
+
+
+_ENDING: dict[str, list[Any]] = {}
 
 
 @mutant("retrieve")

@@ -7,6 +7,7 @@ relative to, so that it means something when others are taken out of the list: w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memory.facade import transfer
 from tests.month import check
 from tests.month.model import Asked
-from tests.month.said import Said, Wrong, differences, plain
+from tests.month.said import Said, Wrong, plain
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -70,10 +71,8 @@ def operation(perform: Performed) -> Performed:
 async def perform(run: Run, op: Operation) -> None:
     run.clock.go_on(op.wait)
     run.begin(op)
-    try:
+    with contextlib.suppress(Gone):
         await PERFORMED[op.kind](run, op)
-    except Gone:
-        pass
 
 
 # -- what arguments mean ----------------------------------------------------------------------------------------------
@@ -116,10 +115,11 @@ def _resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
 @operation
 async def write(run: Run, op: Operation) -> None:
     draft = _resolved(run, op.args["draft"])
-    revive = {"revive": True} if op.args.get("revive") else {}
-    said = await run.ask(op, "write", **draft, **revive)
-    ids = run.model.written(_as_list(said), op.tenant, [draft], **revive)
-    run.note(op, ids, drafts=[draft])
+    revive = bool(op.args.get("revive"))
+    flag: dict[str, Any] = {"revive": True} if revive else {}
+    said = await run.ask(op, "write", **draft, **flag)
+    ids = run.model.written(_as_list(said), op.tenant, [draft], revive=revive)
+    run.note(op, ids, draft=draft)
 
 
 @operation
@@ -136,7 +136,7 @@ async def write_again(run: Run, op: Operation) -> None:
 async def write_many(run: Run, op: Operation) -> None:
     drafts = [_resolved(run, draft) for draft in op.args["drafts"]]
     said = await run.ask(op, "write_many", drafts)
-    run.note(op, run.model.written(said, op.tenant, drafts), drafts=drafts)
+    run.note(op, run.model.written(said, op.tenant, drafts), batch=True)
 
 
 @operation
@@ -332,7 +332,7 @@ async def search_topic(run: Run, op: Operation) -> None:
 
 @operation
 async def relations(run: Run, op: Operation) -> None:
-    given = {name: _id(run, op.args[name]) for name in ("source_id", "target_id") if name in op.args}
+    given: dict[str, Any] = {name: _id(run, op.args[name]) for name in ("source_id", "target_id") if name in op.args}
     given |= {"label": op.args["label"]} if "label" in op.args else {}
     await check.relations(run, op.tenant, op.args.get("limit", 200), worker=op.worker, **given)
 
@@ -379,7 +379,7 @@ async def _writes(run: Run, op: Operation) -> None:
     made = []
     for said in await _at_once(run, op, [("write", (), draft)] * op.args["times"]):
         made += run.model.written(_as_list(said), op.tenant, [draft])
-    run.note(op, made[:1], drafts=[draft])
+    run.note(op, made[:1], draft=draft)
 
 
 async def _deletes(run: Run, op: Operation) -> None:
@@ -405,5 +405,3 @@ async def _relates(run: Run, op: Operation) -> None:
 
 
 CONTESTED: dict[str, Performed] = {"update": _updates, "write": _writes, "delete": _deletes, "promote": _promotes, "relate": _relates}
-
-__all__ = ["Operation", "differences", "perform"]

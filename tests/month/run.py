@@ -107,11 +107,12 @@ class Run:
         place = bisect_left(self.begun, number, key=lambda one: one[0])
         return self.begun[min(place, len(self.begun) - 1)][1]
 
-    def note(self, op: Operation, made: Sequence[Id], drafts: Sequence[dict[str, Any]] = ()) -> None:
+    def note(self, op: Operation, made: Sequence[Id], *, batch: bool = False, draft: dict[str, Any] | None = None) -> None:
+        """What an operation made, by the name that others call it by."""
         for place, one in enumerate(made):
-            self.made[f"{op.number}.{place}" if len(drafts) > 1 else str(op.number)] = one
-        if len(drafts) == 1 and drafts[0].get("key"):
-            self.drafts[str(op.number)] = (op.tenant, drafts[0])
+            self.made[f"{op.number}.{place}" if batch else str(op.number)] = one
+        if draft is not None and draft.get("key") and made:
+            self.drafts[str(op.number)] = (op.tenant, draft)
 
     async def perform(self, operations: Sequence[Operation]) -> None:
         """Carry them out in order, each judged, and look at the whole at the end."""

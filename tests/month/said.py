@@ -19,10 +19,11 @@ class Wrong(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error by its name and text: errors of another process come as nothing else."""
+    """An error by its name and text, as it comes from another process too. `written` is what a batch wrote all the same, by position."""
 
     name: str
     text: str
+    written: dict[int, Entry] | None = None
 
 
 @dataclass(frozen=True, slots=True)

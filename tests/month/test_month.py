@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,7 +109,7 @@ def test_a_seed_is_the_same_operations_again(tmp_path: Path) -> None:
 
 async def _drawn(folder: Path) -> list[str]:
     topology = TOPOLOGIES["in-memory"]
-    run, generator, drawn = Run(topology, topology.config(folder), folder), Generator(random.Random(SEED).randrange(100)), list[str]()
+    run, generator, drawn = Run(topology, topology.config(folder), folder), Generator(SEED), list[str]()
     async with run:
         for _ in range(100):
             op = generator.next(run)

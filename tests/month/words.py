@@ -1,4 +1,4 @@
-"""What entries say: a topic, which is found by meaning by a word that is not in the text, and words of their own, by which one entry alone is found."""
+"""What entries say: a topic, found by meaning by a word that is not in the text, and words of their own, by which one entry alone is found."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Here:
             answer = getattr(memory, name)(*args, **kwargs)
             return [one async for one in answer] if hasattr(answer, "__aiter__") else await answer
         except Exception as error:  # noqa: BLE001 - the judge says which may be
-            return Failure(type(error).__name__, str(error))
+            return Failure(type(error).__name__, str(error), getattr(error, "written", None))
 
 
 class Elsewhere:

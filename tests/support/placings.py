@@ -147,6 +147,6 @@ MONTHS = (
     *STORIES,
     Placing("redis-only", ("redis",), lambda folder: _tiers(*[_redis()] * 3)),
     Placing("mongo-only", ("mongo_replica_set",), lambda folder: _tiers(*[_mongo()] * 3)),
-    Placing("mariadb-edge", ("mariadb", "qdrant_edge"), lambda folder: _tiers(*[_mariadb()] * 2, _edge(folder))),
+    Placing("mariadb-edge", ("mariadb", "qdrant_edge"), lambda folder: _tiers(mariadb := _mariadb(), mariadb, _edge(folder))),
 )
 """An ordinary month runs on these."""
