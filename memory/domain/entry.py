@@ -167,6 +167,10 @@ class ImportedDraft(EntryDraft):
         return None if ids is None else tuple(door.identifier("compacted_from_ids", one) for one in ids)
 
     @model_validator(mode="after")
+    def _says_something(self) -> ImportedDraft:
+        return self  # it may have been edited to empty content since it was written (A52): what could be stored can be imported
+
+    @model_validator(mode="after")
     def _opens_before_it_closes(self) -> ImportedDraft:
         start = self.valid_from or self.created_at
         if self.valid_to is not None and start is not None and self.valid_to <= start:

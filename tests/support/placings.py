@@ -121,3 +121,32 @@ STORIES = (
     Placing("files-only", ("file",), lambda folder: _tiers(*[f"file://{folder / 'files'}"] * 3)),
 )
 """The demo's story runs on these."""
+
+
+def _wrapped(folder: Path) -> dict[str, Any]:
+    """One file with everything around it that a configuration can put there."""
+    guards = {"timeout": "30s", "retry": 2, "breaker": 5}
+    return {"stores": {"main": {"url": f"sqlite:///{folder / 'memory.db'}", **guards}}, "telemetry": True}
+
+
+def _split(folder: Path) -> dict[str, Any]:
+    """A file for one tenant, one for the links of the others, and one for the rest, alike in every tier."""
+    files = {name: {"url": f"sqlite:///{folder / name}.db"} for name in ("own", "links", "others")}
+    tiers = ("short", "mid", "long")
+    own = {"tiers": tiers, "store": "own", "tenants": ["globex"]}
+    links = {"tiers": tiers, "store": "links", "collections": ["relations"]}
+    return {"stores": files, "tiers": dict.fromkeys(tiers, "others"), "routes": [own, links]}
+
+
+MONTHS = (
+    Placing("default", ("sqlite",), lambda folder: _tiers(*[f"sqlite:///{folder / 'memory.db'}"] * 3)),
+    Placing("in-memory", ("in_memory",), lambda folder: _tiers(*["memory://"] * 3)),
+    Placing("edge-only", ("qdrant_edge",), lambda folder: _tiers(*[_edge(folder)] * 3)),
+    Placing("wrapped", ("sqlite",), _wrapped),
+    Placing("split", ("sqlite",), _split),
+    *STORIES,
+    Placing("redis-only", ("redis",), lambda folder: _tiers(*[_redis()] * 3)),
+    Placing("mongo-only", ("mongo_replica_set",), lambda folder: _tiers(*[_mongo()] * 3)),
+    Placing("mariadb-edge", ("mariadb", "qdrant_edge"), lambda folder: _tiers(mariadb := _mariadb(), mariadb, _edge(folder))),
+)
+"""An ordinary month runs on these."""

@@ -250,3 +250,10 @@ def test_a_mangled_export_is_a_bad_line(changes: dict[str, Any], problem: str) -
     data = {**exported(entry()), **changes}
     assert problem in str(the_bad_line(json.dumps(data), scope=None))
     assert data["format"] == FORMAT
+
+
+def test_an_entry_edited_to_empty_content_is_exported_and_reads_back() -> None:
+    original = entry(title=None, content="")
+    (message,) = messages(json.dumps(exported(original)), scope=None)
+    assert message.draft.content == ""
+    assert isinstance(message.draft, ImportedDraft)

@@ -1,0 +1,328 @@
+"""Questions to the memory, each answered by the model too; and the look at the whole."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from memory.domain.entry import Entry
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.ports.query import Everywhere, Kind, Query
+from memory.ports.record import Mark, Record, Role, Tombstone
+from tests.month.model import TIERS, Asked, Life, Version, words_in
+from tests.month.not_yet import NOT_YET
+from tests.month.said import Wrong, differences, plain
+from tests.month.words import TOPICS, is_own
+
+if TYPE_CHECKING:
+    from tests.month.run import Run
+
+SEARCHED_AT_ONCE = 25
+"""How many entries are looked for by their own words when the whole is looked at; others the next time."""
+MOST = 1_000
+
+
+# -- one entry --------------------------------------------------------------------------------------------------------
+
+
+async def get(run: Run, tenant: str, entry_id: str, *, worker: int = 0, as_of: datetime | None = None, known_at: datetime | None = None) -> None:
+    moments: dict[str, Any] = {name: moment for name, moment in (("as_of", as_of), ("known_at", known_at)) if moment is not None}
+    said = await run.ask(None, "get", entry_id, tenant=tenant, worker=worker, **moments)
+    life = run.model.life(tenant, entry_id)
+    version, certain = (None, True) if life is None else life.seen(said.begun, as_of, known_at)
+    if not certain:
+        return
+    label = f"get({', '.join(sorted(moments))})"
+    found = said.given()
+    if (found is None) != (version is None):
+        raise Wrong(f"{label} shows {'nothing' if found is None else 'what must be hidden'}", f"{entry_id}, {moments}: {found!r}, model: {version}")
+    if life is not None and version is not None and found is not None:
+        _same_entry(label, found, version, life)
+
+
+async def history(run: Run, tenant: str, entry_id: str, *, worker: int = 0) -> None:
+    said = await run.ask(None, "history", entry_id, tenant=tenant, worker=worker)
+    life = run.model.life(tenant, entry_id)
+    if life is None or life.now.expired(said.begun):
+        said.refused("NotFound")
+        return
+    found = said.given()
+    if len(found) != len(life.versions):
+        raise Wrong("history has another number of versions", f"{[e.content for e in found]}, wanted {[v.fields['content'] for v in life.versions]}")
+    for entry, version in zip(found, life.versions, strict=True):
+        _same_entry("history", entry, version, life)
+
+
+def _same_entry(label: str, found: Entry, version: Version, life: Life) -> None:
+    tier = {"tier": life.tier} if version is life.now else {}
+    if told := differences(plain(found), version.fields | tier):
+        raise Wrong(f"{label} shows another entry", f"{found.id}: {told}")
+
+
+# -- many -------------------------------------------------------------------------------------------------------------
+
+
+async def retrieve(run: Run, asked: Asked, *, order: str = "newest", limit: int = MOST, worker: int = 0, with_session: str | None = None) -> None:
+    given = _arguments(asked)
+    if with_session is not None:
+        given |= {"include_narrower": True, "session_id": with_session}
+        asked = _widened(asked, with_session)
+    said = await run.ask(None, "retrieve", asked.scopes[0], tenant=asked.tenant, worker=worker, order=order, limit=limit, **given)
+    wanted, certain = run.model.retrieved(asked, said.begun, order)
+    found = said.given()
+    if found.degraded:
+        raise Wrong("retrieve is degraded", str(found.degraded))
+    if certain:
+        _same_entries("retrieve" + _of(asked), run, asked, list(found), wanted[:limit])
+
+
+async def search_word(run: Run, asked: Asked, word: str, *, worker: int = 0, with_session: str | None = None) -> None:
+    """A word that few entries hold finds these and, by words, no other; they come first."""
+    given = _arguments(asked)
+    if with_session is not None:
+        given |= {"include_narrower": True, "session_id": with_session}
+    scopes = list(asked.scopes)
+    asked = asked if with_session is None else _widened(asked, with_session)
+    said = await run.ask(None, "search", word, scope=scopes, tenant=asked.tenant, worker=worker, **given)
+    visible, certain = run.model.matching(asked, said.begun)
+    if not certain:
+        return
+    wanted = {version.fields["id"]: version for version in visible if word in version.words}
+    found = [hit.entry for hit in said.given()]
+    if said.value.degraded:
+        raise Wrong("search is degraded", str(said.value.degraded))
+    label = "search by a word" + _of(asked)
+    if len(wanted) > 10:
+        return
+    if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
+        what = (
+            "shows what it must not"
+            if {entry.id for entry in found} - wanted.keys()
+            else "shows an entry twice"
+            if len(found) > len(wanted)
+            else "misses"
+        )
+        raise Wrong(f"{label} {what}", f"{word} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
+    for entry in found:
+        _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
+
+
+async def search_topic(run: Run, asked: Asked, topic: str, *, worker: int = 0, with_session: str | None = None) -> None:
+    """What a topic means is found by a word that no text holds, and nothing else is."""
+    said = await run.ask(None, "search", TOPICS[topic], scope=list(asked.scopes), tenant=asked.tenant, worker=worker, limit=100, **_arguments(asked))
+    visible, certain = run.model.matching(asked, said.begun)
+    wanted = {v.fields["id"]: v for v in visible if topic in f"{v.fields['title'] or ''} {v.fields['content']}".split()}
+    found = [hit.entry for hit in said.given()]
+    if not certain or len(wanted) > 100:
+        return
+    if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
+        what = (
+            "shows what it must not"
+            if {entry.id for entry in found} - wanted.keys()
+            else "shows an entry twice"
+            if len(found) > len(wanted)
+            else "misses"
+        )
+        raise Wrong(f"search by meaning{_of(asked)} {what}", f"{topic} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}")
+
+
+def _same_entries(label: str, run: Run, asked: Asked, found: Sequence[Entry], wanted: Sequence[Version]) -> None:
+    ids = [entry.id for entry in found]
+    if ids != [version.fields["id"] for version in wanted]:
+        there = {version.fields["id"] for version in wanted}
+        more, less = set(ids) - there, there - set(ids)
+        what = (
+            "shows an entry twice" if len(set(ids)) < len(ids) else "shows what it must not" if more else "misses" if less else "is in another order"
+        )
+        raise Wrong(f"{label} {what}", f"{asked}: more {more}, less {less}; found {ids}, wanted {[v.fields['id'] for v in wanted]}")
+    for entry, version in zip(found, wanted, strict=True):
+        _same_entry(label, entry, version, run.model.lives[asked.tenant, entry.id])
+
+
+def _arguments(asked: Asked) -> dict[str, Any]:
+    given = {"tags": list(asked.tags), "types": list(asked.types), "since": asked.since, "as_of": asked.as_of, "known_at": asked.known_at}
+    return {name: value for name, value in given.items() if value}
+
+
+def _widened(asked: Asked, session: str) -> Asked:
+    """A user's entries come with those of the session named; nobody else's do."""
+    users = any(scope.startswith("user:") for scope in asked.scopes)
+    scopes = (*asked.scopes, f"session:{session}") if users else asked.scopes
+    return Asked(asked.tenant, scopes, asked.tags, asked.types, asked.since, asked.as_of, asked.known_at)
+
+
+def _of(asked: Asked) -> str:
+    moments = [name for name in ("as_of", "known_at") if getattr(asked, name) is not None]
+    return f"({', '.join(moments)})" if moments else ""
+
+
+async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0, **given: Any) -> None:
+    said = await run.ask(None, "relations", tenant=tenant, worker=worker, limit=limit, **given)
+    wanted = run.model.related_to(tenant, **given)
+    found = [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in said.given()]
+    if found != [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in wanted[:limit]]:
+        raise Wrong("relations differ", f"{given}, limit {limit}: {len(found)} {found}, wanted {len(wanted)}: {wanted[:limit]}")
+
+
+def imported(exported: Sequence[Entry], written: Sequence[Entry], found: Sequence[Entry]) -> None:
+    """What was imported says what was exported; its ids are new, and what named an old one names the new one."""
+    new = {entry.id: copy.id for entry, copy in zip(exported, written, strict=True)}
+    if {entry.id for entry in found} != set(new.values()):
+        raise Wrong("an import shows others", f"{len(found)} of {len(new)}")
+    by_id = {entry.id: plain(entry) for entry in found}
+    for entry in exported:
+        wanted = plain(entry)
+        wanted["promoted_from_id"] = new.get(entry.promoted_from_id or "", entry.promoted_from_id)
+        if entry.compacted_from_ids is not None:
+            wanted["compacted_from_ids"] = [new.get(source, source) for source in entry.compacted_from_ids]
+        if wanted["contributors"] is not None:
+            wanted["contributors"] = [c | {"entry_id": new.get(c["entry_id"], c["entry_id"])} for c in wanted["contributors"]]
+        for name in ("id", "tenant", "updated_at", "version", "tier"):
+            del wanted[name]
+        if told := differences(by_id[new[entry.id]], wanted):
+            raise Wrong("an import differs", f"{entry.id}: {told}")
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+
+async def swept(run: Run, worker: int = 0) -> None:
+    run.model.swept_over(await run.ask(None, "sweep", worker=worker))
+
+
+async def whole(run: Run) -> None:
+    """Everything that can be asked, at one moment, and everything that is stored."""
+    await swept(run)
+    tenants = sorted({tenant for tenant, _ in (*run.model.lives, *run.model.graves)} | {"acme"})
+    number = run.begun[-1][0]
+    chosen = random.Random(number)  # noqa: S311 - the same for the same run
+    for tenant in tenants:
+        await _tenant(run, tenant, number % len(run.workers), chosen)
+    await stored(run)
+    await audited(run)
+
+
+async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> None:
+    lives = list(run.model.of(tenant))
+    for life in lives:
+        await get(run, tenant, life.id, worker=worker)
+        if len(life.versions) > 1 or life.now.fields["valid_to"] is not None:
+            await history(run, tenant, life.id, worker=worker)
+    moments = [run.begun[chosen.randrange(len(run.begun))][1] for _ in range(2)]
+    for scope in sorted({life.scope for life in lives}):
+        for order in ("newest", "oldest"):
+            await retrieve(run, Asked(tenant, (scope,)), order=order, worker=worker)
+        await retrieve(run, Asked(tenant, (scope,)), limit=chosen.randint(1, 5), worker=worker)
+        for moment in moments:
+            await retrieve(run, Asked(tenant, (scope,), known_at=moment), worker=worker)
+            await retrieve(run, Asked(tenant, (scope,), as_of=moment), worker=worker)
+    await _owned(run, tenant, worker)
+    await relations(run, tenant, MOST, worker=worker)
+    await _counted(run, tenant)
+    scopes = tuple(sorted({life.scope for life in lives}))
+    for life in chosen.sample(lives, min(SEARCHED_AT_ONCE, len(lives))):
+        version = chosen.choice(life.versions)
+        for word in [word for word in version.words if is_own(word)][:1]:
+            await search_word(run, Asked(tenant, scopes), word, worker=worker)
+            later = timedelta(seconds=0.4 * ("own moment" in NOT_YET))
+            await search_word(run, Asked(tenant, (life.scope,), known_at=version.stored[1] + later), word, worker=worker)
+    graves = [(key, grave) for key, grave in run.model.graves.items() if key[0] == tenant]
+    for (_, entry_id), grave in chosen.sample(graves, min(SEARCHED_AT_ONCE, len(graves))):
+        await get(run, tenant, entry_id, worker=worker)
+        await history(run, tenant, entry_id, worker=worker)
+        for word in [word for word in grave.words if is_own(word)][:1]:
+            for known_at in (None, grave.fallen, grave.fallen - timedelta(days=1)):
+                if scopes:
+                    await search_word(run, Asked(tenant, scopes, known_at=known_at), word, worker=worker)
+
+
+async def _owned(run: Run, tenant: str, worker: int) -> None:
+    for retired in (False, True):
+        said = await run.ask(None, "entries", tenant=tenant, worker=worker, retired=retired)
+        found = [entry.id for entry in said.given()]
+        now = said.begun
+        wanted = {life.id for life in run.model.of(tenant) if not life.now.expired(now) and (retired or life.now.before_end(now))}
+        if set(found) != wanted or len(found) != len(wanted):
+            raise Wrong("entries are others", f"more {set(found) - wanted}, less {wanted - set(found)}, {len(found)} in all")
+    said = await run.ask(None, "every_relation", tenant=tenant, worker=worker)
+    if {link.id for link in said.given()} != run.model.links.get(tenant, {}).keys():
+        raise Wrong("every relation is another", f"{len(said.value)} of {len(run.model.links.get(tenant, {}))}")
+
+
+async def _counted(run: Run, tenant: str) -> None:
+    stats = (await run.ask(None, "stats", tenant=tenant)).given()
+    lives = list(run.model.of(tenant))
+    wanted = {tier: sum(life.tier == tier for life in lives) for tier in TIERS}
+    if (told := {tier.tier: tier.entries for tier in stats.tiers}) != wanted:
+        raise Wrong("stats count otherwise", f"{told}, wanted {wanted}")
+    types: dict[str, int] = {}
+    for life in lives:
+        types[life.now.fields["type"]] = types.get(life.now.fields["type"], 0) + 1
+    if stats.by_type != types:
+        raise Wrong("stats count types otherwise", f"{stats.by_type}, wanted {types}")
+    if stats.owed:
+        raise Wrong("something is owed after a sweep", f"{stats.owed}")
+
+
+# -- what is stored ---------------------------------------------------------------------------------------------------
+
+
+async def stored(run: Run) -> None:
+    """Every store's every record: homes, kept versions and relations are those of the model and no others; no words of the deleted are left."""
+    living = run.model.living_words()
+    gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)} - living
+    homes: list[tuple[str, str]] = []
+    kept: list[tuple[str, str, int]] = []
+    links: list[str] = []
+    topology = run.memory._engine.topology
+    for store in topology.leaves:
+        for collection in COLLECTIONS:
+            page = await store.query(Query(collection, Everywhere(), roles=frozenset(Role)))
+            for row in page.records:
+                if not isinstance(row, Record):
+                    continue
+                if words := gone & _words_of(row):
+                    raise Wrong("words of a deleted entry are stored", f"{words} in {store.name}: {row}")
+                if row.role is Role.HOME and collection is ENTRIES:
+                    homes.append((row.key.tenant, row.key.id))
+                elif collection is ENTRY_VERSIONS and store is not topology.cache:
+                    kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
+                elif collection is RELATIONS and store is not topology.cache:
+                    links.append(row.key.id)
+            if page.corrupt:
+                raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
+    lives = run.model.lives
+    _as_many("homes", homes, list(lives))
+    _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
+    _as_many("relations", links, [link for of_tenant in run.model.links.values() for link in of_tenant])
+
+
+def _words_of(row: Record) -> set[str]:
+    texts = [str(value) for value in (*row.texts.values(), *row.body.values(), *row.fields.values(), *(o.data for o in row.owed))]
+    return {word for text in texts for word in words_in(text) if is_own(word)}
+
+
+def _as_many(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    if sorted(found) != sorted(wanted):
+        raise Wrong(f"stored {what} are others", f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} of {len(wanted)}")
+
+
+async def graves_are_gone(run: Run) -> None:
+    """After months and sweeps no mark, tombstone or operation is left."""
+    for store in run.memory._engine.topology.leaves:
+        for collection in COLLECTIONS:
+            page = await store.query(Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE})))
+            if left := [row for row in page.records if isinstance(row, Mark | Tombstone)]:
+                raise Wrong("graves are left after months", f"{store.name}, {collection.name}: {left[:3]}")
+        if (await store.query(Query(OPERATIONS, Everywhere()))).records:
+            raise Wrong("operations are left after months", store.name)
+
+
+async def audited(run: Run) -> None:
+    """What stores derive from their records is what it must be."""
+    for store in run.memory._engine.topology.leaves:
+        found = await store.audit()
+        if found.problems:
+            raise Wrong("an audit finds problems", f"{store.name}: {found.problems[:3]}")

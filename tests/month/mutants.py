@@ -1,0 +1,166 @@
+"""Faults put into the facade, each of which the judge must see: what somebody might break one day."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import wraps
+from typing import Any
+from unittest.mock import patch
+
+from memory import Memory
+from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.searching import SearchResult
+
+Method = Callable[..., Awaitable[Any]]
+Fault = Callable[[Method], Method]
+
+MUTANTS: dict[str, tuple[str, Fault]] = {}
+"""By what is broken: the method, and what becomes of it."""
+
+
+def mutant(method: str) -> Callable[[Callable[..., Awaitable[Any]]], None]:
+    """A fault of a method of `Memory`: it is called with the method as it was and all that the method is called with."""
+
+    def declare(broken: Callable[..., Awaitable[Any]]) -> None:
+        def fault(whole: Method) -> Method:
+            @wraps(whole)
+            async def call(memory: Memory, *args: Any, **kwargs: Any) -> Any:
+                return await broken(whole, memory, *args, **kwargs)
+
+            return call
+
+        MUTANTS[broken.__name__.replace("_", " ")] = (method, fault)
+
+    return declare
+
+
+@contextmanager
+def applied(name: str) -> Iterator[None]:
+    method, fault = MUTANTS[name]
+    with patch.object(Memory, method, fault(getattr(Memory, method))):
+        yield
+
+
+@mutant("search")
+async def a_search_forgets_its_last_hit(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    found = await whole(memory, *args, **kwargs)
+    return SearchResult(found[:-1]) if len(found) > 1 else found
+
+
+@mutant("search")
+async def a_search_knows_no_tags(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    return await whole(memory, *args, **(kwargs | {"tags": None}))
+
+
+@mutant("delete_scope")
+async def deleting_a_scope_leaves_one_entry(whole: Method, memory: Memory, scope: Any) -> Any:
+    there = await memory.retrieve(scope, limit=1)
+    count = await whole(memory, scope)
+    if len(there) == 1 and count > 2:
+        await memory.write(there[0].content, scope=scope)
+    return count
+
+
+@mutant("get")
+async def what_is_known_is_off_by_a_microsecond(whole: Method, memory: Memory, entry_id: str, **moments: Any) -> Any:
+    known_at = moments.get("known_at")
+    return await whole(memory, entry_id, **(moments | ({"known_at": known_at - timedelta(microseconds=1)} if known_at else {})))
+
+
+@mutant("retrieve")
+async def retrieving_then_shows_what_is_known_now(whole: Method, memory: Memory, scope: Any, **kwargs: Any) -> Any:
+    return await whole(memory, scope, **(kwargs | {"known_at": None}))
+
+
+@mutant("write")
+async def an_expiry_is_acknowledged_and_not_kept(whole: Method, memory: Memory, content: str = "", **kwargs: Any) -> Any:
+    entry = await whole(memory, content, **(kwargs | {"expires_at": None}))
+    return entry.model_copy(update={"expires_at": kwargs.get("expires_at")})
+
+
+@mutant("retrieve")
+async def an_entry_that_expired_is_still_retrieved(whole: Method, memory: Memory, scope: Any, **kwargs: Any) -> Any:
+    found = await whole(memory, scope, **kwargs)
+    ending = [entry for entry in found if entry.expires_at is not None]
+    gone = [entry for entry in _ENDING.get(memory.tenant, []) if entry.scope.text == scope and entry.id not in {one.id for one in found}]
+    _ENDING[memory.tenant] = ending
+    return Retrieved([*found, *gone][: kwargs.get("limit", 20)], found.degraded)
+
+
+_ENDING: dict[str, list[Any]] = {}
+
+
+@mutant("retrieve")
+async def an_entry_comes_twice_after_a_move(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    found = await whole(memory, *args, **kwargs)
+    return Retrieved([entry for entry in found for _ in range(1 + (entry.tier == "long"))], found.degraded)
+
+
+@mutant("update")
+async def an_update_of_tags_loses_the_rest(whole: Method, memory: Memory, entry_id: str, **changes: Any) -> Any:
+    return await whole(memory, entry_id, **({"tags": changes["tags"]} if "tags" in changes else changes))
+
+
+@mutant("update")
+async def an_edit_is_acknowledged_and_lost(whole: Method, memory: Memory, entry_id: str, **changes: Any) -> Any:
+    before = await memory.get(entry_id)
+    after = await whole(memory, entry_id, **changes)
+    if before is not None and "content" in changes and after.version % 3 == 0:
+        await whole(memory, entry_id, content=before.content)
+    return after
+
+
+@mutant("relations")
+async def relations_of_retired_entries_are_hidden(whole: Method, memory: Memory, **kwargs: Any) -> Any:
+    return [link for link in await whole(memory, **kwargs) if await memory.get(link.target_id) is not None]
+
+
+@mutant("delete")
+async def a_deletion_is_only_the_end_of_validity(whole: Method, memory: Memory, entry_id: str) -> Any:
+    return await memory.invalidate(entry_id)
+
+
+@mutant("compact")
+async def a_summary_leaves_its_sources(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    return await whole(memory, *args, **(kwargs | {"delete_sources": False}))
+
+
+@mutant("promote")
+async def a_promotion_takes_the_original_along(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
+    return await whole(memory, *args, **(kwargs | {"delete_original": True}))
+
+
+@mutant("history")
+async def a_history_leaves_out_the_first_version(whole: Method, memory: Memory, entry_id: str) -> Any:
+    versions = await whole(memory, entry_id)
+    return versions[1:] if len(versions) > 2 else versions
+
+
+@mutant("end_session")
+async def the_end_of_a_session_moves_nothing_yet_says_so(whole: Method, memory: Memory, session_id: str) -> Any:
+    from memory.orchestrator.promotion import PromotionReport
+
+    return PromotionReport()
+
+
+@mutant("write_many")
+async def the_last_of_many_is_not_stored(whole: Method, memory: Memory, drafts: Any) -> Any:
+    entries = await whole(memory, drafts)
+    if len(entries) > 4:
+        await memory.delete(entries[-1].id)
+    return entries
+
+
+@mutant("get")
+async def another_tenants_entry_is_shown(whole: Method, memory: Memory, entry_id: str, **moments: Any) -> Any:
+    found = await whole(memory, entry_id, **moments)
+    return found or await whole(memory.for_tenant("globex"), entry_id, **moments)
+
+
+@mutant("sweep")
+async def a_sweep_forgets_nothing(whole: Method, memory: Memory) -> Any:
+    from memory.orchestrator.maintenance import SweepReport
+
+    return SweepReport()

@@ -1,0 +1,407 @@
+"""What happens in a month: operations as data, each carried out through the facade and judged by the model.
+
+An operation names entries by the operation that made them ("17", or "17.2" for the third of a batch) and moments by what they are
+relative to, so that it means something when others are taken out of the list: what it needs and is not there makes it do nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from memory.facade import transfer
+from tests.month import check
+from tests.month.model import Asked
+from tests.month.said import Said, Wrong, plain
+
+if TYPE_CHECKING:
+    from tests.month.run import Run
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: after `wait` seconds, by worker `worker`, for `tenant`."""
+
+    number: int
+    kind: str
+    tenant: str = "acme"
+    worker: int = 0
+    wait: float = 0
+    args: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_json(cls, line: str) -> Operation:
+        return cls(**json.loads(line))
+
+
+class Gone(Exception):
+    """What the operation is about is not there: it was made by an operation that has been taken out."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A callback of compaction; None fails."""
+
+    text: str | None
+
+    def __call__(self, sources: list[Any]) -> str:
+        if self.text is None:
+            raise ValueError("no text today")
+        return self.text
+
+
+Performed = Callable[["Run", Operation], Awaitable[None]]
+PERFORMED: dict[str, Performed] = {}
+
+
+def operation(perform: Performed) -> Performed:
+    PERFORMED[perform.__name__] = perform
+    return perform
+
+
+async def perform(run: Run, op: Operation) -> None:
+    run.clock.go_on(op.wait)
+    run.begin(op)
+    with contextlib.suppress(Gone):
+        await PERFORMED[op.kind](run, op)
+
+
+# -- what arguments mean ----------------------------------------------------------------------------------------------
+
+
+def _entry(run: Run, op: Operation, name: str = "entry") -> str:
+    return _id(run, op.args[name])
+
+
+def _id(run: Run, ref: str) -> str:
+    if ref not in run.made:
+        raise Gone
+    return run.made[ref][1]
+
+
+def _moment(run: Run, given: Any) -> datetime | None:
+    if given is None:
+        return None
+    if "in" in given:
+        return run.clock.now + timedelta(seconds=given["in"])
+    if "before" in given:
+        return run.moment_before(given["before"])
+    life = run.model.lives.get(run.made.get(given["own"], ("", "")))
+    if life is None:
+        raise Gone
+    version = life.versions[given["version"] % len(life.versions)].fields
+    return version[given.get("field", "updated_at")] + timedelta(microseconds=given["plus"])  # type: ignore[no-any-return]
+
+
+MOMENTS = ("created_at", "expires_at", "when", "since", "as_of", "known_at")
+
+
+def _resolved(run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _moment(run, value) if name in MOMENTS else value for name, value in given.items()}
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@operation
+async def write(run: Run, op: Operation) -> None:
+    draft = _resolved(run, op.args["draft"])
+    revive = bool(op.args.get("revive"))
+    flag: dict[str, Any] = {"revive": True} if revive else {}
+    said = await run.ask(op, "write", **draft, **flag)
+    ids = run.model.written(_as_list(said), op.tenant, [draft], revive=revive)
+    run.note(op, ids, draft=draft)
+
+
+@operation
+async def write_again(run: Run, op: Operation) -> None:
+    """A keyed write repeated to the letter."""
+    if op.args["draft_of"] not in run.drafts:
+        raise Gone
+    tenant, draft = run.drafts[op.args["draft_of"]]
+    said = await run.ask(op, "write", tenant=tenant, **draft)
+    run.model.written(_as_list(said), tenant, [draft])
+
+
+@operation
+async def write_many(run: Run, op: Operation) -> None:
+    drafts = [_resolved(run, draft) for draft in op.args["drafts"]]
+    said = await run.ask(op, "write_many", drafts)
+    run.note(op, run.model.written(said, op.tenant, drafts), batch=True)
+
+
+@operation
+async def update(run: Run, op: Operation) -> None:
+    entry_id, changes = _entry(run, op), _resolved(run, op.args["changes"])
+    said = await run.ask(op, "update", entry_id, **changes)
+    run.model.updated(said, op.tenant, entry_id, changes)
+
+
+@operation
+async def retire(run: Run, op: Operation) -> None:
+    entry_id, when = _entry(run, op), _moment(run, op.args["when"])
+    said = await run.ask(op, "invalidate", entry_id, when)
+    history = await run.ask(op, "history", entry_id, reading=True) if said.value is True else None
+    run.model.retired(said, op.tenant, entry_id, when, plain(history.given()[-1]) if history else None)
+
+
+@operation
+async def delete(run: Run, op: Operation) -> None:
+    entry_id = _entry(run, op)
+    run.model.deleted(await run.ask(op, "delete", entry_id), op.tenant, entry_id)
+
+
+@operation
+async def delete_scope(run: Run, op: Operation) -> None:
+    run.model.erased(await run.ask(op, "delete_scope", op.args["scope"]), op.tenant, op.args["scope"])
+
+
+def _as_list(said: Said) -> Said:
+    return Said(said.call, said.begun, said.ended, None if said.failure else [said.value], said.failure)
+
+
+# -- derived ----------------------------------------------------------------------------------------------------------
+
+
+@operation
+async def promote(run: Run, op: Operation) -> None:
+    entry_id, to, overrides, away = _entry(run, op), op.args["to"], op.args.get("overrides", {}), op.args.get("delete_original", False)
+    said = await run.ask(op, "promote", entry_id, to, **overrides, delete_original=away)
+    made = run.model.promoted(said, op.tenant, entry_id, to, overrides, delete_original=away)
+    run.note(op, [made] if made else [])
+
+
+@operation
+async def compact(run: Run, op: Operation) -> None:
+    ids, patch, text = [_id(run, ref) for ref in op.args["entries"]], op.args.get("patch", {}), op.args["text"]
+    target, away = op.args.get("target"), op.args.get("delete_sources", False)
+    said = await run.ask(op, "compact", ids, Joined(text), target_scope=target, delete_sources=away, **patch)
+    made = run.model.compacted(said, op.tenant, ids, text, target, patch, delete_sources=away)
+    run.note(op, [made] if made else [])
+
+
+@operation
+async def relate(run: Run, op: Operation) -> None:
+    source, label, target = _entry(run, op, "source"), op.args["label"], _entry(run, op, "target")
+    said = await run.ask(op, "relate", source, label, target)
+    run.made_links[str(op.number)] = run.model.related(said, op.tenant, source, label, target)
+
+
+@operation
+async def unrelate(run: Run, op: Operation) -> None:
+    link = run.made_links.get(op.args["link"])
+    if link is None:
+        raise Gone
+    run.model.unrelated(await run.ask(op, "unrelate", link), op.tenant, link)
+
+
+# -- tiers, maintenance, life -----------------------------------------------------------------------------------------
+
+
+@operation
+async def end_session(run: Run, op: Operation) -> None:
+    run.model.session_over(await run.ask(op, "end_session", op.args["session"]), op.tenant, op.args["session"])
+
+
+@operation
+async def move(run: Run, op: Operation) -> None:
+    ids = list(dict.fromkeys(_id(run, ref) for ref in op.args["entries"]))
+    run.model.moved(await run.ask(op, "move", ids, op.args["to"]), op.tenant, ids, op.args["to"])
+
+
+@operation
+async def sweep(run: Run, op: Operation) -> None:
+    await check.swept(run, op.worker)
+
+
+@operation
+async def reopen(run: Run, op: Operation) -> None:
+    await run.workers[op.worker % len(run.workers)].reopen()
+
+
+@operation
+async def months(run: Run, op: Operation) -> None:
+    """Months pass; two sweeps later nothing is left of what was deleted before."""
+    for _ in range(2):
+        await check.swept(run, op.worker)
+        run.clock.go_on(op.args["days"] * 86_400)
+    await check.swept(run, op.worker)
+    await check.swept(run, op.worker)
+    await check.graves_are_gone(run)
+    run.model.forget_graves(run.clock.now, keep=0)
+
+
+@operation
+async def boundary(run: Run, op: Operation) -> None:
+    """Time goes on to the very moment an entry expires or its validity ends: what is seen then, and a moment later."""
+    life = run.model.lives.get(run.made.get(op.args["entry"], ("", "")))
+    end = None if life is None else life.now.fields[op.args["field"]]
+    if life is None or end is None or end <= run.clock.now or end > run.clock.now + timedelta(days=2):
+        raise Gone
+    for later in (0, 1):
+        run.clock.now = end + timedelta(microseconds=later)
+        await check.get(run, op.tenant, life.id, worker=op.worker)
+        await check.retrieve(run, Asked(op.tenant, (life.scope,)), worker=op.worker)
+    run.clock.go_on(0)
+
+
+@operation
+async def transfer_all(run: Run, op: Operation) -> None:
+    """Everything of the tenant, retired entries too, is exported, imported twice as another tenant, compared, and erased there."""
+    elsewhere = f"import-{op.number}"
+    entries = (await run.ask(op, "entries", retired=True, reading=True)).given()
+    links = (await run.ask(op, "every_relation", reading=True)).given()
+    there = {entry.id for entry in entries}
+    lines = [json.dumps(transfer.exported(entry)) for entry in entries]
+    lines += [json.dumps(transfer.exported_relation(link)) for link in links if {link.source_id, link.target_id} <= there]
+    items = list(transfer.read(io.BytesIO("\n".join(lines).encode()), "export.jsonl"))
+    if bad := [item for item in items if isinstance(item, transfer.BadLine)]:
+        raise Wrong("an export cannot be read", str(bad[0]))
+    messages, restored, unlinked = transfer.rewritten([item for item in items if not isinstance(item, transfer.BadLine)], "export.jsonl", elsewhere)
+    if unlinked:
+        raise Wrong("an export's links cannot be read", str(unlinked[0]))
+    for time in ("first", "again"):
+        written = (await run.ask(op, "write_many", [message.draft for message in messages], tenant=elsewhere)).given()
+        for link in restored:
+            made = await run.ask(op, "restore_relation", link.source_id, link.label, link.target_id, link.created_at, tenant=elsewhere)
+            made.equals(time == "first")
+    imported = (await run.ask(op, "entries", retired=True, tenant=elsewhere, reading=True)).given()
+    check.imported(entries, written, imported)
+    linked = (await run.ask(op, "every_relation", tenant=elsewhere, reading=True)).given()
+    if sorted(link.created_at for link in linked) != sorted(link.created_at for link in links if {link.source_id, link.target_id} <= there):
+        raise Wrong("an import's links differ", f"{len(linked)} of {len(restored)}")
+    for scope in sorted({entry.scope.text for entry in imported}):
+        (await run.ask(op, "delete_scope", scope, tenant=elsewhere)).equals(sum(entry.scope.text == scope for entry in imported))
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@operation
+async def get(run: Run, op: Operation) -> None:
+    moments = _resolved(run, op.args.get("moments", {}))
+    await check.get(run, op.tenant, _entry(run, op), worker=op.worker, **moments)
+
+
+@operation
+async def foreign(run: Run, op: Operation) -> None:
+    """One tenant asks for another's entry."""
+    entry_id = _entry(run, op)
+    if run.made[op.args["entry"]][0] == op.tenant:
+        raise Gone
+    for call, wanted in (("get", None), ("delete", False), ("invalidate", False)):
+        (await run.ask(op, call, entry_id)).equals(wanted)
+    (await run.ask(op, "update", entry_id, content="stolen")).refused("NotFound")
+    (await run.ask(op, "history", entry_id)).refused("NotFound")
+
+
+@operation
+async def history(run: Run, op: Operation) -> None:
+    await check.history(run, op.tenant, _entry(run, op), worker=op.worker)
+
+
+@operation
+async def retrieve(run: Run, op: Operation) -> None:
+    asked, extra = _asked(run, op)
+    await check.retrieve(run, asked, order=op.args.get("order", "newest"), limit=op.args.get("limit", 20), worker=op.worker, **extra)
+
+
+@operation
+async def search_word(run: Run, op: Operation) -> None:
+    asked, extra = _asked(run, op)
+    life = run.model.lives.get(run.made.get(op.args["word_of"], ("", "")))
+    if life is None:
+        raise Gone
+    await check.search_word(run, asked, op.args["word"], worker=op.worker, **extra)
+
+
+@operation
+async def search_topic(run: Run, op: Operation) -> None:
+    asked, extra = _asked(run, op)
+    await check.search_topic(run, asked, op.args["topic"], worker=op.worker, **extra)
+
+
+@operation
+async def relations(run: Run, op: Operation) -> None:
+    given: dict[str, Any] = {name: _id(run, op.args[name]) for name in ("source_id", "target_id") if name in op.args}
+    given |= {"label": op.args["label"]} if "label" in op.args else {}
+    await check.relations(run, op.tenant, op.args.get("limit", 200), worker=op.worker, **given)
+
+
+@operation
+async def whole(run: Run, op: Operation) -> None:
+    await check.whole(run)
+
+
+def _asked(run: Run, op: Operation) -> tuple[Asked, dict[str, Any]]:
+    """The question, and how it is put where a session's entries come with the user's."""
+    given = _resolved(run, op.args["asked"])
+    scopes = tuple(given.pop("scopes"))
+    asked = Asked(op.tenant, scopes, tuple(given.pop("tags", ())), tuple(given.pop("types", ())), **given)
+    with_session = op.args.get("session")
+    return asked, {} if with_session is None else {"with_session": with_session}
+
+
+# -- at once ----------------------------------------------------------------------------------------------------------
+
+
+@operation
+async def together(run: Run, op: Operation) -> None:
+    """The same call by several workers at once: it is as if they came one after the other, in the order that their answers tell."""
+    await CONTESTED[op.args["call"]](run, op)
+
+
+async def _at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> list[Said]:
+    asked = [run.ask(op, call, *args, worker=number, **kwargs) for number, (call, args, kwargs) in enumerate(calls)]
+    return list(await asyncio.gather(*asked))
+
+
+async def _updates(run: Run, op: Operation) -> None:
+    entry_id, changes = _entry(run, op), [_resolved(run, one) for one in op.args["changes"]]
+    answers = await _at_once(run, op, [("update", (entry_id,), one) for one in changes])
+    pairs = sorted(zip(answers, changes, strict=True), key=lambda pair: 0 if pair[0].failure else pair[0].value.version)
+    for said, one in pairs:
+        run.model.updated(said, op.tenant, entry_id, one)
+
+
+async def _writes(run: Run, op: Operation) -> None:
+    """The same keyed write: one entry, and everybody gets it."""
+    draft = _resolved(run, op.args["draft"])
+    made = []
+    for said in await _at_once(run, op, [("write", (), draft)] * op.args["times"]):
+        made += run.model.written(_as_list(said), op.tenant, [draft])
+    run.note(op, made[:1], draft=draft)
+
+
+async def _deletes(run: Run, op: Operation) -> None:
+    entry_id = _entry(run, op)
+    for said in sorted(await _at_once(run, op, [("delete", (entry_id,), {})] * op.args["times"]), key=lambda said: said.value is not True):
+        run.model.deleted(said, op.tenant, entry_id)
+
+
+async def _promotes(run: Run, op: Operation) -> None:
+    entry_id, to = _entry(run, op), op.args["to"]
+    made = [
+        run.model.promoted(said, op.tenant, entry_id, to, {}, delete_original=False)
+        for said in await _at_once(run, op, [("promote", (entry_id, to), {})] * op.args["times"])
+    ]
+    run.note(op, [one for one in made[:1] if one])
+
+
+async def _relates(run: Run, op: Operation) -> None:
+    ends = (_entry(run, op, "source"), op.args["label"], _entry(run, op, "target"))
+    answers = await _at_once(run, op, [("relate", ends, {})] * op.args["times"])
+    for said in sorted(answers, key=lambda said: said.failure is not None):
+        run.made_links[str(op.number)] = run.model.related(said, op.tenant, *ends)
+
+
+CONTESTED: dict[str, Performed] = {"update": _updates, "write": _writes, "delete": _deletes, "promote": _promotes, "relate": _relates}

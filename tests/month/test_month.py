@@ -1,0 +1,123 @@
+"""An ordinary month on every topology: everything that is asked is answered as promised, and the whole is as it must be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.month.__main__ import report
+from tests.month.generate import Generator
+from tests.month.long import Failed, month
+from tests.month.mutants import MUTANTS, applied
+from tests.month.operations import Operation, perform
+from tests.month.run import Run
+from tests.month.said import Wrong
+from tests.month.shrink import failure_of, shrink
+from tests.month.topologies import TOPOLOGIES, Topology
+from tests.support.backends import BACKENDS, marks_of
+from tests.support.placings import forget
+
+OPERATIONS = os.environ.get("MEMORY_MONTH_OPERATIONS")
+SEED = int(os.environ.get("MEMORY_MONTH_SEED", "17"))
+"""CI gives a fresh one each time; a failure names it."""
+
+
+def operations_on(topology: Topology) -> int:
+    """As many as are asked for; else some where no server is needed, and a few elsewhere."""
+    if OPERATIONS is not None:
+        return int(OPERATIONS)
+    return 100 if any(BACKENDS[name].needs_server for name in topology.placing.backends) else 300
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(params=[pytest.param(t, id=t.name, marks=marks_of(*t.placing.backends)) for t in TOPOLOGIES.values()])
+def topology(request: pytest.FixtureRequest) -> Topology:
+    chosen: Topology = request.param
+    return chosen
+
+
+def test_a_month_is_as_promised(topology: Topology, tmp_path: Path) -> None:
+    print(f"seed {SEED}, {operations_on(topology)} operations on {topology.name}")
+    failed = month(topology, tmp_path, SEED, operations_on(topology))
+    forget(tmp_path)
+    assert failed is None, report(topology, failed, tmp_path, seconds=60)
+
+
+# -- the judge sees ---------------------------------------------------------------------------------------------------
+
+WITHIN = 1_500
+SEEDS = (1, 2, 3)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_fault_of_the_facade_is_seen_within_some_hundred_operations(name: str, tmp_path: Path) -> None:
+    with applied(name):
+        failures = (month(TOPOLOGIES["in-memory"], _fresh(tmp_path, seed), seed, WITHIN // len(SEEDS)) for seed in SEEDS)
+        failed = next((failure for failure in failures if failure is not None), None)
+    assert failed is not None, f"{WITHIN} operations passed although {name}"
+    assert isinstance(failed.error, Wrong), repr(failed.error)
+
+
+def _fresh(folder: Path, seed: int) -> Path:
+    made = folder / str(seed)
+    made.mkdir()
+    return made
+
+
+def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_path: Path) -> None:
+    topology = TOPOLOGIES["in-memory"]
+    with applied("a history leaves out the first version"):
+        failed = month(topology, tmp_path, 1, 500)
+        assert failed is not None
+        assert isinstance(failed.error, Wrong)
+        small = shrink(topology, failed.operations, failed.error.label)
+        assert len(small) <= 4
+        error, run = failure_of(topology, [Operation.of_json(op.as_json()) for op in small])
+    assert isinstance(error, Wrong)
+    assert error.label == failed.error.label
+    script = run.script.text(str(error), run.config)
+    compile(script, "failure.py", "exec")
+    assert "'history'" in script
+    sound, _ = failure_of(topology, small)
+    assert sound is None, sound
+
+
+def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology, done = TOPOLOGIES["default"], list[int]()
+    monkeypatch.setattr("tests.month.long.PART", 50)
+    monkeypatch.setattr("tests.month.run.WHOLE_EVERY", 50)
+    assert month(topology, tmp_path, SEED, 100) is None
+    assert month(topology, tmp_path, SEED, 150, lambda number, seconds: done.append(number)) is None
+    assert done == [150]
+    assert len((tmp_path / "operations.jsonl").read_text().splitlines()) == 150
+
+
+def test_a_seed_is_the_same_operations_again(tmp_path: Path) -> None:
+    assert asyncio.run(_drawn(tmp_path)) == asyncio.run(_drawn(tmp_path))
+
+
+async def _drawn(folder: Path) -> list[str]:
+    topology = TOPOLOGIES["in-memory"]
+    run, generator, drawn = Run(topology, topology.config(folder), folder), Generator(SEED), list[str]()
+    async with run:
+        for _ in range(100):
+            op = generator.next(run)
+            drawn.append(op.as_json())
+            await perform(run, op)
+    return drawn
+
+
+def test_a_report_names_the_seed_and_how_to_see_it_again(tmp_path: Path) -> None:
+    told = report(TOPOLOGIES["default"], Failed(7, Wrong("get differs", "x"), []), tmp_path, seconds=0)
+    assert "python -m tests.month --topology default --seed 7" in told
