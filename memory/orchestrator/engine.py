@@ -59,7 +59,14 @@ class Engine:
         self.turns = Turns()
         lives = Lives(self.placement, owed=self.owed, cache=self.cache)
         self.entries = Entries(
-            self.placement, meaning=self.meaning, owed=self.owed, cache=self.cache, erasure=self.erasure, lives=lives, turns=self.turns
+            self.placement,
+            meaning=self.meaning,
+            owed=self.owed,
+            cache=self.cache,
+            erasure=self.erasure,
+            generations=self.generations,
+            lives=lives,
+            turns=self.turns,
         )
         self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure, lives=lives)
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)

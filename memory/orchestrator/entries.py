@@ -15,9 +15,10 @@ from memory.orchestrator.births import Births
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.entry_records import changed, entry_of
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import KEEP, Debt, OwedWork, carried_over
+from memory.orchestrator.owed import KEEP, Debt, OwedWork, carried_over, no_room
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.tiering import owed_replicas
@@ -37,12 +38,24 @@ Change = Callable[[Record, datetime], dict[str, Any]]
 class Entries:
     """The repository of entries."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, owed: OwedWork, cache: Cache, erasure: Erasure, lives: Lives, turns: Turns) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        meaning: Meaning,
+        owed: OwedWork,
+        cache: Cache,
+        erasure: Erasure,
+        generations: Generations,
+        lives: Lives,
+        turns: Turns,
+    ) -> None:
         self._placement = placement
         self._meaning = meaning
         self._owed = owed
         self._cache = cache
         self._erasure = erasure
+        self._generations = generations
         self._births = Births(placement, meaning=meaning, owed=owed, lives=lives)
         self._turns = turns
 
@@ -168,6 +181,10 @@ class Entries:
         beside = store is self._placement.topology.archive and store.capabilities.atomic
         keep = () if beside else (Owed(KEEP, {"record": codec.to_json(kept)}),)
         new = replace(new, owed=(*carried_over(old), *replicas, *keep))
+        if (full := no_room(new.owed, self._placement.topology.archive)) is not None:
+            if await self._owed.finish(Debt(ENTRIES, store, old)):
+                raise full
+            return None
         writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier))]
         if beside:
             writes.append(Put(ENTRY_VERSIONS, kept, Absent()))
@@ -175,8 +192,8 @@ class Entries:
         for outcome in outcomes:
             if (error := refused(store, outcome)) is not None:
                 raise error
-        if outcomes[0].status is Status.REJECTED:  # its scope is being erased: help, so that what is said here is true
-            await self._erasure.delete(ENTRIES, old.key, at=old.version)
+        if any(outcome.status is Status.REJECTED for outcome in outcomes) and not await self._generations.lives_on(old, store):
+            await self._erasure.delete(ENTRIES, old.key, at=old.version)  # its scope is being erased: help, so that what is said here is true
             raise NotFound(old.key.id)
         if not all(o.applied for o in outcomes):
             return None

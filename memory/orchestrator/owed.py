@@ -294,14 +294,15 @@ def carried_over(record: Record) -> tuple[Owed, ...]:
     return tuple(o for o in record.owed if o.kind != REPLICATE)
 
 
-def check_room(owed: Sequence[Owed], archive: Store) -> None:
-    """Refuse an edit whose record would carry too much of its own past; raises `StoreUnavailable` for the archive that does not take it."""
+def no_room(owed: Sequence[Owed], archive: Store) -> StoreUnavailable | None:
+    """The refusal of an edit whose record would carry too much of its own past, which the archive has not taken yet; None where there is room."""
     kept = [o for o in owed if o.kind == KEEP]
-    if len(kept) > MOST_VERSIONS_OWED or (len(kept) > 1 and sum(_size(o) for o in kept) > MOST_BYTES_OWED):
-        raise StoreUnavailable(
-            archive.name,
-            f"has not taken {len(kept) - 1} earlier versions of this entry yet, and the entry can carry no more of them; edit it again when it does",
-        )
+    if len(kept) <= MOST_VERSIONS_OWED and (len(kept) < 2 or sum(_size(o) for o in kept) <= MOST_BYTES_OWED):
+        return None
+    earlier = f"{len(kept) - 1} earlier version{'s' if len(kept) > 2 else ''}"
+    return StoreUnavailable(
+        archive.name, f"has not taken {earlier} of this entry yet, and the entry can carry no more of them; edit it again when it does"
+    )
 
 
 def _size(owed: Owed) -> int:

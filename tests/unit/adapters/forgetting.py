@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from memory.domain.ids import new_id
 from memory.ports.collections import ENTRIES
@@ -77,12 +78,8 @@ async def a_writer_who_begins_meanwhile_loses_nothing(store: Store, other: Store
         current = (await one(forgetter, RaiseGeneration(at))).number
         assert current is not None
         assert all(outcome.generation is not None and outcome.generation < current for outcome in outcomes), "an erasure reaches what was written"
-        stale = Put(ENTRIES, Record(**{**_fields(_record(at, 30_000 + n)), "generation": current - 1}), Absent())
+        stale = Put(ENTRIES, replace(_record(at, 30_000 + n), generation=current - 1), Absent())
         assert (await one(writer, stale)).reason == "generation"
         assert await forgetter.delete_matching(Query(ENTRIES, within(at)), 10**6) == len(writes)
         await _purge_all(forgetter)
         await forgetter.forget_partitions(await forgetter.idle_partitions())
-
-
-def _fields(record: Record) -> dict[str, object]:
-    return {name: getattr(record, name) for name in ("key", "scope", "version", "created_at", "updated_at")}

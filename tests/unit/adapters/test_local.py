@@ -60,7 +60,7 @@ async def test_a_store_is_where_its_url_says_and_tells_the_whole_path(scheme: st
     }
     for url, path in wanted.items():
         assert await _where(url) == str(path), url
-        assert os.path.exists(path), url  # noqa: ASYNC240
+        assert os.path.exists(str(path)), url  # noqa: ASYNC240
 
 
 @pytest.mark.parametrize("scheme", LOCAL_SCHEMES)

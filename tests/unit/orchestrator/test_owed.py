@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
+from memory.orchestrator import owed
+from memory.orchestrator.owed import MOST_VERSIONS_OWED
 from memory.ports.collections import ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
@@ -192,3 +194,26 @@ async def test_sweeping_twice_at_once_does_the_work_once(world: World) -> None:
     assert (first.finished, first.still_owed) == (3, 0)
     second = await world.engine.maintenance.sweep()
     assert (second.finished, second.still_owed) == (0, 0)
+
+
+async def test_a_record_carries_only_so_much_of_its_own_past_while_the_archive_is_away(world: World) -> None:
+    entry = await world.write("text 0")
+    world.mid.fails_before.add("version.keep")
+    for n in range(1, MOST_VERSIONS_OWED + 1):
+        await world.update(entry, content=f"text {n}")
+    with pytest.raises(StoreUnavailable, match="has not taken 16 earlier versions"):
+        await world.update(entry, content="text too much")
+    assert await world.seen(entry) == ["text 16"]
+    world.heal()
+    await world.update(entry, content="text after all")
+    assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [*(f"text {n}" for n in range(17)), "text after all"]
+    assert await world.owed() == 0
+
+
+async def test_long_versions_fill_a_record_sooner_but_one_edit_is_always_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owed, "MOST_BYTES_OWED", 100_000)
+    entry = await world.write("y" * 60_000)
+    world.mid.fails_before.add("version.keep")
+    await world.update(entry, content="z" * 60_000)
+    with pytest.raises(StoreUnavailable, match="has not taken 1 earlier version of"):
+        await world.update(entry, content="short")
