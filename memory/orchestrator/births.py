@@ -92,9 +92,9 @@ class Births:
 
     async def _look_for_repeats(self, newborn: Sequence[Newborn], revive: bool) -> None:
         """Under a key, what stands in a later tier counts as present too: look there first."""
-        keyed = [one for one in newborn if one.draft.key and self._placement.topology.later(one.store)]
-        if keyed:
-            located = await self._placement.locate_many(ENTRIES, [one.record.key for one in keyed])
+        for store in dict.fromkeys(one.store for one in newborn if one.draft.key and self._placement.topology.later(one.store)):
+            keyed = [one for one in newborn if one.draft.key and one.store is store]
+            located = await self._placement.locate_many(ENTRIES, [one.record.key for one in keyed], born_in=store)
             for one, there in zip(keyed, located, strict=True):
                 if there.corrupt is not None:
                     raise there.corrupt
@@ -113,7 +113,7 @@ class Births:
             if not outcome.applied:
                 if one.draft.key is None:
                     raise Conflict(f"a fresh id was taken already, which should not happen: {one.record.key.id}")
-                await self._meet(one, await self._placement.locate(ENTRIES, one.record.key), revive)
+                await self._meet(one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive)
 
     def _born(self, one: Newborn, store: Store, outcome: Outcome) -> Debt:
         one.record = replace(one.record, generation=outcome.generation)
@@ -161,7 +161,7 @@ class Births:
                 await self._owed.try_finish(self._born(one, born.store, outcome))
                 return
             await patience.wait()
-            there = await self._placement.locate(ENTRIES, one.record.key)
+            there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
         one.entry = await self._repeated(one, there)
 
 

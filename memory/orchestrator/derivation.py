@@ -103,7 +103,8 @@ class Derivation:
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
-        located = await self._placement.locate(ENTRIES, _promoted_key(tenant, entry_id, target))
+        born_in = self._placement.topology.home(route(ENTRIES.name, target.kind).tier)
+        located = await self._placement.locate(ENTRIES, _promoted_key(tenant, entry_id, target), born_in=born_in)
         if located.record is None:
             raise NotFound(entry_id)
         _check_overrides(located.record, asked)
@@ -188,7 +189,7 @@ class Derivation:
         debts = [Owed(DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
         patience = Patience(self._placement, record.key.id)
         while True:
-            there = await self._placement.locate(ENTRIES, record.key)
+            there = await self._placement.locate(ENTRIES, record.key, born_in=store)
             if there.record is not None:
                 check(there.record)
                 return await self._made_before(there.record, to_delete)

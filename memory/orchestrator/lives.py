@@ -46,7 +46,7 @@ class Lives:
         grave, home = there.tombstone, there.store
         if grave is None or home is None:
             return Birth(record, store, Absent())
-        version = max(record.version, await self._laid_to_rest(record.key) + 1)
+        version = max(record.version, await self._laid_to_rest(record.key, store) + 1)
         await self._cache.invalidate(ENTRIES, record.key)
         tier = record.tier if home is store else self._placement.topology.tiers_of(home)[0]
         stored_now = record.updated_at == moment(record.version)
@@ -59,10 +59,10 @@ class Lives:
         )
         return Birth(reborn, home, AtVersion(grave.version))
 
-    async def _laid_to_rest(self, key: Key) -> int:
+    async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
         """The highest version of what stands under the key in any store, once no tombstone of it owes anything."""
         highest = 0
-        for store in self._placement.topology.homes:
+        for store in self._placement.topology.since(born_in):
             with step("life.graves"):
                 row = (await store.get(ENTRIES, [key]))[0]
             highest = max(highest, getattr(row, "version", 0))

@@ -69,14 +69,14 @@ class Placement:
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
-    async def locate(self, collection: Collection, key: Key) -> Located:
-        """Where the record is. Raises `CorruptRecord` where its home copy cannot be read."""
-        located = (await self.locate_many(collection, [key]))[0]
+    async def locate(self, collection: Collection, key: Key, *, born_in: Store | None = None) -> Located:
+        """Where the record is. Raises `CorruptRecord` where its home copy cannot be read. See `locate_many`."""
+        located = (await self.locate_many(collection, [key], born_in=born_in))[0]
         if located.corrupt is not None:
             raise located.corrupt
         return located
 
-    async def locate_many(self, collection: Collection, keys: Sequence[Key], *, partial: bool = False) -> list[Located]:
+    async def locate_many(self, collection: Collection, keys: Sequence[Key], *, born_in: Store | None = None, partial: bool = False) -> list[Located]:
         """Where each record is.
 
         Stores are asked in the direction records move, each only for what the earlier ones did not hold: a record that moves meanwhile
@@ -84,11 +84,12 @@ class Placement:
         nothing counts that is not newer than a tombstone met on the way.
 
         A store that fails stops only what needs it: a home in another store tells all there is to tell, and so does a tombstone in an earlier one,
-        since a later life begins where the tombstone is. Without either the record is `unknown`; that is raised, unless `partial`.
+        since a later life begins where the tombstone is. Without either the record is `unknown`; that is raised, unless `partial`. Where the store
+        is known that such records are born in, the stores before it are not asked: moves go onward.
         """
         found = {key: Located(key) for key in keys}
         searching = list(found)
-        for store in self.topology.homes:
+        for store in self.topology.homes if born_in is None else self.topology.since(born_in):
             if not searching:
                 break
             try:

@@ -96,6 +96,10 @@ class Topology:
         """The home stores that a record here may yet move to."""
         return self._distinct[self._distinct.index(store) + 1 :]
 
+    def since(self, store: Store) -> tuple[Store, ...]:
+        """The home stores in which a record born in this one can ever be."""
+        return self._distinct[self._distinct.index(store) :]
+
     @property
     def cache(self) -> Store | None:
         """The volatile short store, where there is one."""

@@ -1,0 +1,142 @@
+"""What still works while one store is down: the table in docs/backends.md, cell by cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import Memory
+from memory.domain.entry import Entry
+from memory.domain.errors import StoreError, StoreUnavailable
+
+TABLE = Path(__file__).parents[3] / "docs" / "backends.md"
+STORES = ("short", "mid", "long")
+EMBEDDED = [1.0, 2.0]
+
+
+@dataclass
+class Known:
+    """What was written while all was well."""
+
+    session: Entry
+    moved: Entry
+    user: Entry
+    linked: Entry
+
+
+Call = Callable[[Memory, Known], Awaitable[Any]]
+
+CALLS: dict[str, Call] = {
+    "`write` for a session": lambda m, k: m.write("text new", scope="session:s"),
+    "`write` for a user, a workspace, an org": lambda m, k: m.write("text new", scope="user:ada"),
+    "`write` with a key, for a session": lambda m, k: m.write("text new", scope="session:s", key="new"),
+    "`write` with a key, for others": lambda m, k: m.write("text new", scope="user:ada", key="new"),
+    "`update`, `invalidate` of a session's entry": lambda m, k: m.update(k.session.id, content="text changed"),
+    "`update`, `invalidate` of others": lambda m, k: m.update(k.user.id, content="text changed"),
+    "`get` of a session's entry": lambda m, k: m.get(k.session.id),
+    "`get` of others": lambda m, k: m.get(k.user.id),
+    "`get` of an entry in `long`": lambda m, k: m.get(k.moved.id),
+    "`get` of what is nowhere": lambda m, k: m.get(k.user.id[:-4] + "0000"),
+    "`history` of a session's entry": lambda m, k: m.history(k.session.id),
+    "`history` of others": lambda m, k: m.history(k.user.id),
+    "`retrieve`": lambda m, k: m.retrieve("user:ada", include_narrower=True, session_id="s"),
+    "`search`": lambda m, k: m.search("text", scope=["user:ada", "session:s"]),
+    "`entries`, an export": lambda m, k: _listed(m),
+    "`promote` of a session's entry": lambda m, k: m.promote(k.session.id, "user:ada"),
+    "`promote` of others": lambda m, k: m.promote(k.user.id, "org:o"),
+    "`compact` of a session's entries": lambda m, k: m.compact([k.session.id], lambda entries: "text in short"),
+    "`compact` of others": lambda m, k: m.compact([k.user.id], lambda entries: "text in short"),
+    "`relate`": lambda m, k: m.relate(k.linked.id, "refines", k.user.id),
+    "`relations`": lambda m, k: m.relations(source_id=k.user.id),
+    "`end_session`, `move` to `mid`": lambda m, k: _moved(m, k),
+    "`delete` of a session's entry": lambda m, k: m.delete(k.session.id),
+    "`delete` of others": lambda m, k: m.delete(k.user.id),
+    "`delete_scope`": lambda m, k: m.delete_scope("session:s"),
+    "`sweep`": lambda m, k: m.sweep(),
+    "`stats`": lambda m, k: m.stats(),
+    "`check`": lambda m, k: m.check(),
+}
+
+
+async def _listed(memory: Memory) -> list[Entry]:
+    return [entry async for entry in memory.entries()]
+
+
+async def _moved(memory: Memory, known: Known) -> Any:
+    report = await memory.move([known.session.id], "mid")
+    if not report.moved:
+        raise StoreUnavailable("", report.kept[0].because)
+    return report
+
+
+def _down(memory: Memory, name: str) -> None:
+    """From now on the store answers nothing."""
+
+    async def nothing(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable(name, "down")
+
+    store: Any = next(leaf for leaf in memory._engine.topology.leaves if leaf.name == name)
+    for hook in ("_get", "_apply", "_query", "_count", "_search", "_delete_matching", "_check", "_audit", "_idle_partitions", "_forget_partitions"):
+        setattr(store.inner, hook, nothing)
+
+
+async def _known(memory: Memory) -> Known:
+    session = await memory.write("text of the session", scope="session:s")
+    moved = await memory.write("text moved", scope="session:s")
+    await memory.move([moved.id], "long")
+    user, linked = await memory.write("text of the user", scope="user:ada"), await memory.write("text linked", scope="user:ada")
+    await memory.update(session.id, tags=["edited"])
+    await memory.update(user.id, tags=["edited"])
+    await memory.relate(user.id, "supports", linked.id)
+    return Known(session, moved, user, linked)
+
+
+async def _what_happens(call: Call, down: str) -> str:
+    config = {"stores": {name: {"url": "memory://"} for name in STORES}, "tiers": {name: name for name in STORES}, "durations": {"sweep_every": "0s"}}
+    async with Memory(config, embedder=lambda texts: [EMBEDDED for _ in texts]) as memory:
+        known = await _known(memory)
+        _down(memory, down)
+        try:
+            answer = await call(memory, known)
+        except StoreError as error:
+            assert error.store in (down, ""), error
+            return "fails"
+    said = [getattr(answer, "degraded", ()), getattr(answer, "waiting", ())]
+    if isinstance(answer, list) and answer and hasattr(answer[0], "ok"):
+        said.append([report.detail for report in answer if not report.ok])
+    named = [text for texts in said for text in texts]
+    assert all(down in text for text in named), named
+    return "partly" if named else "works"
+
+
+def _table() -> dict[str, dict[str, str]]:
+    """The table's rows: call, and under each store what happens while it is down."""
+    rows = re.findall(r"^\| (.+?) \| (\w+) \| (\w+) \| (\w+) \|$", TABLE.read_text(), re.MULTILINE)
+    return {call: dict(zip(STORES, cells, strict=True)) for call, *cells in rows if call in CALLS}
+
+
+def test_the_table_has_a_row_for_every_call() -> None:
+    assert list(_table()) == list(CALLS)
+
+
+@pytest.mark.parametrize("down", STORES)
+async def test_what_the_table_says_happens_while_a_store_is_down_happens(down: str) -> None:
+    told, wrong = _table(), {}
+    for name, call in CALLS.items():
+        happens = await _what_happens(call, down)
+        if told[name][down] != happens:
+            wrong[name] = f"says {told[name][down]}, but {happens}"
+    assert wrong == {}
+
+
+if __name__ == "__main__":  # prints the rows as they are
+    import asyncio
+
+    for row, made in CALLS.items():
+        cells = [asyncio.run(_what_happens(made, name)) for name in STORES]
+        print(f"| {row} | {' | '.join(cells)} |")
