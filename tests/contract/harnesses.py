@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import ClassVar
 
 from memory.adapters.in_memory import InMemoryStore
@@ -19,6 +21,7 @@ from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
 from memory.ports.writes import Put
+from tests.support import quick_folders
 
 
 class InMemory(Harness):
@@ -144,6 +147,13 @@ class Sqlite(Harness):
         tenant_statistics=True,
         fenced=True,
     )
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(quick_folders.new(otherwise=folder))
+
+    async def dispose(self, store: Store) -> None:
+        await store.close()
+        shutil.rmtree(self.folder)
 
     def _store(self) -> Store:
         from memory.adapters.sql.sqlite.store import SqliteStore
