@@ -34,7 +34,8 @@ _CLOSE = 1e-5
 
 async def audit(engine: Engine, collections: Mapping[str, Collection], repair: bool) -> Audit:
     """Look at every point. With `repair`, one that differs is written anew from its record, unless somebody else changed it meanwhile."""
-    checked, problems, after = 0, [], None
+    problems: list[str] = []
+    checked, after = 0, None
     while True:
         found, after = await engine.whole(CHUNK, after)
         changes = []
@@ -46,13 +47,13 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
             if isinstance(standing, Corrupt):
                 continue  # told and repaired elsewhere: nothing can be derived from it
             checked += 1
-            change = change_to(collection, point.point, point.payload, standing)
-            wrong = [f"{collection.name} {standing.key.id}: {problem}" for problem in _problems(collection, point, change)]
             if point.point != record_point(collection.name, standing.key):
-                wrong, change = (
-                    [f"{collection.name} {standing.key.id}: stands at another point than its own"],
-                    Change(point.point, point.payload, None),
-                )
+                problems.append(
+                    f"{collection.name} {standing.key.id}: stands at another point than its own"
+                )  # told, not touched: it may be the only copy
+                continue
+            change = change_to(collection, point.point, point.payload, standing)
+            wrong = [f"{collection.name} {standing.key.id}: {problem}" for problem in _problems(point, change)]
             problems += wrong
             if wrong:
                 changes.append(change)
@@ -63,7 +64,7 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
         await asyncio.sleep(0)
 
 
-def _problems(collection: Collection, point: Whole, wanted: Change) -> Iterator[str]:
+def _problems(point: Whole, wanted: Change) -> Iterator[str]:
     expected, payload = wanted.payload or {}, point.payload
     names = {*expected, *payload}.difference(_NOT_COMPARED)
     if differing := sorted(name for name in names if expected.get(name) != payload.get(name)):

@@ -27,7 +27,7 @@ from memory.adapters.qdrant.claims import EdgeConfig
 from memory.adapters.qdrant.edge_folder import Folder
 from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
-from memory.adapters.qdrant.payloads import Payload
+from memory.adapters.qdrant.payloads import RECORD, Payload
 from memory.domain.errors import StoreError
 
 P = ParamSpec("P")
@@ -281,7 +281,7 @@ class EdgeEngine:
         """Nobody else is there, so nothing is ever lost. One update for all that is stored anew, one for all that goes."""
         await self._until_ready()
         size = sum([500 + (c.payload or {}).get("bytes", 0) * 3 for c in changes])
-        self._folder.make_sure_of_room(size)
+        self._folder.make_sure_of_room(size, deleting=all(c.payload is None or c.payload.get("kind") != RECORD for c in changes))
         kept = [c for c in changes if c.payload is not None and c.vectors is not None]
         for dimensions in {len(c.vectors.dense) for c in kept if c.vectors and c.vectors.dense} - self._dimensions:
             _call(make_vector, self._open_shard, dimensions)

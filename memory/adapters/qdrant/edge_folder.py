@@ -65,11 +65,16 @@ class Folder:
         for left in (self.new, self._old):
             shutil.rmtree(left, ignore_errors=True)
 
-    def make_sure_of_room(self, size: int) -> None:
-        """Raise `StoreFull` unless so much can be written and the reserve stays free."""
+    def make_sure_of_room(self, size: int, deleting: bool = False) -> None:
+        """Raise `StoreFull` unless so much can be written and the reserve stays free; what only deletes, and opening, may use half of that."""
+        reserve = self._reserve // 2 if deleting else self._reserve
         free = shutil.disk_usage(self._path).free
-        if free < self._reserve + size:
-            raise StoreFull(self._store, f"{free} bytes are free where {self._path} is, and {self._reserve} are kept free (reserve_bytes)")
+        if free < reserve + size:
+            raise StoreFull(
+                self._store,
+                f"{free} bytes are free where {self._path} is, and {self._reserve} are kept free (reserve_bytes, of which deleting may use half); "
+                "make room there, or delete and vacuum",
+            )
 
     def take(self) -> None:
         """Make the folder this process's own until it is given back or the process ends, however that ends."""
@@ -85,7 +90,7 @@ class Folder:
             raise StoreUnavailable(self._store, self._refusal()) from exc
         self._lock = lock
         self.put_right()
-        self.make_sure_of_room(0)
+        self.make_sure_of_room(0, deleting=True)
         note = {"process": os.getpid(), "machine": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
         os.ftruncate(lock, 0)
         os.pwrite(lock, json.dumps(note).encode(), 0)

@@ -108,6 +108,17 @@ async def test_of_many_problems_a_hundred_are_told_and_all_mended(edge: QdrantSt
     assert (await edge.audit()).problems == ()
 
 
+async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantStore) -> None:
+    """It may be the only copy."""
+    await done(either, put(record(1, texts={"content": "cormorant"})))
+    payload = (await either._engine.retrieve([record_point("entries", key_of(1))])).popitem()[1]
+    astray = Change(record_point("entries", key_of(2)), None, {k: v for k, v in payload.items() if k not in ("token", "lineage")}, Vectors())
+    await either._engine.commit([astray])
+    told = await either.audit(repair=True)
+    assert told.problems == (f"entries {id_of(1)}: stands at another point than its own",)
+    assert await either.audit() == told
+
+
 # -- partitions in which nothing stands -------------------------------------------------------------------------------
 
 
