@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from memory.adapters.qdrant.engine import Change, Engine, Vectors
 from memory.adapters.qdrant.keys import counter_point, generation_point, record_point
-from memory.adapters.qdrant.payloads import Payload, is_sound, number_payload, payload_of, reader_of
+from memory.adapters.qdrant.payloads import COUNTER, GENERATION, Payload, is_sound, number_payload, payload_of, reader_of
 from memory.adapters.qdrant.searching import unit
 from memory.adapters.qdrant.words import sparse_record
 from memory.domain.errors import CorruptRecord, StoreUnavailable
@@ -137,7 +137,7 @@ class Board:
         current = self._number(point)
         raised = current + 1 if write.to is None else max(current, write.to)
         if raised != current:
-            self._set_number(point, "generation", write.partition, "", raised)
+            self._set_number(point, GENERATION, write.partition, "", raised)
         return Outcome(Status.APPLIED, number=raised)
 
     def _set_number(self, point: str, kind: str, partition: Partition, name: str, number: int) -> None:
@@ -160,7 +160,7 @@ class Board:
         if partition is not None:
             self._born[point] = (generation_point(partition), generation)
         if isinstance(write, Append) and decision.outcome.number is not None:
-            self._set_number(counter, "counter", write.record.partition, write.counter, decision.outcome.number)
+            self._set_number(counter, COUNTER, write.record.partition, write.counter, decision.outcome.number)
             self._counted[point] = counter
         return decision.outcome
 
@@ -192,14 +192,15 @@ class Board:
         return lost
 
     async def _take_back(self, written: Sequence[Change]) -> set[str]:
-        """Undo what was written under a generation that was raised meanwhile, where it still stands."""
+        """Undo what was written under a generation that was raised or forgotten meanwhile, where it still stands."""
         generations = sorted({self._born[c.point][0] for c in written})
         current = await self.engine.retrieve(generations)
         late = []
         for change in written:
             point, _ = self._born[change.point]
             now = current.get(point)
-            if now is not None and now.get("number", 0) > self._number(point):
+            was = self._number(point)
+            if was > 0 if now is None else now.get("number", 0) > was:
                 late.append(change)
         if not late:
             return set()

@@ -41,7 +41,7 @@ class EdgeConfig:
 
     `log_bytes`: about how much is logged before the log is cut, which takes about a second. `reserve_bytes`: with less than this free on its
     disk nothing is written (`StoreFull`), because Edge does not survive a full disk: it writes through mapped memory, and the system then
-    kills the process.
+    kills the process. Deletions may use half of it.
     """
 
     path: Path

@@ -19,7 +19,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 from memory.adapters.qdrant.claims import ServerConfig
 from memory.adapters.qdrant.client_conditions import ClientConditions
 from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
-from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, dense_name
+from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.payloads import Payload
 from memory.domain.errors import ConfigError
 
@@ -147,6 +147,12 @@ class ClientEngine:
             self._client.scroll(self._config.collection, where, limit, offset=after, with_payload=_wanted(keys), with_vectors=False, **self._reading)
         )
         return [Found(r.payload or {}, r.id) for r in records], following
+
+    async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
+        records, following = await self._ask(
+            self._client.scroll(self._config.collection, None, limit, offset=after, with_payload=True, with_vectors=True, **self._reading)
+        )
+        return [Whole(str(r.id), r.payload or {}, _told(r.vector)) for r in records], following
 
     async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:
         order = models.OrderBy(key=path, direction=models.Direction.DESC if descending else models.Direction.ASC, start_from=start)
@@ -284,6 +290,11 @@ def _named(vectors: Vectors) -> dict[str, Any]:
     if vectors.dense is not None:
         named[dense_name(len(vectors.dense))] = vectors.dense
     return named
+
+
+def _told(vectors: Any) -> dict[str, Sparse | list[float]]:
+    named = vectors if isinstance(vectors, dict) else {}
+    return {n: Sparse(list(v.indices), list(v.values)) if isinstance(v, models.SparseVector) else list(v) for n, v in named.items()}
 
 
 def _lineage(before: Payload | None) -> list[str]:

@@ -15,6 +15,7 @@ What `qdrant-edge-py` 0.9 is, as found by trying it:
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,9 +25,9 @@ import qdrant_edge as edge
 
 from memory.adapters.qdrant.claims import EdgeConfig
 from memory.adapters.qdrant.edge_folder import Folder
-from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, dense_name
+from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
-from memory.adapters.qdrant.payloads import Payload
+from memory.adapters.qdrant.payloads import RECORD, Payload
 from memory.domain.errors import StoreError
 
 P = ParamSpec("P")
@@ -81,18 +82,21 @@ class EdgeEngine:
         self._logged = 0
         self._shard: edge.EdgeShard | None = None
         self._dimensions: set[int] = set()
+        self._indexes: Sequence[Index] = ()
         self._ready = asyncio.Event()
+        self._upkeep = asyncio.Lock()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self, indexes: Sequence[Index]) -> None:
+        self._indexes = indexes
         try:
             self._folder.take()
             self._load()
             standing = _call(self._open_shard.info).payload_schema
             for index in indexes:
                 if index.path not in standing:
-                    self._update(edge.UpdateOperation.create_field_index(index.path, _SCHEMAS[index.kind]))
+                    _call(make_index, self._open_shard, index)
                     await asyncio.sleep(0)
         except BaseException:
             self._let_go()
@@ -105,14 +109,14 @@ class EdgeEngine:
         if self._folder.has_shard():
             self._shard = _call(edge.EdgeShard.load, shard)
         else:
-            config = edge.EdgeConfig(sparse_vectors={WORDS: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}, wal_enabled=True)
-            self._shard = _call(edge.EdgeShard.create, shard, config)
+            self._shard = _call(new_shard, shard)
         self._dimensions = self._folder.dimensions()
         self._logged = 0
 
     async def close(self) -> None:
-        """Closing writes what is in memory to disk, which may take a second for some ten thousand new points."""
-        self._let_go()
+        """Closing writes what is in memory to disk, which may take a second for some ten thousand new points; upkeep is waited for."""
+        async with self._upkeep:
+            self._let_go()
 
     def _let_go(self) -> None:
         shard, self._shard = self._shard, None
@@ -130,7 +134,7 @@ class EdgeEngine:
         return self._shard
 
     async def version(self) -> str:
-        await self._ready.wait()
+        await self._until_ready()
         info = _call(self._open_shard.info)
         return f"Qdrant Edge, {info.points_count} points in {info.segments_count} segments"
 
@@ -139,37 +143,64 @@ class EdgeEngine:
 
         Worth its time (a minute for each hundred thousand points, or more) where searches look at more than some fifty thousand points.
         """
-        await self._ready.wait()
-        self._ready.clear()
-        shard, self._shard = self._shard, None
-        try:
-            if shard is not None:
-                _call(shard.close)
-            child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "memory.adapters.qdrant.edge_optimise",
-                str(self._folder.shard),
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-            )
+        await self._in_a_child("edge_optimise", str(self._folder.shard))
+
+    async def rewrite(self) -> int:
+        """Write the shard anew, without what was deleted, and take it in the place of the old one; how many bytes that gave back.
+
+        Calls wait until it is done. It takes as much room as the shard again, and a crash leaves the old one or the new one whole.
+        """
+        await self._until_ready()
+        before = self._folder.size()
+        self._folder.make_sure_of_room(before)
+        indexes = json.dumps([[index.path, index.kind] for index in self._indexes])
+        await self._in_a_child("edge_rewrite", str(self._folder.shard), str(self._folder.new), indexes, then=self._folder.swap)
+        return max(0, before - self._folder.size())
+
+    async def _in_a_child(self, module: str, *arguments: str, then: Callable[[], None] = lambda: None) -> None:
+        """Run a module on the closed shard in a process of its own, then do what is left, and open the shard again."""
+        async with self._upkeep:
+            await self._until_ready()
+            self._ready.clear()
+            shard, self._shard = self._shard, None
             try:
-                _, said = await child.communicate()
-            except BaseException:
-                with suppress(ProcessLookupError):
-                    child.kill()
-                await child.wait()
-                raise
-            if child.returncode:
-                raise StoreError(self._name, f"optimising failed: {said.decode(errors='replace').strip()[-300:]}")
-        finally:
-            self._load()
-            self._ready.set()
+                if shard is not None:
+                    _call(shard.close)
+                await self._run(module, *arguments)
+                then()
+            finally:
+                try:
+                    self._load()
+                finally:
+                    self._ready.set()  # where it could not be opened, calls say so
+
+    async def _run(self, module: str, *arguments: str) -> None:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            f"memory.adapters.qdrant.{module}",
+            *arguments,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            _, said = await child.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+            raise
+        if child.returncode:
+            raise StoreError(self._name, f"{module} failed: {said.decode(errors='replace').strip()[-300:]}")
+
+    async def _until_ready(self) -> None:
+        while not self._ready.is_set():  # it may be closed again before who was woken has its turn
+            await self._ready.wait()
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
-        await self._ready.wait()
+        await self._until_ready()
         wanted = True if keys is None else list(keys)
         try:
             return {str(r.id): r.payload or {} for r in _call(self._open_shard.retrieve, list(points), wanted, False)}
@@ -177,7 +208,7 @@ class EdgeEngine:
             return {str(r.id): self._alone(r.id, wanted) for r in _call(self._open_shard.retrieve, list(points), False, False)}
 
     async def scroll(self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None) -> tuple[list[Found], Any]:
-        await self._ready.wait()
+        await self._until_ready()
         following: Any = None
 
         def ask(payload: bool | list[str]) -> list[Any]:
@@ -188,8 +219,17 @@ class EdgeEngine:
 
         return self._found(ask, keys, lambda record: record.id), following
 
+    async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
+        await self._until_ready()
+        try:
+            records, following = _call(self._open_shard.scroll, edge.ScrollRequest(offset=after, limit=limit, with_payload=True, with_vector=True))
+        except EdgeFailure:
+            records, following = _call(self._open_shard.scroll, edge.ScrollRequest(offset=after, limit=limit, with_payload=False, with_vector=True))
+            return [Whole(str(r.id), self._alone(r.id, True), _told(r.vector)) for r in records], following
+        return [Whole(str(r.id), r.payload or {}, _told(r.vector)) for r in records], following
+
     async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:
-        await self._ready.wait()
+        await self._until_ready()
         order = edge.OrderBy(path, direction=edge.Direction.Desc if descending else edge.Direction.Asc, start_from=start)
 
         def ask(payload: bool | list[str]) -> list[Any]:
@@ -198,17 +238,17 @@ class EdgeEngine:
         return self._found(ask, None, lambda record: record.order_value)
 
     async def count(self, where: Condition) -> int:
-        await self._ready.wait()
+        await self._until_ready()
         return _call(self._open_shard.count, edge.CountRequest(filter=where, exact=True))
 
     async def near(self, vector: list[float], where: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
-        await self._ready.wait()
+        await self._until_ready()
         if len(vector) not in self._dimensions:
             return []
         return self._ranked(edge.Query.Nearest(vector, using=dense_name(len(vector))), where, None, limit, keys)
 
     async def by_words(self, words: Sparse, where: Condition, corpus: Condition, limit: int, keys: Sequence[str] | None) -> list[Found]:
-        await self._ready.wait()
+        await self._until_ready()
         query = edge.Query.Nearest(edge.SparseVector(words.indices, words.values), using=WORDS)
         return self._ranked(query, where, edge.SearchParams(idf=edge.IdfParams(corpus=corpus)), limit, keys)
 
@@ -239,12 +279,12 @@ class EdgeEngine:
 
     async def commit(self, changes: Sequence[Change]) -> set[str]:
         """Nobody else is there, so nothing is ever lost. One update for all that is stored anew, one for all that goes."""
-        await self._ready.wait()
+        await self._until_ready()
         size = sum([500 + (c.payload or {}).get("bytes", 0) * 3 for c in changes])
-        self._folder.make_sure_of_room(size)
+        self._folder.make_sure_of_room(size, deleting=all(c.payload is None or c.payload.get("kind") != RECORD for c in changes))
         kept = [c for c in changes if c.payload is not None and c.vectors is not None]
         for dimensions in {len(c.vectors.dense) for c in kept if c.vectors and c.vectors.dense} - self._dimensions:
-            self._update(edge.UpdateOperation.create_dense_vector(dense_name(dimensions), dimensions, edge.Distance.Dot))
+            _call(make_vector, self._open_shard, dimensions)
             self._dimensions.add(dimensions)
         if kept:
             self._update(edge.UpdateOperation.upsert_points([_point(c) for c in kept]))
@@ -273,6 +313,19 @@ class EdgeEngine:
         return translate_edge(self._name, error)
 
 
+def new_shard(shard: str) -> edge.EdgeShard:
+    config = edge.EdgeConfig(sparse_vectors={WORDS: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}, wal_enabled=True)
+    return edge.EdgeShard.create(shard, config)
+
+
+def make_index(shard: edge.EdgeShard, index: Index) -> None:
+    shard.update(edge.UpdateOperation.create_field_index(index.path, _SCHEMAS[index.kind]))
+
+
+def make_vector(shard: edge.EdgeShard, dimensions: int) -> None:
+    shard.update(edge.UpdateOperation.create_dense_vector(dense_name(dimensions), dimensions, edge.Distance.Dot))
+
+
 def _point(change: Change) -> edge.Point:
     vectors = change.vectors or Vectors()
     named: dict[str, Any] = {}
@@ -281,6 +334,13 @@ def _point(change: Change) -> edge.Point:
     if vectors.dense is not None:
         named[dense_name(len(vectors.dense))] = vectors.dense
     return edge.Point(change.point, named, change.payload)
+
+
+def _told(vectors: Any) -> dict[str, Sparse | list[float]]:
+    return {
+        name: Sparse(list(vector.indices), list(vector.values)) if isinstance(vector, edge.SparseVector) else list(vector)
+        for name, vector in (vectors or {}).items()
+    }
 
 
 def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -64,6 +64,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """A point with all that it is found by: vectors by their names, sparse ones as `Sparse`."""
+
+    point: str
+    payload: Payload
+    vectors: dict[str, Sparse | list[float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What is to stand at a point: `payload` of None takes the point away, `vectors` of None leaves them as they are.
 
@@ -114,6 +123,10 @@ class Engine(Protocol):
 
     async def scroll(self, where: Condition, limit: int, after: Any = None, keys: Sequence[str] | None = None) -> tuple[list[Found], Any]:
         """The next points by their ids, and where to go on; None at the end."""
+        ...
+
+    async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
+        """The next points by their ids, whatever they hold, with their vectors, and where to go on; None at the end."""
         ...
 
     async def ordered(self, where: Condition, path: str, descending: bool, start: float | None, limit: int) -> list[Found]:

@@ -34,6 +34,8 @@ SCHEMA = 2
 REALS = "reals"
 """Where a payload has the engine's own numbers for its real fields."""
 RECORD, MARK, TOMBSTONE, NUMBER = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value, "number"
+GENERATION, COUNTER = "generation", "counter"
+"""What a number is of."""
 
 _SEALED = (
     "schema", "collection", "kind", "tenant", "id", "partition", "scope", "version", "generation", "role", "tier", "created_at", "updated_at",

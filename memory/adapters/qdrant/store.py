@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, ClassVar
 
-from memory.adapters.qdrant import erasing
+from memory.adapters.qdrant import auditing, erasing, partitions
 from memory.adapters.qdrant.applying import apply, points_changed
 from memory.adapters.qdrant.claims import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index
@@ -22,13 +22,13 @@ from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import Count, Hit, Page, Query, Search
-from memory.ports.record import Corrupt, JsonValue, Key, Stored
-from memory.ports.store import Health
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
+from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
 _SYSTEM_INDEXES = (
     Index("partition", "tenant"),
-    *[Index(path, "keyword") for path in ("tenant", "collection", "kind", "role", "tier")],
+    *[Index(path, "keyword") for path in ("tenant", "scope", "collection", "kind", "role", "tier")],
     *[Index(path, "integer") for path in ("rank", "created_at", "updated_at", "expires_at", "discard_at", "owing")],
 )
 _KINDS = {
@@ -120,6 +120,23 @@ class QdrantStore(BaseStore):
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         return await erasing.delete_matching(self._engine, query, version, discard_at, keep)
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _audit(self, repair: bool) -> Audit:
+        return await auditing.audit(self._engine, self._collections, repair)
+
+    async def _vacuum(self) -> int:
+        """Edge keeps deleted text in its files for good: they are written anew. A server sees to it by itself."""
+        from memory.adapters.qdrant.edge import EdgeEngine
+
+        return await self._engine.rewrite() if isinstance(self._engine, EdgeEngine) else 0
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        return await partitions.idle(self._engine, limit)
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return await partitions.forget(self._engine, idle)
 
     def _translate(self, error: Exception) -> Exception | None:
         return self._engine.translate(error)

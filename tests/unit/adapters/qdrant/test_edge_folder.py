@@ -19,9 +19,10 @@ import pytest
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable, Unsupported
 from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.contract.support import HERE, done, hit_ids, id_of, live, put, record
-from memory.ports.query import Near, Search, within
+from memory.ports.contract.support import HERE, delete, done, hit_ids, id_of, live, put, record
+from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import pack_vector
+from memory.ports.writes import RaiseGeneration
 from tests.support.small_disk import small_disk
 
 __all__ = ["small_disk"]
@@ -110,6 +111,23 @@ async def test_writes_stop_before_the_disk_is_full_and_reads_go_on(edge: QdrantS
     assert (await live(edge, 1)).key.id == id_of(1)
     monkeypatch.undo()
     await done(edge, put(record(2)))
+
+
+async def test_what_only_deletes_may_use_half_of_the_reserve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = _store(folder)
+    await store.open(COLLECTIONS)
+    await done(store, put(record(1)), put(record(2)))
+    await store.close()
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=100 * 2**20))
+    await store.open(COLLECTIONS)
+    with pytest.raises(StoreFull, match="delete and vacuum"):
+        await store.apply([put(record(3)), delete(1)])
+    await done(store, delete(1), RaiseGeneration(HERE))
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 9) == 1
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=60 * 2**20))
+    with pytest.raises(StoreFull):
+        await store.apply([delete(5)])
+    await store.close()
 
 
 async def test_the_log_is_cut_when_it_is_long(folder: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, append, delete, done, id_of, key_of, live, one, put, record, searched
-from memory.ports.query import Query, within
-from memory.ports.record import Record, Role
+from memory.ports.query import Lt, Query, within
+from memory.ports.record import Partition, Record, Role, Tombstone
 from memory.ports.writes import Absent, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
 
 pytestmark = pytest.mark.backend("qdrant_local")
@@ -142,3 +143,33 @@ async def test_a_write_that_so_many_others_wrote_over_that_nobody_can_tell_is_un
     await done(stores[0], put(record()))
     outcomes = await asyncio.gather(*(one(s, put(record(version=n + 2))) for n, s in enumerate(stores)), return_exceptions=True)
     assert {type(o) for o in outcomes if isinstance(o, BaseException)} <= {StoreTimeout}
+
+
+class Counted:
+    """A client that counts its calls by name."""
+
+    def __init__(self, client: AsyncQdrantClient) -> None:
+        self._client = client
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return getattr(self._client, name)
+
+
+async def test_repeating_an_erasure_of_a_hundred_partitions_is_one_look_and_one_write_where_a_late_record_stands() -> None:
+    client = Counted(AsyncQdrantClient(":memory:"))
+    store = QdrantStore("qdrant://:memory:", client=client)
+    await store.open(COLLECTIONS)
+    places = [Partition("acme", f"session:{n}") for n in range(100)]
+    erased = Query(ENTRIES, within(*places), Lt("generation", 1), roles=frozenset(Role))
+    client.calls.clear()
+    assert await store.delete_matching(erased, 50) == 0
+    assert client.calls == {"scroll": 1}
+
+    late = put(record(1, places[7], generation=0))
+    await done(store, late, RaiseGeneration(places[7]), put(record(2, places[7])))  # as it stands where its writer died before it looked again
+    client.calls.clear()
+    assert await store.delete_matching(erased, 50) == 1
+    assert client.calls == {"scroll": 1, "batch_update_points": 1, "retrieve": 1}
+    assert [type(s) for s in await store.get(ENTRIES, [key_of(1, places[7]), key_of(2, places[7])])] == [Tombstone, Record]

@@ -1,0 +1,102 @@
+"""What is derived from records and stands beside them, compared with what they say, and made anew.
+
+Of each point whose checksum fits:
+
+- it stands at the point of its key, and its payload has of `partition`, `rank`, `owing`, `bytes` and `untagged` what a payload made now has;
+- the engine's own real numbers (`reals`) are there for each real field and no other, and may stand for what the field says (`rounding`);
+- `words` are the words of its texts, each once, with their weights; there are none where no live record stands;
+- the one dense vector is that of the record, of its number of dimensions; there is none where the record has none.
+
+The rarity of words is counted by the engine when it is asked. Generations and counters are derived from nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memory.adapters.qdrant.applying import change_to
+from memory.adapters.qdrant.engine import WORDS, Change, Engine, Sparse, Vectors, Whole, dense_name
+from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.payloads import REALS, Payload, reader_of
+from memory.adapters.qdrant.rounding import stands_for
+from memory.ports.collections import Collection
+from memory.ports.record import Corrupt
+from memory.ports.store import Audit
+
+CHUNK = 200
+MOST_PROBLEMS = 100
+_NOT_COMPARED = (REALS, "checksum", "token", "lineage")
+_CLOSE = 1e-5
+"""Vectors are kept as 32-bit floats."""
+
+
+async def audit(engine: Engine, collections: Mapping[str, Collection], repair: bool) -> Audit:
+    """Look at every point. With `repair`, one that differs is written anew from its record, unless somebody else changed it meanwhile."""
+    problems: list[str] = []
+    checked, after = 0, None
+    while True:
+        found, after = await engine.whole(CHUNK, after)
+        changes = []
+        for point in found:
+            collection = collections.get(str(point.payload.get("collection")))
+            if collection is None:
+                continue
+            standing = reader_of(collection).read(point.payload)
+            if isinstance(standing, Corrupt):
+                continue  # told and repaired elsewhere: nothing can be derived from it
+            checked += 1
+            if point.point != record_point(collection.name, standing.key):
+                problems.append(
+                    f"{collection.name} {standing.key.id}: stands at another point than its own"
+                )  # told, not touched: it may be the only copy
+                continue
+            change = change_to(collection, point.point, point.payload, standing)
+            wrong = [f"{collection.name} {standing.key.id}: {problem}" for problem in _problems(point, change)]
+            problems += wrong
+            if wrong:
+                changes.append(change)
+        if repair and changes:
+            await engine.commit(changes)
+        if after is None:
+            return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
+        await asyncio.sleep(0)
+
+
+def _problems(point: Whole, wanted: Change) -> Iterator[str]:
+    expected, payload = wanted.payload or {}, point.payload
+    names = {*expected, *payload}.difference(_NOT_COMPARED)
+    if differing := sorted(name for name in names if expected.get(name) != payload.get(name)):
+        yield f"its {', '.join(differing)} in the payload are not what the record makes"
+    if not _same_reals(expected, payload):
+        yield "the engine's real numbers are not those of its fields"
+    vectors = wanted.vectors or Vectors()
+    if not _same_words(vectors.words, point.vectors.get(WORDS)):
+        yield "its words are not those of its texts"
+    if not _same_dense(vectors.dense, {name: vector for name, vector in point.vectors.items() if name != WORDS}):
+        yield "its vector is not the record's"
+
+
+def _same_reals(expected: Payload, payload: Payload) -> bool:
+    wanted, there = expected.get(REALS) or {}, payload.get(REALS) or {}
+    return isinstance(there, dict) and wanted.keys() == there.keys() and all(stands_for(there[name], number) for name, number in wanted.items())
+
+
+def _same_words(wanted: Sparse | None, there: Any) -> bool:
+    mine = {} if wanted is None else dict(zip(wanted.indices, wanted.values, strict=True))
+    theirs = dict(zip(there.indices, there.values, strict=True)) if isinstance(there, Sparse) else {}
+    once = not isinstance(there, Sparse) or len(theirs) == len(there.indices)
+    return once and mine.keys() == theirs.keys() and all(abs(theirs[index] - value) <= _CLOSE * value for index, value in mine.items())
+
+
+def _same_dense(wanted: list[float] | None, there: Mapping[str, Any]) -> bool:
+    if wanted is None:
+        return not there
+    vector = there.get(dense_name(len(wanted)))
+    return (
+        len(there) == 1
+        and isinstance(vector, list)
+        and len(vector) == len(wanted)
+        and all(abs(a - b) <= _CLOSE for a, b in zip(vector, wanted, strict=True))
+    )

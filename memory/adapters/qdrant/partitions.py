@@ -1,0 +1,86 @@
+"""Partitions of which a generation is kept though nothing stands in them, and forgetting them.
+
+A partition's generation and its counters are points of their own; there is no other registry. One is idle when it has a generation, no counter, and
+no record or mark of any collection: tombstones name no scope and are not asked. On a server a put may come between looking and forgetting, so the
+forgetter looks again and puts the generation back, and a writer that finds its generation gone takes its record back (see `applying`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from memory.adapters.qdrant.engine import Change, Condition, Conditions, Engine, Vectors
+from memory.adapters.qdrant.keys import generation_point
+from memory.adapters.qdrant.pages import everything
+from memory.adapters.qdrant.payloads import GENERATION, MARK, NUMBER, RECORD, Payload, is_sound
+from memory.ports.record import Partition
+
+AT_ONCE = 200
+"""Partitions asked about in one request."""
+
+
+async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:
+    """Those that are idle, each with its generation, at most so many."""
+    found: list[tuple[Partition, int]] = []
+    make = engine.conditions
+    async for points in everything(engine, make.every([make.equals("kind", NUMBER)])):
+        generations = [numbered for p in points if (numbered := _generation_of(p.payload)) is not None]
+        busy = await _busy(engine, [partition for partition, _ in generations])
+        found += [(partition, number) for partition, number in generations if partition not in busy]
+        if len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int:
+    """Forget each that is idle and of this generation; how many were."""
+    generations = dict(wanted)
+    busy = await _busy(engine, list(generations))
+    standing = await engine.retrieve([generation_point(partition) for partition in generations if partition not in busy])
+    changes: dict[str, tuple[Partition, Change]] = {}
+    for partition, generation in generations.items():
+        point = generation_point(partition)
+        payload = standing.get(point)
+        if payload is not None and _generation_of(payload) == (partition, generation):
+            changes[point] = (partition, Change(point, payload, None))
+    if not changes:
+        return 0
+    lost = await engine.commit([change for _, change in changes.values()])
+    gone = {point: partition for point, (partition, _) in changes.items() if point not in lost}
+    if engine.alone:
+        return len(gone)
+    again = await _busy(engine, list(gone.values()))
+    back = [point for point, partition in gone.items() if partition in again]
+    await engine.commit([Change(point, None, _plain(changes[point][1].before), Vectors()) for point in back])
+    return len(gone) - len(back)
+
+
+def _generation_of(payload: Payload) -> tuple[Partition, int] | None:
+    """The partition whose generation this is, and the generation; None for a counter and for what cannot be read."""
+    if payload.get("name") != f"{GENERATION}:" or not is_sound(payload):
+        return None
+    return Partition(payload["tenant"], payload["scope"]), payload["number"]
+
+
+def _plain(payload: Payload | None) -> Payload:
+    return {name: value for name, value in (payload or {}).items() if name not in ("token", "lineage")}
+
+
+async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partition]:
+    """Those of them in which something stands or which have counters. However much stands in them, little of it is read."""
+    busy: set[Partition] = set()
+    for tenant, of_tenant in groupby(sorted(partitions), key=lambda partition: partition.tenant):
+        scopes = [partition.scope for partition in of_tenant]
+        while scopes:
+            found, _ = await engine.scroll(_in_use(engine.conditions, tenant, scopes[:AT_ONCE]), AT_ONCE, keys=("scope",))
+            held = {f.payload.get("scope") for f in found}
+            busy |= {Partition(tenant, scope) for scope in scopes if scope in held}
+            scopes = [scope for scope in scopes if scope not in held] if held else scopes[AT_ONCE:]
+    return busy
+
+
+def _in_use(make: Conditions, tenant: str, scopes: Sequence[str]) -> Condition:
+    """Records, marks and counters of these scopes."""
+    there = [make.equals("tenant", tenant), make.among("scope", scopes), make.among("kind", [RECORD, MARK, NUMBER])]
+    return make.every([*there, make.none([make.equals("name", f"{GENERATION}:")])])

@@ -1,0 +1,313 @@
+"""Upkeep: what is derived from records is made anew where it differs, partitions in which nothing stands are forgotten, and room is given back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import AsyncQdrantClient
+
+from memory.adapters.qdrant.edge import EdgeEngine
+from memory.adapters.qdrant.engine import Change, Vectors
+from memory.adapters.qdrant.keys import record_point
+from memory.adapters.qdrant.store import QdrantStore
+from memory.adapters.qdrant.words import sparse_query
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.random_work import RandomWork
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    append,
+    delete,
+    done,
+    found,
+    hit_ids,
+    id_of,
+    key_of,
+    live,
+    one,
+    put,
+    record,
+    release,
+)
+from memory.ports.query import Near, Query, Search, within
+from memory.ports.record import Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.writes import Absent, Purge, RaiseGeneration
+
+EVERYBODY = (HERE, ELSEWHERE, FOREIGN)
+
+
+async def _tamper(store: QdrantStore, n: int, payload: dict[str, Any] | None = None, vectors: Vectors | None = None) -> None:
+    """Change what is derived of the n-th record, and nothing that its checksum covers."""
+    point = record_point("entries", key_of(n))
+    before = (await store._engine.retrieve([point]))[point]
+    assert await store._engine.commit([Change(point, before, {**before, **(payload or {})}, vectors)]) == set()
+
+
+# -- audit ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_whatever_was_written_what_is_derived_of_it_is_right(either: QdrantStore, seed: int) -> None:
+    work = RandomWork(seed, either.capabilities)
+    await either.apply([work.write() for _ in range(300)])
+    audit = await either.audit()
+    assert audit.problems == ()
+    assert audit.checked > 50
+
+
+DAMAGE: dict[str, tuple[dict[str, Any] | None, Vectors | None]] = {
+    "no words": (None, Vectors(None, [1.0, 0.0])),
+    "another's words": (None, Vectors(sparse_query("harbour"), [1.0, 0.0])),
+    "no vector": (None, Vectors(sparse_query("cormorant"), None)),
+    "a vector of others": (None, Vectors(sparse_query("cormorant"), [0.0, 1.0])),
+    "a number of others": ({"reals": {"confidence": 0.2}}, None),
+    "no number": ({"reals": {}}, None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(either: QdrantStore, damage: str) -> None:
+    whole = record(1, texts={"content": "cormorant"}, vector=pack_vector([1.0, 0.0]), fields={"confidence": 0.8}, generation=0)
+    await done(either, put(whole), put(record(2, texts={"content": "lantern"})))
+    await _tamper(either, 1, *DAMAGE[damage])
+
+    told = await either.audit()
+    assert (told.checked, len(told.problems)) == (2, len((await either.audit()).problems)), "without repair nothing is changed"
+    assert told.problems
+    assert all(id_of(1) in problem for problem in told.problems)
+    assert "cormorant" not in repr(told)
+
+    assert (await either.audit(repair=True)).problems == told.problems
+    assert (await either.audit()).problems == ()
+    assert await live(either) == whole
+    assert await hit_ids(either, "cormorant") == {id_of(1)}
+    assert await hit_ids(either, "harbour") == set()
+    (near,) = await either.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 1))
+    assert (near.record.key, near.score) == (key_of(1), pytest.approx(1.0))
+
+
+async def test_words_of_a_dead_record_are_told_and_taken_away(either: QdrantStore) -> None:
+    await done(either, put(record(texts={"content": "cormorant"})), delete())
+    await _tamper(either, 1, None, Vectors(sparse_query("cormorant")))
+    assert len((await either.audit(repair=True)).problems) == 1
+    assert (await either.audit()).problems == ()
+    assert isinstance(await found(either), Tombstone)
+
+
+async def test_of_many_problems_a_hundred_are_told_and_all_mended(edge: QdrantStore) -> None:
+    await done(edge, *[put(record(n, texts={"content": "cormorant"})) for n in range(130)])
+    for n in range(130):
+        await _tamper(edge, n, None, Vectors())
+    assert len((await edge.audit(repair=True)).problems) == 100
+    assert len(await hit_ids(edge, "cormorant")) == 50  # as many as are asked for
+    assert (await edge.audit()).problems == ()
+
+
+async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantStore) -> None:
+    """It may be the only copy."""
+    await done(either, put(record(1, texts={"content": "cormorant"})))
+    payload = (await either._engine.retrieve([record_point("entries", key_of(1))])).popitem()[1]
+    astray = Change(record_point("entries", key_of(2)), None, {k: v for k, v in payload.items() if k not in ("token", "lineage")}, Vectors())
+    await either._engine.commit([astray])
+    told = await either.audit(repair=True)
+    assert told.problems == (f"entries {id_of(1)}: stands at another point than its own",)
+    assert await either.audit() == told
+
+
+# -- partitions in which nothing stands -------------------------------------------------------------------------------
+
+
+async def _generation(store: QdrantStore, at: Partition) -> int | None:
+    return (await one(store, RaiseGeneration(at, 0))).number
+
+
+async def test_a_partition_that_died_is_idle_and_is_forgotten_at_its_generation(either: QdrantStore) -> None:
+    await done(either, put(record(1)), put(record(1, ELSEWHERE)), put(record(1, FOREIGN)), *[RaiseGeneration(at, 3) for at in EVERYBODY])
+    assert await either.idle_partitions() == []
+    await either.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    await either.delete_matching(Query(ENTRIES, within(FOREIGN)), 50)
+
+    assert sorted(await either.idle_partitions()) == [(HERE, 3), (FOREIGN, 3)]
+    assert len(await either.idle_partitions(1)) == 1
+    assert await either.forget_partitions([(HERE, 2), (ELSEWHERE, 3)]) == 0
+    assert await either.forget_partitions([(HERE, 3), (HERE, 3)]) == 1
+
+    assert await either.idle_partitions() == [(FOREIGN, 3)]
+    assert [await _generation(either, at) for at in EVERYBODY] == [0, 3, 3]
+    await done(either, put(record(2, generation=0)))
+
+
+async def test_records_of_any_collection_marks_and_counters_hold_a_partition(either: QdrantStore) -> None:
+    one_each = [Partition("acme", f"session:{n}") for n in range(4)]
+    await done(
+        either,
+        *[RaiseGeneration(at, 1) for at in one_each],
+        put(record(1, one_each[0]), collection=ENTRY_VERSIONS),
+        append(record(1, one_each[1]), ENTRY_VERSIONS, "stored_version"),
+        put(record(7)),
+        release(7),
+        RaiseGeneration(HERE, 1),
+    )
+    await either.delete_matching(Query(ENTRY_VERSIONS, within(one_each[1])), 50)
+    assert sorted(await either.idle_partitions()) == [(one_each[2], 1), (one_each[3], 1)]
+    assert await either.forget_partitions([(at, 1) for at in (*one_each, HERE)]) == 2
+
+
+async def test_idle_partitions_are_found_among_many_in_use(edge: QdrantStore) -> None:
+    at = [Partition("acme", f"session:{n}") for n in range(450)]
+    await done(edge, *[RaiseGeneration(p, 1) for p in at], *[put(record(1, p)) for n, p in enumerate(at) if n % 3])
+    assert sorted(p for p, _ in await edge.idle_partitions()) == sorted(p for n, p in enumerate(at) if not n % 3)
+
+
+async def _clients() -> tuple[QdrantStore, QdrantStore]:
+    server = AsyncQdrantClient(":memory:")
+    stores = QdrantStore("qdrant://:memory:", client=server), QdrantStore("qdrant://:memory:", client=server)
+    for store in stores:
+        await store.open(COLLECTIONS)
+    return stores
+
+
+def _before_commit(store: QdrantStore, meanwhile: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, when the store has decided and is about to write, something else happens first."""
+    commit = store._engine.commit
+
+    async def late(changes: Sequence[Change]) -> set[str]:
+        monkeypatch.setattr(store._engine, "commit", commit)
+        await meanwhile()
+        return await commit(changes)
+
+    monkeypatch.setattr(store._engine, "commit", late)
+
+
+@pytest.mark.backend("qdrant_local")
+async def test_a_generation_that_is_about_to_be_forgotten_comes_back_where_a_record_was_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetting, writing = await _clients()
+    await done(writing, RaiseGeneration(HERE, 3))
+    _before_commit(forgetting, lambda: done(writing, put(record())), monkeypatch)
+    assert await forgetting.forget_partitions([(HERE, 3)]) == 0
+    assert (await live(writing)).generation == await _generation(writing, HERE) == 3
+
+
+@pytest.mark.backend("qdrant_local")
+async def test_a_record_on_its_way_while_its_generation_is_forgotten_is_of_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetting, writing = await _clients()
+    await done(writing, RaiseGeneration(HERE, 3))
+    _before_commit(writing, lambda: forgetting.forget_partitions([(HERE, 3)]), monkeypatch)
+    assert (await one(writing, put(record(), Absent()))).generation == 0
+    assert (await live(forgetting)).generation == await _generation(writing, HERE) == 0
+
+
+# -- room -------------------------------------------------------------------------------------------------------------
+
+
+def _readable(folder: Path, text: bytes) -> list[str]:
+    return [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def _half_deleted(store: QdrantStore, count: int = 400) -> None:
+    chance = random.Random(1)  # noqa: S311
+    for start in range(0, count, 100):
+        numbers = range(start, start + 100)
+        texts = [f"{'cormorant' if n % 2 else 'lantern'} {chance.random()}" for n in numbers]
+        roles = [Role.CACHED if n % 4 == 3 else Role.HOME for n in numbers]
+        puts = [
+            put(record(n, role=r, texts={"content": t}, body={"much": "x" * 8000}, vector=pack_vector([float(n + 1), 1.0])))
+            for n, t, r in zip(numbers, texts, roles, strict=True)
+        ]
+        await done(store, *puts, RaiseGeneration(HERE))
+    await done(store, *[delete(n) for n in range(1, count, 4)], *[Purge(ENTRIES, key_of(n), 1) for n in range(3, count, 4)])
+
+
+@pytest.mark.backend("qdrant_edge")
+async def test_vacuum_gives_room_back_and_leaves_no_deleted_text_in_any_file(tmp_path: Path) -> None:
+    """On the disk: a file system in memory may give out whole megabytes."""
+    folder = tmp_path / "data"
+    edge = QdrantStore(f"qdrant+edge:{folder}")
+    await edge.open(COLLECTIONS)
+    await _half_deleted(edge)
+    before = await edge.get(ENTRIES, [key_of(n) for n in range(400)])
+    nearest = Search(ENTRIES, within(HERE), Near(pack_vector([7.0, 1.0])), 20)
+    by_words, by_meaning = await hit_ids(edge, "lantern"), await edge.search(nearest)
+    assert _readable(folder, b"cormorant"), "Edge keeps what was deleted, or there is nothing to do"
+
+    assert await edge.vacuum() > 0
+
+    assert _readable(folder, b"cormorant") == []
+    assert _readable(folder, b"lantern")
+    assert await edge.get(ENTRIES, [key_of(n) for n in range(400)]) == before
+    assert (await hit_ids(edge, "lantern"), await edge.search(nearest)) == (by_words, by_meaning)
+    assert await _generation(edge, HERE) == 4
+    assert (await edge.audit()).problems == ()
+    await edge.close()
+    await edge.open(COLLECTIONS)
+    assert await edge.get(ENTRIES, [key_of(n) for n in range(400)]) == before
+    await edge.close()
+    assert _names(folder) == ["owner.json", "shard"]
+
+
+@pytest.mark.backend("qdrant_local")
+async def test_servers_give_room_back_by_themselves() -> None:
+    store, _ = await _clients()
+    assert await store.vacuum() == 0
+
+
+@pytest.mark.backend("qdrant_edge")
+async def test_calls_and_closing_wait_for_a_vacuum(edge: QdrantStore) -> None:
+    import asyncio
+
+    await _half_deleted(edge, 100)
+    vacuum = asyncio.ensure_future(edge.vacuum())
+    again = asyncio.ensure_future(edge.vacuum())
+    await asyncio.sleep(0)
+    assert isinstance(await found(edge, 2), Record)
+    await asyncio.gather(vacuum, again)
+    vacuum = asyncio.ensure_future(edge.vacuum())
+    await asyncio.sleep(0)
+    await edge.close()
+    await vacuum
+    await edge.open(COLLECTIONS)
+    assert isinstance(await found(edge, 2), Record)
+
+
+@pytest.mark.backend("qdrant_edge")
+@pytest.mark.parametrize("stopped", ["before", "between", "after"])
+async def test_a_vacuum_that_died_anywhere_leaves_a_whole_shard(edge: QdrantStore, folder: Path, stopped: str) -> None:
+    """Before the new shard is in its place, between its two renames, and before the old one is removed."""
+    await _half_deleted(edge, 100)
+    before = await edge.get(ENTRIES, [key_of(n) for n in range(100)])
+    assert isinstance(edge._engine, EdgeEngine)
+    await edge.close()
+    shard, new, old = folder / "shard", folder / "shard.new", folder / "shard.old"
+    if stopped == "before":
+        new.mkdir()
+        (new / "half").write_text("cormorant")
+    elif stopped == "between":
+        shard.rename(old)
+        new.mkdir()
+    else:
+        old.mkdir()
+        (old / "half").write_text("cormorant")
+
+    await edge.open(COLLECTIONS)
+
+    assert await edge.get(ENTRIES, [key_of(n) for n in range(100)]) == before
+    assert _names(folder) == ["owner.json", "shard"]
+
+
+@pytest.mark.backend("qdrant_edge")
+async def test_a_new_shard_that_cannot_take_its_place_leaves_the_old_one(edge: QdrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _half_deleted(edge, 100)
+    assert isinstance(edge._engine, EdgeEngine)
+    monkeypatch.setattr(edge._engine._folder, "new", edge._engine._folder.shard.parent / "elsewhere" / "shard")
+    with pytest.raises(Exception, match="edge_rewrite failed"):
+        await edge.vacuum()
+    assert isinstance(await found(edge, 2), Record)
