@@ -23,6 +23,7 @@ from memory.adapters.mongo.claims import CLAIMS, MongoConfig, parse
 from memory.adapters.mongo.closing import Heartbeats
 from memory.adapters.mongo.counters import Counters
 from memory.adapters.mongo.errors import translate
+from memory.adapters.mongo.idle import Idle
 from memory.adapters.mongo.inspection import Inspection, inspect
 from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.reading import Burial
@@ -37,7 +38,7 @@ from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, Search, Words
-from memory.ports.record import JsonValue, Key, Stored
+from memory.ports.record import JsonValue, Key, Partition, Stored
 from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Write
@@ -203,6 +204,19 @@ class MongoStore(BaseStore):
         assert self._desk is not None  # noqa: S101 - it is open
         burial = Burial(query, version, discard_at, keep)
         return await self._to_its_end(reading.delete_matching(self._shelf(query.collection), self._desk.aside, burial))
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        return await self._to_its_end(self._idle().find(limit))
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return await self._to_its_end(self._idle().forget(dict(idle)))
+
+    def _idle(self) -> Idle:
+        client, desk = self._connected(), self._desk
+        assert desk is not None and self._found is not None  # noqa: S101, PT018 - it is connected
+        return Idle(_database(client, self._config, self._found), self._names, desk.registry)
 
     def _shelf(self, collection: Collection) -> Shelf:
         return self._shelves[collection.name]
