@@ -49,7 +49,8 @@ async def damage_is_named_and_mended(store: Store, damage: Damage) -> None:
     for n in (1, 10, 12):
         assert await store.get(ENTRIES, [key_of(n)]) != [None], "reading by key needs nothing derived"
     named = (await store.audit()).problems
-    assert named and all("crumble" not in problem and "apple" not in problem for problem in named)
+    assert named
+    assert all("crumble" not in problem and "apple" not in problem for problem in named)
     assert (await store.audit()).problems == named, "it only looked"
 
     async def write() -> None:
@@ -59,7 +60,8 @@ async def damage_is_named_and_mended(store: Store, damage: Damage) -> None:
             await done(store, delete(n))
 
     writing = asyncio.ensure_future(write())
-    assert set((await store.audit(repair=True)).problems) >= set(named)
+    by_itself = {problem for problem in named if "not registered" in problem}  # whoever writes there registers it
+    assert set((await store.audit(repair=True)).problems) >= set(named) - by_itself
     await writing
     assert (await store.audit()).problems == ()
     await everything_is_found(store)

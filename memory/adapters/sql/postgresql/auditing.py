@@ -77,7 +77,7 @@ async def audit_registries(connection: Connection, shelf: PgShelf, repair: bool)
         problems.append(f"{shelf.name}: {copies} copies of unreadable rows are kept though the rows are gone")
     if repair and problems:
         await connection.execute(
-            f"INSERT INTO {partitions} (number, tenant, scope, generation) OVERRIDING SYSTEM VALUE {lost} ON CONFLICT DO NOTHING"  # noqa: S608
+            f"INSERT INTO {partitions} (number, tenant, scope, generation) OVERRIDING SYSTEM VALUE {lost} ON CONFLICT DO NOTHING"
         )
         await connection.execute(f"DELETE {alone}")
     return Audited(0, problems)

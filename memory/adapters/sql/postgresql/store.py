@@ -29,7 +29,6 @@ from memory.ports.record import JsonValue
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Write
 
-
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
     "WHERE n.nspname = $1 AND c.relkind = 'r'"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.contract.support import done, id_of, put, record
+from memory.ports.contract.support import done, put, record
 from tests.unit.adapters import auditing
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 
 pytestmark = ON_SERVER
 
 DAMAGE = {
-    "a row lost its words": f"UPDATE {{s}}.entries SET lexemes = NULL WHERE id = '{id_of(1)}'",
-    "a row lost its counts": f"UPDATE {{s}}.entries SET counts = NULL WHERE id = '{id_of(2)}'",
-    "a row has another's words": f"UPDATE {{s}}.entries SET lexemes = (SELECT lexemes FROM {{s}}.entries WHERE id = '{id_of(14)}') WHERE id = '{id_of(1)}'",
-    "a dead row has words": f"UPDATE {{s}}.entries SET lexemes = 'p1xapple', words = 3 WHERE id = '{id_of(10)}'",
+    "a row lost its words": "UPDATE {s}.entries SET lexemes = NULL WHERE record_kind = 'record'",
+    "a row lost its counts": "UPDATE {s}.entries SET counts = NULL WHERE record_kind = 'record'",
+    "rows have another's words": "UPDATE {s}.entries SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.entries) WHERE role = 'home'",
+    "dead rows have words": "UPDATE {s}.entries SET lexemes = 'p1xapple', words = 3 WHERE record_kind = 'tombstone'",
     "lengths are wrong": "UPDATE {s}.entries SET words = words + 40",
     "sizes are wrong": "UPDATE {s}.entries SET bytes = 0",
     "a partition is not registered": "DELETE FROM {s}.memory_partitions",
