@@ -45,6 +45,9 @@ _REST = 5.0
 _CROWD: Mapping[str, Any] = {"generation": 1, "size": {"$bsonSize": "$writers"}, "count": {"$size": {"$objectToArray": "$writers"}}}
 _AT_ONCE = 1_000
 
+LAST = "last"
+"""In a partition's document: the token of who announced himself last. Who wants to forget the partition can tell by it that nobody has."""
+
 Announced = Mapping[Partition, Sequence[tuple[str, str]]]
 """What is about to be written: the collection's name and the id of the document, by partition."""
 
@@ -101,7 +104,7 @@ class Registry:
         """What was announced has happened or has failed, for certain. After anything else the announcement must stay."""
         for partition in made.generations:
             if made.keys > _MANY:
-                await self._partitions.update_one({"_id": _id(partition)}, {"$unset": {f"writers.{made.token}": ""}})
+                await self._partitions.update_one({"_id": partition_id(partition)}, {"$unset": {f"writers.{made.token}": ""}})
             else:
                 self._take_back_later(partition, made.token)
 
@@ -137,13 +140,13 @@ class Registry:
 
     async def _announce(self, partition: Partition, token: str, what: Any) -> int:
         finished = self._finished.pop(partition, ())
-        update: Document = {"$set": {f"writers.{token}": what}, "$setOnInsert": {"generation": 0}}
+        update: Document = {"$set": {f"writers.{token}": what, LAST: token}, "$setOnInsert": {"generation": 0}}
         if finished:
             update["$unset"] = dict.fromkeys([f"writers.{old}" for old in finished], "")
         while True:
             try:
                 found = await self._partitions.find_one_and_update(
-                    {"_id": _id(partition)}, update, _CROWD, upsert=True, return_document=ReturnDocument.AFTER
+                    {"_id": partition_id(partition)}, update, _CROWD, upsert=True, return_document=ReturnDocument.AFTER
                 )
             except Exception as exc:
                 if not is_duplicate(exc):
@@ -176,7 +179,7 @@ class Registry:
     async def generations(self, partitions: Sequence[Partition], session: Any = None) -> dict[Partition, int]:
         """Where there is no document the generation is 0."""
         found = dict.fromkeys(partitions, 0)
-        async for document in self._partitions.find({"_id": {"$in": [_id(p) for p in partitions]}}, {"generation": 1}, session=session):
+        async for document in self._partitions.find({"_id": {"$in": [partition_id(p) for p in partitions]}}, {"generation": 1}, session=session):
             found[Partition(document["_id"]["tenant"], document["_id"]["scope"])] = int(document["generation"])
         return found
 
@@ -190,7 +193,7 @@ class Registry:
         while True:
             try:
                 found = await self._partitions.find_one_and_update(
-                    {"_id": _id(partition)}, change, {"generation": 1}, upsert=True, return_document=ReturnDocument.AFTER, session=session
+                    {"_id": partition_id(partition)}, change, {"generation": 1}, upsert=True, return_document=ReturnDocument.AFTER, session=session
                 )
             except Exception as exc:
                 if session is not None or not is_duplicate(exc):
@@ -204,10 +207,15 @@ class Registry:
 
         What was announced since begins again as well, which does no harm.
         """
-        if self._passes is not None and not oldest:
-            self._passes.forget(partition)
-        found = await self._partitions.find_one({"_id": _id(partition)}, {"writers": 1})
+        over: set[str] = set()
+        if not oldest:  # what this process announced and has finished, or never begun, is in nobody's way
+            over.update(self._finished.pop(partition, ()))
+            over.update([block.token for block in self._passes.forget(partition)] if self._passes is not None else ())
+        found = await self._partitions.find_one({"_id": partition_id(partition)}, {"writers": 1})
         writers: list[tuple[str, Any]] = list((found or {}).get("writers", {}).items())  # MongoDB keeps fields in the order they came in
+        if here := [token for token, _ in writers if token in over]:
+            await self._partitions.update_one({"_id": partition_id(partition)}, {"$unset": {f"writers.{token}": "" for token in here}})
+            writers = [(token, what) for token, what in writers if token not in over]
         for portion in list(_portions(writers[: len(writers) // 2]))[:1] if oldest else _portions(writers):
             by_collection: dict[str, list[UpdateOne]] = {}
             passes: dict[str, list[UpdateOne]] = {}
@@ -221,7 +229,11 @@ class Registry:
                 await self._put_up(name, fences)
             for name, fences in passes.items():
                 await self._put_up(name, fences, again=False)
-            await self._partitions.update_one({"_id": _id(partition)}, {"$unset": {f"writers.{token}": "" for token, _ in portion}})
+            await self._partitions.update_one({"_id": partition_id(partition)}, {"$unset": {f"writers.{token}": "" for token, _ in portion}})
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is no more."""
+        self._seen.pop(partition, None)
 
     def _fence(self, token: str, key: Key) -> UpdateOne:
         stands = address(key)
@@ -246,7 +258,8 @@ class Registry:
                 left = [left[error["index"]] for error in exc.details["writeErrors"]] if again else []
 
 
-def _id(partition: Partition) -> Document:
+def partition_id(partition: Partition) -> Document:
+    """The `_id` of the partition's document."""
     return {"tenant": text_of(partition.tenant), "scope": text_of(partition.scope)}
 
 

@@ -88,9 +88,9 @@ class Passes:
             gone.append(self._blocks.popitem(last=False)[1])
         return _retired(gone)
 
-    def forget(self, partition: Partition) -> None:
-        """Its generation was raised: what was announced there before is of no use."""
-        _retired([self._blocks.pop(place) for place in list(self._blocks) if place[0] == partition])
+    def forget(self, partition: Partition) -> list[Block]:
+        """Its generation was raised: what was announced there before is of no use. Those of it that are over, in which nothing is under way."""
+        return _retired([self._blocks.pop(place) for place in list(self._blocks) if place[0] == partition])
 
 
 def pass_of(token: str, number: int) -> str:

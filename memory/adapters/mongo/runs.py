@@ -134,6 +134,7 @@ class Run:
                 else:
                     self.outcomes[i] = decisions[i].outcome
                     self._written.add((shelf.name, self._left[i].key))
+            await self._clear(shelf, [i for place, i in enumerate(places) if place not in collided and decisions[i].leaves is None])
             await self._forget_aside(shelf, [i for place, i in enumerate(places) if place not in collided], decisions, found)
 
     async def _look(self) -> dict[tuple[str, Key], Document]:
@@ -191,6 +192,12 @@ class Run:
                 raise
             return {error["index"] for error in exc.details["writeErrors"]}
         return set()
+
+    async def _clear(self, shelf: Shelf, purged: Sequence[int]) -> None:
+        """What was purged has left a fence. One that keeps nobody out need not stand there for a day."""
+        if purged:
+            nothing = {"kind": {"$eq": FENCE}, "fenced": {"$exists": False}}
+            await shelf.documents.delete_many(shelf.among([self._left[i].key for i in purged]) | nothing, session=self._session)
 
     async def _forget_aside(
         self, shelf: Shelf, places: Sequence[int], decisions: Mapping[int, Decision], found: Mapping[tuple[str, Key], Document]

@@ -27,14 +27,14 @@ class Names:
     """What collections are called. Our own have a dot in them, which no name of a collection of records has."""
 
     def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+        self.prefix = prefix
         self.partitions = f"{prefix}store.partitions"
         self.counters = f"{prefix}store.counters"
         self.aside = f"{prefix}store.set_aside"
         self.schema = f"{prefix}store.schema"
 
     def of(self, collection: Collection) -> str:
-        return self._prefix + collection.name
+        return self.prefix + collection.name
 
 
 def indexes(collection: Collection, *, passes: bool = True) -> list[IndexModel]:

@@ -18,11 +18,13 @@ from pymongo.write_concern import WriteConcern
 
 from memory.adapters.mongo import reading
 from memory.adapters.mongo.aside import Aside, Spoiled
+from memory.adapters.mongo.auditing import audit_copies, audit_words
 from memory.adapters.mongo.batches import Batch
 from memory.adapters.mongo.claims import CLAIMS, MongoConfig, parse
 from memory.adapters.mongo.closing import Heartbeats
 from memory.adapters.mongo.counters import Counters
 from memory.adapters.mongo.errors import translate
+from memory.adapters.mongo.idle import Idle
 from memory.adapters.mongo.inspection import Inspection, inspect
 from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.reading import Burial
@@ -37,15 +39,16 @@ from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, Search, Words
-from memory.ports.record import JsonValue, Key, Stored
+from memory.ports.record import JsonValue, Key, Partition, Stored
 from memory.ports.storable import Unstorable
-from memory.ports.store import Health
+from memory.ports.store import Audit, Health
 from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Write
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+_MOST_PROBLEMS = 100
 _TURNS = 3
 """How many times as long as one operation a call may take that others get in the way of."""
 
@@ -203,6 +206,31 @@ class MongoStore(BaseStore):
         assert self._desk is not None  # noqa: S101 - it is open
         burial = Burial(query, version, discard_at, keep)
         return await self._to_its_end(reading.delete_matching(self._shelf(query.collection), self._desk.aside, burial))
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _audit(self, repair: bool) -> Audit:
+        """`vacuum` is not offered: `compact` needs a right of its own, and WiredTiger uses the room of deleted documents again."""
+        return await self._to_its_end(self._audited(repair))
+
+    async def _audited(self, repair: bool) -> Audit:
+        client, checked, problems = self._connected(), 0, list[str]()
+        assert self._found is not None  # noqa: S101 - it is open
+        for shelf in self._shelves.values():
+            checked += await audit_words(shelf, problems, repair=repair)
+        await audit_copies(_database(client, self._config, self._found), self._names, self._shelves, problems, repair=repair)
+        return Audit(checked, tuple(problems[:_MOST_PROBLEMS]))
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        return await self._to_its_end(self._idle().find(limit))
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        return await self._to_its_end(self._idle().forget(dict(idle)))
+
+    def _idle(self) -> Idle:
+        client, desk = self._connected(), self._desk
+        assert desk is not None and self._found is not None  # noqa: S101, PT018 - it is connected
+        return Idle(_database(client, self._config, self._found), self._names, desk.registry)
 
     def _shelf(self, collection: Collection) -> Shelf:
         return self._shelves[collection.name]

@@ -11,8 +11,11 @@ finds them. Any other id has the bucket its own digest names; a partition knows 
     {prefix:bucket}:o:collection                  sorted set: what owes a step, by id
     {prefix:bucket}:n:collection:tenant           set: the tenant's partitions that have records here
     {prefix:bucket}:p:partition                   hash: generation, counters, other buckets with records of the partition
+    {prefix:bucket}:m:partition                   set: the keys of the partition's marks
+    {prefix:bucket}:e                             hash: the names of the partitions that have such a hash
     {prefix:bucket}:q:collection                  hash: what could not be read, set aside
     {prefix}:schema                               the version of this layout
+    {prefix}:collections                          set: the names of all collections
 
 Tenants and partitions stand in keys as digests, foreign ids in hexadecimal: no text of a user is ever part of a key.
 """

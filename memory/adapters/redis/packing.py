@@ -32,7 +32,7 @@ from memory.adapters.redis.fields import codec_of
 from memory.adapters.redis.names import partition_token, plain_bytes
 from memory.domain.time import micros
 from memory.ports.collections import Collection
-from memory.ports.record import JsonValue, Key, Owed, Record, Role
+from memory.ports.record import JsonValue, Key, Owed, Partition, Record, Role
 from memory.ports.storable import Unstorable
 
 FORMAT = ord("1")
@@ -115,6 +115,11 @@ def grave_parts(identity: bytes, to: str, owed: Sequence[Owed], discard_at: date
 
 def identity_of(key: Key, scope: str | None = None) -> bytes:
     return _json_bytes("key", [key.tenant, key.id] if scope is None else [key.tenant, key.id, scope])
+
+
+def name_of(partition: Partition) -> bytes:
+    """A partition's name, as scripts keep it."""
+    return _json_bytes("scope", [partition.tenant, partition.scope])
 
 
 def owed_token(step: Owed) -> str:

@@ -22,6 +22,7 @@ from memory.adapters.redis.reading import Spot
 from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.single import ServerLink
 from memory.adapters.redis.unpacking import content_size, is_set_aside, stored_in, version_in
+from memory.adapters.redis.upkeep import forget_partitions, idle_partitions, note_collections
 from memory.adapters.redis.writing import (
     Answer,
     Prepared,
@@ -39,7 +40,7 @@ from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
-from memory.ports.record import Corrupt, JsonValue, Key, Record, Stored
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
 from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
@@ -78,6 +79,7 @@ class RedisStore(BaseStore):
             await inspection.require_server()
             await inspection.require_schema()
             safety = await inspection.safety()
+            await note_collections(self._link, collections)
         except BaseException:
             await self._link.close()
             raise
@@ -226,6 +228,16 @@ class RedisStore(BaseStore):
         values = await self._link.values([match.entry.spot.place for match in matches])
         changed = [replace(m.entry, value=value) for m, value in zip(matches, values, strict=True) if value is not None]
         return Question(self._link, query).matches(changed)
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        with self._under_way():
+            return await idle_partitions(self._link, limit)
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        with self._under_way():
+            return await forget_partitions(self._link, dict(idle))
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,18 @@ from hashlib import sha1
 from typing import assert_never
 
 from memory.adapters.redis.names import Place, home_bucket, partition_token, place_of, plain_bytes
-from memory.adapters.redis.packing import Parts, digits, grave_parts, identity_of, letter_of, milliseconds, owed_token, record_parts, written
+from memory.adapters.redis.packing import (
+    Parts,
+    digits,
+    grave_parts,
+    identity_of,
+    letter_of,
+    milliseconds,
+    name_of,
+    owed_token,
+    record_parts,
+    written,
+)
 from memory.adapters.redis.reading import Spot
 from memory.adapters.redis.scripts import Argument, Call
 from memory.adapters.redis.unpacking import stored_in
@@ -68,7 +79,7 @@ def call_for(write: Write, prepared: Prepared = NOTHING_PREPARED) -> Call:
             if to is not None and to > MOST_GENERATIONS:
                 raise Unstorable(f"to: a generation is at most {MOST_GENERATIONS}")
             bucket = home_bucket(partition)
-            return Call(bucket, ("raise", bucket, partition_token(partition), "" if to is None else to))
+            return Call(bucket, ("raise", bucket, partition_token(partition), "" if to is None else to, name_of(partition)))
         case _:
             assert_never(write)
 
@@ -132,7 +143,7 @@ def prepare_call(write: Put | Append) -> Call:
     partition = write.record.partition
     home = home_bucket(partition)
     counter = plain_bytes(write.counter) if isinstance(write, Append) else b""
-    return Call(home, ("prepare", home, partition_token(partition), place_of("", write.key).bucket, counter))
+    return Call(home, ("prepare", home, partition_token(partition), place_of("", write.key).bucket, counter, name_of(partition)))
 
 
 def give_back_call(write: Append, number: int) -> Call:
@@ -141,7 +152,7 @@ def give_back_call(write: Append, number: int) -> Call:
 
 
 def raise_beside_call(bucket: str, partition: Partition, generation: int) -> Call:
-    return Call(bucket, ("raise", bucket, partition_token(partition), generation))
+    return Call(bucket, ("raise", bucket, partition_token(partition), generation, ""))
 
 
 def set_aside_call(spot: Spot, key: Key, value: bytes, problem: str) -> Call:

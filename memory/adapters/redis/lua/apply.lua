@@ -5,7 +5,7 @@
 
 local TOGETHER, ONE_SERVER, GRACE = take() == '1', take() == '1', tonumber(take())
 local NO_VERSION = string.rep('0', 19)
-local standing, order, partitions, changed_partitions = {}, {}, {}, {}
+local standing, order, partitions, changed_partitions, named = {}, {}, {}, {}, {}
 
 -- Values ------------------------------------------------------------------------------------------------------------
 
@@ -96,30 +96,35 @@ local function partition_at(bucket, partition)
   local found = partitions[key]
   if not found then
     local held = call('HMGET', key, 'g', 'b')
-    found = {key = key, generation = tonumber(held[1] or '0'), elsewhere = held[2] or '', counters = {}, changed = {}}
+    found = {key = key, bucket = bucket, name = partition, generation = tonumber(held[1] or '0'), elsewhere = held[2] or '', counters = {}, changed = {}}
     partitions[key] = found
   end
   return found
 end
 
-local function change(found, field, value)
+-- `identity` names the partition: what is kept of one whose name is not known could never be forgotten.
+local function change(found, field, value, identity)
+  if identity and not found.known then
+    found.known = true
+    named[#named + 1] = {found = found, identity = identity}
+  end
   if next(found.changed) == nil then changed_partitions[#changed_partitions + 1] = found end
   found.changed[field] = value
 end
 
-local function raise(found, to)
+local function raise(found, to, identity)
   if to > found.generation then
     found.generation = to
-    change(found, 'g', format('%.0f', to))
+    change(found, 'g', format('%.0f', to), identity)
   end
 end
 
-local function enrol(found, bucket)
+local function enrol(found, bucket, identity)
   for i = 1, #found.elsewhere, 2 do
     if sub(found.elsewhere, i, i + 1) == bucket then return end
   end
   found.elsewhere = found.elsewhere .. bucket
-  change(found, 'b', found.elsewhere)
+  change(found, 'b', found.elsewhere, identity)
 end
 
 local function counter_of(found, counter)
@@ -131,13 +136,13 @@ local function counter_of(found, counter)
   return count
 end
 
-local function count_to(found, counter, number)
+local function count_to(found, counter, number, identity)
   found.counters[counter] = number
-  change(found, 'c:' .. counter, format('%.0f', number))
+  change(found, 'c:' .. counter, format('%.0f', number), identity)
 end
 
 -- The partition as the record's bucket knows it. `brought` is the generation read in the partition's own bucket where that is on another server.
-local function partition_of(bucket, home, partition, brought)
+local function partition_of(bucket, home, partition, brought, identity)
   local here = partition_at(bucket, partition)
   if bucket == home then return here, here end
   if not ONE_SERVER then
@@ -145,7 +150,7 @@ local function partition_of(bucket, home, partition, brought)
     return here, here
   end
   local own = partition_at(home, partition)
-  enrol(own, bucket)
+  enrol(own, bucket, identity)
   raise(here, own.generation)
   return here, own
 end
@@ -159,7 +164,7 @@ local function put()
     kind = 'r', role = sub(head, 1, 1), owing = sub(head, 2, 2), version = sub(head, 3, 21), created = sub(head, 22, 37),
     partition = sub(head, 38, 69), ends = sub(head, 70, 84), digest = sub(head, 85, 100), books = take(), identity = take(), content = take(),
   }
-  local here, own = partition_of(found.bucket, home, stored.partition, brought)
+  local here, own = partition_of(found.bucket, home, stored.partition, brought, stored.identity)
   local generation = carried == '' and here.generation or tonumber(carried)
   if generation < here.generation then return stood('G', found) end
   if not holds(when, tier, found.now, stored.version) then return refused(found, when) end
@@ -167,7 +172,7 @@ local function put()
   if counter ~= '' then
     if number == 0 then
       number = counter_of(own, counter) + 1
-      count_to(own, counter, number)
+      count_to(own, counter, number, stored.identity)
     end
     local kept = books(stored)
     kept[6] = format('%.0f', number)
@@ -199,7 +204,9 @@ local function release()
   if now == nil or now.version ~= at_version then return stood('C', found) end
   if now.kind == 'm' and books(now)[1] == to then return answer('A', at_version) end
   if now.kind ~= 'r' or now.role ~= 'h' then return stood('C', found) end
-  let_stand(found, grave('m', at_version, owing, ends, kept, now.identity, digest, ''))
+  local mark = grave('m', at_version, owing, ends, kept, now.identity, digest, '')
+  mark.partition = now.partition -- it is listed among the partition's marks
+  let_stand(found, mark)
   return answer('A', at_version)
 end
 
@@ -249,9 +256,9 @@ local function purge()
 end
 
 local function raise_generation()
-  local bucket, partition, to = take(), take(), take()
+  local bucket, partition, to, identity = take(), take(), take(), take()
   local own = partition_at(bucket, partition)
-  raise(own, to == '' and own.generation + 1 or tonumber(to))
+  raise(own, to == '' and own.generation + 1 or tonumber(to), identity ~= '' and identity)
   if ONE_SERVER then
     for i = 1, #own.elsewhere, 2 do raise(partition_at(sub(own.elsewhere, i, i + 1), partition), own.generation) end
   end
@@ -260,12 +267,12 @@ end
 
 -- On a cluster, for an id that another partition's digest is in: what the partition's own bucket has to know and say before the write.
 local function prepare()
-  local home, partition, bucket, counter = take(), take(), take(), take()
+  local home, partition, bucket, counter, identity = take(), take(), take(), take(), take()
   local own, number = partition_at(home, partition), 0
-  enrol(own, bucket)
+  enrol(own, bucket, identity)
   if counter ~= '' then
     number = counter_of(own, counter) + 1
-    count_to(own, counter, number)
+    count_to(own, counter, number, identity)
   end
   return answer('A', '', own.generation, number)
 end
@@ -342,6 +349,18 @@ local function enlist(found, index, was, is)
   if is then call('ZADD', key, 0, member) else call('ZREM', key, member) end
 end
 
+-- A partition's marks, by the keys they stand under: as long as there are some, what is kept of the partition is not forgotten.
+local function enlist_mark(found, was, now)
+  local left = was and was.kind == 'm' and was.partition ~= NOWHERE and was.partition
+  local come = now and now.kind == 'm' and now.partition ~= NOWHERE and now.partition
+  if left and left ~= come then call('SREM', keys_of(found.bucket) .. 'm:' .. left, found.key) end
+  if not come then return end
+  local marks = keys_of(found.bucket) .. 'm:' .. come
+  local lived = call('PTTL', marks)
+  call('SADD', marks, found.key)
+  stretch(marks, lived, deadline(now))
+end
+
 local function store(found)
   local was, now = found.was, found.now
   local was_listed, is_now_listed = is_listed(was), is_listed(now)
@@ -349,6 +368,7 @@ local function store(found)
   if was_listed and not stays then unlist(found.bucket, found.collection, found.tenant, found.id, was.partition, was.created) end
   if is_now_listed then list(found, now, not stays) end
   enlist(found, 'g', is_grave(was) or false, is_grave(now) or false)
+  enlist_mark(found, was, now)
   enlist(found, 'o', was ~= nil and was.owing == 'o', now ~= nil and now.owing == 'o')
   if was and was.kind == 'c' and not was.broken and not (now and now.kind == 'c') then
     call('HDEL', index_key(found.bucket, 'q', found.collection), found.tenant .. ':' .. token(found.id))
@@ -371,6 +391,7 @@ local function touch(found)
     local index = index_key(found.bucket, 't', found.collection, stored.partition or NOWHERE)
     local bucket, collection = found.bucket, found.collection
     call('EXISTS', index, index_key(bucket, 'a', collection), index_key(bucket, 'n', collection, found.tenant), index_key(bucket, 'g', collection), index_key(bucket, 'o', collection))
+    call('EXISTS', keys_of(bucket) .. 'e', keys_of(bucket) .. 'm:' .. (stored.partition or NOWHERE))
   end
 end
 
@@ -388,6 +409,9 @@ if not TOGETHER or whole then
   end
   for _, found in ipairs(changed_partitions) do
     for field, value in pairs(found.changed) do call('HSET', found.key, field, value) end
+  end
+  for _, one in ipairs(named) do
+    if next(one.found.changed) ~= nil then call('HSET', keys_of(one.found.bucket) .. 'e', one.found.name, one.identity) end
   end
   for _, found in ipairs(order) do
     if found.now ~= found.was then store(found) end

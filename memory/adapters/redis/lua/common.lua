@@ -45,7 +45,7 @@ local function sealed(value)
 end
 
 -- The indexes of a bucket: a partition's records by creation (t), all records (a), marks and tombstones (g) and what owes (o) by id,
--- and the registry of a tenant's partitions (n).
+-- and the registry of a tenant's partitions (n). Of partitions: their marks (m), and those of which something is kept (e).
 local function index_key(bucket, index, collection, of)
   if of then return keys_of(bucket) .. index .. ':' .. collection .. ':' .. of end
   return keys_of(bucket) .. index .. ':' .. collection

@@ -124,6 +124,14 @@ class Layout:
         """What stays in the place of a row that was set aside."""
         return Content(self._bare(key, CORRUPT, version, (), None))
 
+    def anew(self, stored: Stored, row: Row) -> Content:
+        """The row of what was read from a row."""
+        if isinstance(stored, Record):
+            return self.record(stored, row[PARTITION], row[GENERATION])
+        if isinstance(stored, Corrupt):
+            return self.corrupt(stored.key, row[VERSION])
+        return self.mark(stored) if isinstance(stored, Mark) else self.tombstone(stored)
+
     def _bare(self, key: Key, kind: str, version: int, owed: Sequence[Owed], discard_at: Any) -> list[Any]:
         row = self._empty.copy()
         checked_key(key)

@@ -196,6 +196,15 @@ class MyShelf(Shelf[Connection]):
         """Say of rows in which segment their words are; None where they have none."""
         await self._for_each(connection, self._indexed, numbers, segment)
 
+    async def derive_anew(self, connection: Connection, row: Row) -> None:
+        """Make anew what is derived from a row that is locked and stands as it was read: it waits to be indexed."""
+        number = row[NUMBER]
+        content = self.layout.anew(self.layout.read(row), row)
+        await self.forget_words(connection, [number], row[PARTITION])
+        words, size, owing, _ = self.layout.sealed(content, number, 0)[-4:]
+        sql = f"UPDATE `{self.name}` SET words = ?, bytes = ?, owing = ?, lexemes = ? WHERE number = ?"  # noqa: S608
+        await connection.change(sql, words, size, owing, 0 if content.counts else None, number)
+
     # -- tombstones, and rows set aside -------------------------------------------------------------------------------
 
     async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:

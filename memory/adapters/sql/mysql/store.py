@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar
 
+from memory.adapters.sql.mysql.auditing import audit_registries, audit_rows, audit_words
 from memory.adapters.sql.mysql.batches import MyBatch
 from memory.adapters.sql.mysql.claims import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
@@ -20,7 +21,7 @@ from memory.adapters.sql.mysql.settings import Settings
 from memory.adapters.sql.mysql.shelf import MyShelf
 from memory.adapters.sql.mysql.writing import annotate, put_absent
 from memory.adapters.sql.server.batch import Collided, NotTogether
-from memory.adapters.sql.server.store import ServerStore
+from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.domain.errors import MemoryTiersError, NotOpen
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -161,6 +162,14 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
         return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted, sys.maxsize - 1))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    def _audit_steps(self, shelf: MyShelf, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+        """`vacuum` is not offered: InnoDB uses the room of deleted rows again, and OPTIMIZE copies whole tables to give it back."""
+        return [
+            lambda connection, after: audit_rows(connection, shelf, after, repair),
+            lambda connection, after: audit_words(connection, shelf, after, repair),
+            lambda connection, _: audit_registries(connection, shelf, repair),
+        ]
 
     async def _tables(self, connection: Connection) -> list[str]:
         return [name.decode() for (name,) in await connection.fetch("SELECT name FROM memory_collections")]

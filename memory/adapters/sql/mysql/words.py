@@ -71,6 +71,11 @@ class WordTable:
         self._locked = f"SELECT drawer, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {drawers} {order}"  # noqa: S608
         self._remove = f"DELETE FROM {table} WHERE {drawers} AND part = ?"  # noqa: S608
         self._segment = f"SELECT DISTINCT partition_no FROM {table} WHERE segment = ?"  # noqa: S608
+        self._read = f"SELECT postings FROM {table} FORCE INDEX (PRIMARY) WHERE partition_no = ? AND segment = ? AND drawer IN "  # noqa: S608
+        self._page = (
+            f"SELECT partition_no, drawer, segment, part, postings FROM {table} WHERE partition_no >= ? AND (partition_no, drawer, segment, part) > "  # noqa: S608
+            "(?, ?, ?, ?) ORDER BY partition_no, drawer, segment, part LIMIT ?"
+        )
         self._find = f"SELECT drawer, postings FROM {table} WHERE partition_no IN {{0}} AND drawer IN {{1}}"  # noqa: S608
 
     # -- adding -------------------------------------------------------------------------------------------------------
@@ -155,6 +160,30 @@ class WordTable:
                 await connection.change(self._remove.format(in_list(len(wanted))), partition, segment, *wanted, part)
             await self._put(connection.send, kept)
         return taken
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    async def differing(self, connection: Connection, segment: int, partition: int, records: Mapping[int, Mapping[str, int]]) -> set[int]:
+        """Those of these records whose postings in this segment are not exactly these counts, once each."""
+        wanted = {number: {_digest(word): packed for word, packed in counts.items()} for number, counts in records.items()}
+        drawers = sorted({_drawer(word) for words in wanted.values() for word in words})
+        held: dict[int, list[tuple[int, int]]] = {}
+        for some in portions(drawers):
+            these = padded(some)
+            rows = await connection.fetch(f"{self._read}{in_list(len(these))}", partition, segment, *these)
+            for (content,) in rows:
+                for word, number, packed, _ in _postings(content).tolist():
+                    held.setdefault(number, []).append((word, packed))
+        return {number for number, words in wanted.items() if sorted(held.get(number, [])) != sorted(words.items())}
+
+    async def page(self, connection: Connection, after: Sequence[int], most: int) -> list[tuple[tuple[int, int, int, int], set[int]]]:
+        """Rows behind that place, in order: their places, and the numbers of the records with postings there."""
+        rows = await connection.fetch(self._page, after[0], *after, most)
+        return [(tuple(place), set(_postings(content)[:, _NUMBER].tolist())) for *place, content in rows]
+
+    async def take_out_everywhere(self, connection: Connection, segment: int, partition: int, numbers: Some[int]) -> set[int]:
+        """Take out every posting of these records there, whatever word it is of; the numbers of those that had any. Within a transaction."""
+        return set(await self._take_out(connection, segment, partition, range(DRAWERS), numbers))
 
     # -- finding ------------------------------------------------------------------------------------------------------
 

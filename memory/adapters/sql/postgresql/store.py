@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import asyncpg
 
+from memory.adapters.sql.postgresql.auditing import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batches import PgBatch
 from memory.adapters.sql.postgresql.claims import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
@@ -20,13 +21,18 @@ from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.writing import write_one
 from memory.adapters.sql.server.batch import NotTogether
-from memory.adapters.sql.server.store import ServerStore
+from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
 from memory.ports.record import JsonValue
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Write
+
+_SIZE = (
+    "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = $1 AND c.relkind = 'r'"
+)
 
 
 class PostgresStore(ServerStore[Connection, PgShelf]):
@@ -79,11 +85,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
         assert self._found is not None  # noqa: S101 - it is open
         settings, schema = await Settings.read(connection, self.name), self._config.schema
         revision = await connection.fetchval(f'SELECT version_num FROM "{schema}".{VERSION_TABLE}')  # noqa: S608
-        size = await connection.fetchval(
-            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = $1 AND c.relkind = 'r'",
-            schema,
-        )
+        size = await connection.fetchval(_SIZE, schema)
         facts: dict[str, JsonValue] = {"schema": str(revision), "bytes": int(size), "pool": self._config.pool_size, **settings.facts}
         facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
         return Health(revision == HEAD, self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts)
@@ -109,6 +111,24 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
         return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._pg_places, wanted))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    def _audit_steps(self, shelf: PgShelf, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+        return [
+            lambda connection, after: audit_rows(connection, shelf, after, repair),
+            lambda connection, _: audit_registries(connection, shelf, repair),
+        ]
+
+    async def _vacuum(self) -> int:
+        """PostgreSQL's own VACUUM of our tables. It gives room back for others to use, and to the disk only at the end of a file."""
+
+        async def vacuum(connection: Connection) -> int:
+            before = await connection.fetchval(_SIZE, self._config.schema)
+            names = [*await self._tables(connection), "memory_partitions", "memory_counters", "memory_quarantine"]
+            for name in names:
+                await connection.execute(f'VACUUM "{self._config.schema}"."{name}"')
+            return max(0, int(before) - int(await connection.fetchval(_SIZE, self._config.schema)))
+
+        return await self._with(vacuum)
 
     async def _tables(self, connection: Connection) -> list[str]:
         return [str(name) for (name,) in await connection.fetch(f'SELECT name FROM "{self._config.schema}".memory_collections')]  # noqa: S608

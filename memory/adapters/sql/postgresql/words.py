@@ -21,7 +21,7 @@ def lexeme(partition: int, stem: str) -> str:
 
 
 def _prefix(partition: int) -> str:
-    """What tells a partition's lexemes from others': the end of its number. Where two partitions share that, their rows are told apart by the whole."""
+    """What tells a partition's lexemes from others': the end of its number. Where two share that, their rows are told apart by the whole."""
     return f"p{partition % 2**31}"
 
 

@@ -25,7 +25,7 @@ class Place:
 
 
 def number_of(partition: Partition, turn: int = 0) -> int:
-    """A partition's number: always the same, so that it is still right where the partition was forgotten and made anew. Of several turns the first."""
+    """A partition's number: always the same, so that it is still right where the partition was forgotten and made anew."""
     name = [part.encode("utf-8", "surrogatepass") for part in (partition.tenant, partition.scope)]
     digest = blake2b(b"%d:%b%b" % (len(name[0]), name[0], name[1]), digest_size=8, salt=turn.to_bytes(8, "big")).digest()
     return int.from_bytes(digest, "big") >> 1

@@ -10,6 +10,7 @@ import random
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -25,10 +26,11 @@ from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.storable import Unstorable
-from memory.ports.store import Health
+from memory.ports.store import Audit, Health
 
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
+MOST_PROBLEMS = 100
 _AT_ONCE = 256
 """Partitions forgotten in one transaction, which keeps writers out of them for as long as it lasts."""
 
@@ -56,6 +58,15 @@ class Pooling(Protocol):
 
     @property
     def command_timeout(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What came of a page of an audit; `after` is where the next one begins, None where there is none."""
+
+    checked: int = 0
+    problems: Sequence[str] = ()
+    after: Any = None
 
 
 class Busy(Exception):
@@ -139,6 +150,25 @@ class ServerStore(BaseStore, Generic[C, S]):
     @abstractmethod
     async def _tables(self, connection: C) -> list[str]:
         """The tables of all collections that the database has, opened with or not."""
+
+    async def _audit(self, repair: bool) -> Audit:
+        checked, problems = 0, list[str]()
+        for shelf in list(self._shelves.values()):
+            steps = self._audit_steps(shelf, repair)
+            place: Any = None
+            for step in steps:
+                while True:
+                    found = await self._with(lambda connection, step=step, place=place: step(connection, place))  # type: ignore[misc]
+                    checked += found.checked
+                    problems += found.problems
+                    place = found.after
+                    if place is None:
+                        break
+        return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
+
+    @abstractmethod
+    def _audit_steps(self, shelf: S, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:
+        """What is to be compared of a collection: each is done page by page, on a connection, from where its last page ended."""
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:

@@ -1,0 +1,48 @@
+"""What is derived from records is compared with them, and made anew from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memory.adapters.mongo.store import MongoStore
+from memory.ports.contract.support import id_of
+from tests.unit.adapters import auditing
+from tests.unit.adapters.mongo.conftest import ALONE, Raw
+
+pytestmark = ALONE
+
+DAMAGE: dict[str, tuple[dict[str, Any], Any]] = {
+    "records lost their words": ({"kind": "record"}, {"$unset": {"words": "", "counts": ""}}),
+    "a record has a word twice": ({"id": id_of(1)}, [{"$set": {"words": {"$concatArrays": ["$words", "$words"]}}}]),
+    "a record has another's words": ({"id": id_of(1)}, {"$set": {"words": ["banana"], "counts": {"banana": 1}}}),
+    "counts are wrong": ({"id": id_of(1)}, {"$set": {"counts.appl": 40}}),
+    "lengths are wrong": ({"kind": "record"}, {"$inc": {"length": 100}}),
+    "dead documents have words": ({"kind": "tombstone"}, {"$set": {"words": ["appl"], "length": 1}}),
+}
+
+
+async def test_nothing_is_found_where_nothing_is_wrong(store: MongoStore) -> None:
+    await auditing.nothing_is_found_where_nothing_is_wrong(store)
+
+
+@pytest.mark.parametrize("what", list(DAMAGE))
+async def test_damage_is_named_and_mended_beside_running_writers(store: MongoStore, raw: Raw, what: str) -> None:
+    async def damage() -> None:
+        assert raw["memory_entries"].update_many(*DAMAGE[what]).modified_count > 0
+
+    await auditing.damage_is_named_and_mended(store, damage)
+
+
+async def test_a_copy_whose_record_is_gone_is_named_and_taken_away(store: MongoStore, raw: Raw) -> None:
+    async def damage() -> None:
+        place = {"collection": "entries", "tenant": "acme", "id": "gone"}
+        raw["memory_store.set_aside"].insert_one({"_id": place, **place})
+
+    await auditing.damage_is_named_and_mended(store, damage)
+    assert raw["memory_store.set_aside"].count_documents({}) == 0
+
+
+async def test_ten_thousand_records_are_audited_page_by_page(store: MongoStore) -> None:
+    await auditing.many_records_are_audited_page_by_page(store)

@@ -1,0 +1,48 @@
+"""What is derived from records is compared with them, and made anew from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.ports.contract.support import done, put, record
+from tests.unit.adapters import auditing
+from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
+
+pytestmark = ON_SERVER
+
+DAMAGE = {
+    "a row lost its words": "UPDATE {s}.entries SET lexemes = NULL WHERE record_kind = 'record'",
+    "a row lost its counts": "UPDATE {s}.entries SET counts = NULL WHERE record_kind = 'record'",
+    "rows have another's words": "UPDATE {s}.entries SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.entries) WHERE role = 'home'",
+    "dead rows have words": "UPDATE {s}.entries SET lexemes = 'p1xapple', words = 3 WHERE record_kind = 'tombstone'",
+    "lengths are wrong": "UPDATE {s}.entries SET words = words + 40",
+    "sizes are wrong": "UPDATE {s}.entries SET bytes = 0",
+    "a partition is not registered": "DELETE FROM {s}.memory_partitions",
+    "a copy of what could not be read was left behind": (
+        "INSERT INTO {s}.memory_quarantine (collection, tenant, id, problem, found_at, content) VALUES ('entries', 'acme', 'gone', 'x', now(), 'x')"
+    ),
+}
+
+
+async def test_nothing_is_found_where_nothing_is_wrong(store: PostgresStore) -> None:
+    await auditing.nothing_is_found_where_nothing_is_wrong(store)
+
+
+@pytest.mark.parametrize("what", list(DAMAGE))
+async def test_damage_is_named_and_mended_beside_running_writers(store: PostgresStore, raw: Raw, what: str) -> None:
+    async def damage() -> None:
+        await raw(DAMAGE[what])
+
+    await auditing.damage_is_named_and_mended(store, damage)
+
+
+async def test_ten_thousand_records_are_audited_page_by_page(store: PostgresStore) -> None:
+    await auditing.many_records_are_audited_page_by_page(store)
+
+
+async def test_vacuuming_is_asked_of_the_server_and_breaks_nothing(store: PostgresStore, raw: Raw) -> None:
+    await done(store, put(record(1)))
+    assert await store.vacuum() >= 0
+    ((vacuumed,),) = await raw("SELECT pg_stat_get_vacuum_count('{s}.entries'::regclass)")
+    assert vacuumed == 1
