@@ -21,6 +21,7 @@ from memory.orchestrator.generations import OPERATIONS_SCOPE, SCOPED, UNDER_WAY,
 from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
+from memory.orchestrator.turns import Patience
 from memory.ports.collections import ENTRIES, OPERATIONS, Collection
 from memory.ports.query import And, Eq, Everywhere, Lt, Query, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
@@ -53,8 +54,12 @@ class Erasure:
     # -- one record ---------------------------------------------------------------------------------------------------
 
     async def delete(self, collection: Collection, key: Key, *, at: int | None = None) -> bool:
-        """Delete a record wherever it is; false where nothing was. With `at`, only if that is its version still."""
-        for _ in range(self._placement.settings.attempts):
+        """Delete a record wherever it is; false where nothing was. With `at`, only if that is its version still.
+
+        Raises `Contended` where others were faster until the deadline.
+        """
+        patience = Patience(self._placement, key.id)
+        while True:
             try:
                 located = await self._placement.locate(collection, key)
             except CorruptRecord as unreadable:
@@ -72,7 +77,7 @@ class Erasure:
                 return True
             if (error := refused(store, outcome)) is not None:
                 raise error
-        raise StoreUnavailable(self._placement.topology.archive.name, f"record {key.id} keeps changing; try again")
+            await patience.wait()
 
     def _grave(self, collection: Collection, record: Record, store: Store) -> Delete:
         owed: list[Owed] = [o for o in carried_over(record) if o.kind != KEEP]

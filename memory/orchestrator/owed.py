@@ -117,7 +117,7 @@ class OwedWork:
                 raise StoreUnavailable(target.name, "did not answer a moment ago")
             done = await self._finishers[owed.kind](debt, owed)
         except Exception as error:  # noqa: BLE001 - of one step; the record's other steps, and other records, go on
-            waits = isinstance(error, StoreError) and error.retryable
+            waits = bool(getattr(error, "retryable", False))
             if isinstance(error, StoreUnavailable):
                 away.add(error.store)
             log.warning("%s of %s %s: %s", owed.kind, key.id, "waits" if waits else "cannot be done", error)
