@@ -218,13 +218,22 @@ class BaseStore(ABC):
     # -- checks -------------------------------------------------------------------------------------------------------
 
     async def _translated(self, call: Awaitable[T]) -> T:
+        """What the adapter answers, with our errors for the driver's. A caller that was cancelled meanwhile ends cancelled, whatever a driver made
+        of it: `asyncio.wait_for`, which drivers use, returns or raises something else when both come at once."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
         try:
-            return await call
+            answer = await call
         except Exception as error:
+            if task and task.cancelling() > before:
+                raise asyncio.CancelledError from error
             ours = self._translate(error)
             if ours is None:
                 raise
             raise ours from error
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
+        return answer
 
     def _must_be_open(self) -> None:
         if not self._opened:

@@ -44,7 +44,8 @@ class Reached(InMemoryStore):
         if self.state.gone:
             raise StoreUnavailable(self.name, "the connection was refused; is the server running?")
         try:
-            await asyncio.wait_for(self.state.answers.wait(), TIMEOUT)
+            async with asyncio.timeout(TIMEOUT):  # `wait_for` swallows a cancellation that comes as it ends
+                await self.state.answers.wait()
         except TimeoutError as exc:
             raise StoreTimeout(self.name, "no answer in time") from exc
 

@@ -22,6 +22,7 @@ class File(Harness):
     """A folder of files."""
 
     name = "file"
+    urls = ("file:///no/such/folder",)
     exact_scores = True
     claims = Capabilities(
         durable=True,
@@ -72,6 +73,7 @@ class FileUnsynced(File):
     """The same without waiting for the disk: a process that dies loses nothing, a machine may lose the last half minute."""
 
     name = "file_unsynced"
+    many = 1_050
     claims = replace(File.claims, durable=False, loss_window=timedelta(seconds=35))
     options: ClassVar[Mapping[str, JsonValue]] = {"fsync": False}
 

@@ -28,6 +28,7 @@ class InMemory(Harness):
     """The store in memory as everyone gets it."""
 
     name = "in_memory"
+    urls = ("memory://",)
     exact_scores = True
     claims = Capabilities(
         conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True, fenced=True
@@ -81,6 +82,7 @@ class InMemoryPlain(InMemory):
     """The store in memory with everything off: what is not claimed must be refused."""
 
     name = "in_memory_plain"
+    many = 1_050
     claims = Capabilities()
 
     async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
@@ -94,6 +96,7 @@ class Split(Harness):
     """One tier on four stores: by tenant, by scope kind, by collection, and what remains. Held to the same contract as one store."""
 
     name = "split"
+    many = 1_050
     claims = replace(InMemoryServer.claims, atomic=False)
 
     def _over(self, parts: Sequence[InMemoryStore]) -> SplitStore:
@@ -133,6 +136,7 @@ class Sqlite(Harness):
     _empty: ClassVar[bytes] = b""
 
     name = "sqlite"
+    urls = ("sqlite:////no/such/folder/memory.db", "sqlite:///:memory:")
     exact_scores = True
     claims = Capabilities(
         durable=True,
@@ -159,6 +163,14 @@ class Sqlite(Harness):
         from memory.adapters.sql.sqlite.store import SqliteStore
 
         store: Store = SqliteStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
+        return store
+
+    async def tiny(self) -> Store:
+        from memory.adapters.sql.sqlite.claims import Thresholds
+        from memory.adapters.sql.sqlite.store import SqliteStore
+
+        small = Thresholds(writes_together=1, rows_at_once=2, buried_at_once=1, block=8, log_pages=1)
+        store: Store = SqliteStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite", thresholds=small)
         return store
 
     async def make(self) -> Store:

@@ -459,12 +459,13 @@ class AcknowledgesOnAFullDisk(HasADisk):
 
 @liar(FULL, HonestDisk)
 class StaysFull(HasADisk):
+    stuck = False
+
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        try:
-            return await super()._apply(writes, together)
-        except StoreFull:
-            self.room = _Room(False)
-            raise
+        self.stuck = self.stuck or not self.room.left
+        if self.stuck:
+            raise StoreFull(self.name, "the disk is full")
+        return await super()._apply(writes, together)
 
 
 @liar(FULL, HonestDisk)

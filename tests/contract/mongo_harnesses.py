@@ -21,6 +21,7 @@ class MongoAlone(OneSchema):
     """A server on its own, that asks for a password."""
 
     name = "mongo"
+    urls = ("mongodb://user:hunter2-cormorant@127.0.0.1:1/memory",)
     exact_scores = True
     claims = Capabilities(
         durable=True,
@@ -58,6 +59,7 @@ class MongoReplicaSet(MongoAlone):
     """A replica set of one member."""
 
     name = "mongo_replica_set"
+    many = 1_050
     claims = Capabilities(
         durable=True,
         shared=True,

@@ -20,6 +20,7 @@ class MariaDb(OneSchema):
     """MariaDB as it comes."""
 
     name = "mariadb"
+    urls = ("mysql://user:hunter2-cormorant@127.0.0.1:1/memory",)
     exact_scores = True
     claims = Capabilities(
         durable=True,
@@ -63,6 +64,7 @@ class MySql(MariaDb):
     """The same on MySQL 8, whose default lets larger packets through."""
 
     name = "mysql"
+    many = 1_050
     claims = Capabilities(
         durable=True,
         shared=True,

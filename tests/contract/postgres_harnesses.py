@@ -23,6 +23,7 @@ class Postgresql(OneSchema):
     """PostgreSQL as it comes, in a container."""
 
     name = "postgresql"
+    urls = ("postgresql://user:hunter2-cormorant@127.0.0.1:1/memory",)
     exact_scores = True
     claims = Capabilities(
         durable=True,
@@ -71,6 +72,7 @@ class PostgresqlWithVectors(Postgresql):
     """The server of the package `pgserver`, which brings pgvector."""
 
     name = "postgresql_pgvector"
+    many = 1_050
     claims = Capabilities(
         durable=True,
         shared=True,

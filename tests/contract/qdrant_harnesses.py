@@ -30,6 +30,7 @@ class QdrantEdge(Harness):
     """A folder of Qdrant Edge."""
 
     name = "qdrant_edge"
+    urls = ("qdrant+edge:////no/such/folder", "qdrant://127.0.0.1:1")
     claims = Capabilities(
         durable=True,
         conditional=True,
@@ -79,6 +80,7 @@ class QdrantLocal(Harness):
     """The local mode of qdrant-client: the server's path through the adapter, without a server. It forgets, and is for tests alone."""
 
     name = "qdrant_local"
+    many = 1_050
     claims = Capabilities(
         conditional=True,
         filter=True,

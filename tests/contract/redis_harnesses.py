@@ -20,6 +20,7 @@ class Redis(Served):
     """A Redis that writes every acknowledged write to disk. The tests of a process share the server, each with a prefix of its own."""
 
     name = "redis"
+    urls = ("redis://user:hunter2-cormorant@127.0.0.1:1/0",)
     claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
     scheme: ClassVar[str] = "redis"
     _tests: ClassVar[Iterator[int]] = itertools.count()
@@ -67,6 +68,7 @@ class RedisVolatile(Redis):
     """A Redis with the settings it comes with: what was written since the last snapshot dies with it."""
 
     name = "redis_volatile"
+    many = 1_050
     claims = Capabilities(shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
 
     def _server(self) -> Server:
@@ -77,6 +79,7 @@ class RedisCluster(Redis):
     """One node in cluster mode: it refuses whatever reaches over a slot."""
 
     name = "redis_cluster"
+    many = 1_050
     claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, filter=True, order=True, tenant_wide=True, fenced=True)
     scheme = "redis+cluster"
 

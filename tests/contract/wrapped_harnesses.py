@@ -65,9 +65,11 @@ class WrappedInMemory(Wrapped, InMemoryServer):  # type: ignore[misc]  # the nar
     """Every claim there is, wrapped."""
 
     name = "wrapped_in_memory"
+    many = 1_050
 
 
 class WrappedRedis(Wrapped, Redis):
     """A store whose server freezes and dies, wrapped."""
 
     name = "wrapped_redis"
+    many = 1_050

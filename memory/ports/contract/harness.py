@@ -57,6 +57,8 @@ class Harness:
     """URLs that the adapter takes, of servers and folders that need not be there: by these the contract judges what builds a store."""
     adapter: ClassVar[Adapter | None] = None
     """What builds the store, where it is not found by the scheme of `urls` among the installed ones."""
+    many: ClassVar[int] = 10_050
+    """How many records the volumes are. A harness of an adapter that another harness holds to all of them may take fewer."""
     fills: ClassVar[bool] = False
     """Whether `fill` and `make_room` are implemented: the store's disk, or memory, can be made full."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
@@ -72,6 +74,10 @@ class Harness:
     async def client(self, store: Store) -> Store:
         """Another unopened store on the same data, as another process would have it. Needed where `shared` is claimed."""
         raise Unsupported("shared", store=store.name)
+
+    @classmethod
+    def can_be_tiny(cls) -> bool:
+        return cls.tiny is not Harness.tiny
 
     async def tiny(self) -> Store:
         """As `make`, with every threshold of the adapter made tiny (portions, pages, caches, what waits): what is rare is common then."""

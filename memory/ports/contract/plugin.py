@@ -34,13 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the contract of memory.ports against this harness; may be given several times",
     )
 
+    length = "play histories of so many writes, from fresh seeds (also MEMORY_HISTORY); without, a short one that is always the same"
+    group.addoption("--contract-history", type=int, default=os.environ.get("MEMORY_HISTORY"), metavar="WRITES", help=length)
+    group.addoption("--contract-seed", type=int, default=os.environ.get("MEMORY_HISTORY_SEED"), help="play the history of this seed")
     group.addoption("--contract-report", action="store_true", help="tell at the end by capability which clauses of the contract passed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "memory_contract(claimed, unclaimed, remote, built, fills): runs for harnesses that claim these capabilities, or do not, or have these hooks",
+        "memory_contract(claimed, unclaimed, remote, built, fills, tiny): runs for harnesses that claim these, or do not, or have these hooks",
     )
     config.addinivalue_line("markers", "memory_clause(*ids): the clauses of the contract that this test proves; see memory.ports.contract.clauses")
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
