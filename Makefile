@@ -5,8 +5,9 @@
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
+#   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
-#   make prove      the long proofs: 20,000 seeds, every mutant
+#   make prove      the long proofs: 20,000 seeds, every mutant, long months; what was interrupted goes on where it was
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
 #   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the README's table of backends
@@ -32,7 +33,7 @@ SPREAD := --dist loadgroup --no-loadscope-reorder
 PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format docs simulate prove bench up down lock install install-dev clean
+.PHONY: help demo test check lint format docs simulate month prove bench up down lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -76,9 +77,17 @@ docs: $(DEV)
 simulate: $(DEV)
 	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
 
+# A month is kept in a folder while it goes on, and taken up again from there.
+MONTHS := .months
+month: $(DEV)
+	$(BIN)/python -m tests.month $(if $(filter command line,$(origin TOPOLOGY)),--topology $(TOPOLOGY)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATIONS),--operations $(OPERATIONS))
+
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000
 	$(BIN)/python -m pytest --quiet tests/simulation
+	$(BIN)/python -m tests.month --topology default --operations 100000 --folder $(MONTHS)/long
+	$(BIN)/python -m tests.month --operations 10000 --folder $(MONTHS)
+	rm -rf $(MONTHS)
 
 bench: $(DEV)
 	$(BIN)/python -m bench $(BENCH_FLAGS)
@@ -98,4 +107,4 @@ lock:
 	$(COMPILE) --upgrade pyproject.toml --group build --extra dev -c requirements/run.lock -o requirements/dev.lock
 
 clean:
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(MONTHS) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -2,7 +2,7 @@
 
 python -m tests.month                                            2,000 operations on every topology of this machine, with a fresh seed
 python -m tests.month --topology default --seed 17               one seed again; a failure is made small and written down
-python -m tests.month --topology default --operations 100000 --folder month   a long run that may be interrupted and taken up again
+python -m tests.month --topology default --operations 100000 --folder month --seed 17   a long run that may be interrupted and taken up again
 python -m tests.month --topology default --replay failure.jsonl  operations that were written down, one JSON object a line
 """
 
@@ -11,16 +11,16 @@ from __future__ import annotations
 import argparse
 import logging
 import random
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.month.long import Failed, month
+from tests.month.long import STATE, Failed, month
 from tests.month.operations import Operation
 from tests.month.shrink import failure_of, label_of, shrink
-from tests.month.topologies import TOPOLOGIES, Topology
+from tests.month.topologies import TOPOLOGIES, Topology, scratch
 from tests.support.backends import BACKENDS
-from tests.support.placings import forget
 
 
 def main() -> int:
@@ -48,17 +48,20 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
     def progress(done: int, seconds: float) -> None:
         print(f"\r{topology.name}: {done}/{options.operations}, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
 
-    kept = options.folder is not None
-    folder = options.folder if kept else Path(tempfile.mkdtemp(prefix="memory-month-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    failed = month(topology, folder, seed, options.operations, progress)
+    if options.folder is None:
+        with scratch() as folder:
+            failed = month(topology, folder, seed, options.operations, progress)
+    else:
+        folder = options.folder / topology.name
+        if not (topology.resumable and (folder / STATE).exists()):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        failed = month(topology, folder, seed, options.operations, progress)
     print(file=sys.stderr)
     if failed is None:
-        print(f"{topology.name}: {options.operations} operations of seed {seed}, all as promised")
-        if not kept:
-            forget(folder)
+        print(f"{topology.name}: {options.operations} operations of seed {seed}, all as promised", flush=True)
         return 0
-    print(report(topology, failed, folder, options.shrink_for))
+    print(report(topology, failed, Path(tempfile.mkdtemp(prefix="memory-month-")), options.shrink_for), flush=True)
     return 1
 
 

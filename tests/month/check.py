@@ -14,7 +14,7 @@ from memory.ports.record import Mark, Record, Role, Tombstone
 from tests.month.model import TIERS, Asked, Life, Version, words_in
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Wrong, differences, plain
-from tests.month.words import TOPICS, is_own
+from tests.month.words import OWN, TOPICS, is_own
 
 if TYPE_CHECKING:
     from tests.month.run import Run
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SEARCHED_AT_ONCE = 25
 """How many entries are looked for by their own words when the whole is looked at; others the next time."""
 MOST = 1_000
+OURS = ("month.pickle", "month.pickle.new", "operations.jsonl")
+"""What a run keeps beside its stores."""
 
 
 # -- one entry --------------------------------------------------------------------------------------------------------
@@ -318,6 +320,24 @@ async def graves_are_gone(run: Run) -> None:
                 raise Wrong("graves are left after months", f"{store.name}, {collection.name}: {left[:3]}")
         if (await store.query(Query(OPERATIONS, Everywhere()))).records:
             raise Wrong("operations are left after months", store.name)
+
+        if idle := await store.idle_partitions():
+            raise Wrong("something is kept of partitions that hold nothing", f"{store.name}: {idle[:3]}")
+
+
+async def words_are_gone_from_files(run: Run) -> None:
+    """Once room was given back no file holds a word of the deleted. That this can be seen is told by the words of the living."""
+    if not run.topology.readable:
+        return
+    for store in run.memory._engine.topology.leaves:
+        await store.vacuum()
+    living = {word for word in run.model.living_words() if is_own(word)}
+    gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)} - living
+    written = {word.decode() for file in run.folder.rglob("*") if file.is_file() and file.name not in OURS for word in OWN.findall(file.read_bytes())}
+    if left := gone & written:
+        raise Wrong("files hold words of deleted entries", f"{sorted(left)[:5]}")
+    if living and not living & written:
+        raise Wrong("files do not show what they hold", f"none of {len(living)} words")
 
 
 async def audited(run: Run) -> None:

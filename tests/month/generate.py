@@ -42,6 +42,7 @@ class Generator:
     """Draws operations. It can be put away with the run and taken up again."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.chance = random.Random(seed)  # noqa: S311 - a seeded run is to be the same again
         self.number = 0
         self._busy: dict[str, float] = {}
@@ -388,7 +389,7 @@ _WEIGHTS: dict[str, float] = {
     "move": 3,
     "sweep": 1,
     "reopen": 0.3,
-    "months": 0.25,
+    "months": 0.4,
     "boundary": 1,
     "transfer_all": 0.3,
     "get": 6,

@@ -46,6 +46,8 @@ async def _month(topology: Topology, folder: Path, seed: int, operations: int, p
                     op = generator.next(run)
                     log.write(op.as_json() + "\n")
                     await perform(run, op)
+                    if op.number == operations:
+                        await perform(run, Operation(op.number, "months", args={"days": 45}))
                     if op.number % WHOLE_EVERY == 0 or op.number == operations:
                         await perform(run, Operation(op.number, "whole"))
                         progress(op.number, time.monotonic() - started)
@@ -54,7 +56,7 @@ async def _month(topology: Topology, folder: Path, seed: int, operations: int, p
                         _put_away(folder, run, generator)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with the seed
         done = [Operation.of_json(line) for line in (folder / LOG).read_text().splitlines()]
-        return Failed(seed, error, done, run)
+        return Failed(generator.seed, error, done, run)
     return None
 
 

@@ -237,6 +237,7 @@ async def months(run: Run, op: Operation) -> None:
     await check.swept(run, op.worker)
     await check.swept(run, op.worker)
     await check.graves_are_gone(run)
+    await check.words_are_gone_from_files(run)
     run.model.forget_graves(run.clock.now, keep=0)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tests.month.operations import Operation
 from tests.month.run import Run
 from tests.month.said import Wrong
-from tests.month.topologies import Topology
-from tests.support.placings import forget
+from tests.month.topologies import Topology, scratch
 
 TAILS = (50, 200, 1_000, 5_000)
 """How many of the last operations are tried alone before the whole run."""
@@ -22,11 +19,8 @@ Fails = Callable[[Sequence[Operation]], bool]
 
 def failure_of(topology: Topology, operations: Sequence[Operation], *, alone: bool = False) -> tuple[Exception | None, Run]:
     """What these operations come to on fresh stores."""
-    with tempfile.TemporaryDirectory(prefix="memory-month-") as folder:
-        try:
-            return asyncio.run(_failure(Run(topology, topology.config(Path(folder)), Path(folder), alone=alone), operations))
-        finally:
-            forget(Path(folder))
+    with scratch() as folder:
+        return asyncio.run(_failure(Run(topology, topology.config(folder), folder, alone=alone), operations))
 
 
 async def _failure(run: Run, operations: Sequence[Operation]) -> tuple[Exception | None, Run]:

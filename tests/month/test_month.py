@@ -18,9 +18,8 @@ from tests.month.operations import Operation, perform
 from tests.month.run import Run
 from tests.month.said import Wrong
 from tests.month.shrink import failure_of, shrink
-from tests.month.topologies import TOPOLOGIES, Topology
+from tests.month.topologies import TOPOLOGIES, Topology, scratch
 from tests.support.backends import BACKENDS, marks_of
-from tests.support.placings import forget
 
 OPERATIONS = os.environ.get("MEMORY_MONTH_OPERATIONS")
 SEED = int(os.environ.get("MEMORY_MONTH_SEED", "17"))
@@ -48,9 +47,8 @@ def topology(request: pytest.FixtureRequest) -> Topology:
 
 
 def test_a_month_is_as_promised(topology: Topology, tmp_path: Path) -> None:
-    print(f"seed {SEED}, {operations_on(topology)} operations on {topology.name}")
-    failed = month(topology, tmp_path, SEED, operations_on(topology))
-    forget(tmp_path)
+    with scratch() as folder:
+        failed = month(topology, folder, SEED, operations_on(topology))
     assert failed is None, report(topology, failed, tmp_path, seconds=60)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.placings import MONTHS, Placing
+from tests.support import quick_folders
+from tests.support.placings import MONTHS, Placing, forget
 
 UNSHARED = frozenset({"in_memory", "qdrant_edge"})
+READABLE = frozenset({"sqlite", "file"})
 RESUMABLE = frozenset({"sqlite", "file", "qdrant_edge"})
 
 
@@ -37,8 +43,24 @@ class Topology:
         """Whether all of it is in the folder of the run."""
         return set(self.placing.backends) <= RESUMABLE
 
+    @property
+    def readable(self) -> bool:
+        """Whether what it keeps lies in files that say what is in them."""
+        return set(self.placing.backends) <= READABLE
+
     def config(self, folder: Path) -> dict[str, Any]:
         return self.placing.config(folder) | {"durations": {"sweep_every": 0}}
 
 
 TOPOLOGIES = {placing.name: Topology(placing) for placing in MONTHS}
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for one run, on a disk in memory where there is one: how long a disk takes is not what is judged."""
+    folder = quick_folders.new(otherwise=Path(tempfile.gettempdir()))
+    try:
+        yield folder
+    finally:
+        forget(folder)
+        shutil.rmtree(folder, ignore_errors=True)

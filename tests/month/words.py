@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 TOPICS = {
@@ -29,6 +30,9 @@ def _vector(text: str) -> list[float]:
         if word in _PLACE:
             vector[_PLACE[word]] = 1.0
     return vector
+
+
+OWN = re.compile(rb"zq[0-9a-z]+7k")
 
 
 def own_word(number: int, part: str) -> str:
