@@ -372,13 +372,13 @@ class _Drawn:
         random, first = self._random, len(self.found)
         workers = random.sample(range(self._workers), self._workers)
         _, tenant, scope = random.choice(hot)
-        keyed = any(turn.kind is Kind.KEYED for turn in turns)
+        keyed = {turn.entry for turn in turns if turn.kind is Kind.KEYED}
         meeting: int | None = None
         same = self._pick()
         for turn in turns:
             number = len(self.found)
             meeting = (number if meeting is None else meeting) if turn.meets else None
-            name = f"k{first}-{tenant}-{scope.kind}" if keyed else f"p{first}.{turn.entry}"
+            name = f"k{first * 10 + turn.entry}-{tenant}-{scope.kind}" if turn.entry in keyed else f"p{first}.{turn.entry}"
             pause = turn.rest + random.random() * turn.late
             target = (workers[turn.who], turn.kind, name, tenant, scope)
             promotes = turn.kind in (Kind.PROMOTE, Kind.PROMOTE_AWAY)  # all of a scene to the same scope
