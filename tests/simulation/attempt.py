@@ -75,9 +75,7 @@ class Attempts:
         label = f"{by} {process.name}#{process.operation}"
         process.clock.watch()
         start = history.moment()
-        history.begun += 1
-        alone = history.begun if history.running == 0 else 0
-        struck = len(process.plan.struck)
+        quiet = self._quiet(start)
         history.running += 1
         try:
             answer = await call()
@@ -88,20 +86,15 @@ class Attempts:
         except (Conflict, Contended, InvalidInput, CompactionError) as refused:
             if partly:
                 self._unknown(effects, start, label)
-            if isinstance(refused, Contended) and history.begun == alone:
+            if isinstance(refused, Contended) and quiet():
                 history.broken("refused", "-", f"{label} had nobody to contend with: {refused}")
-            deleted = isinstance(refused, Conflict) and refused.deleted_at is not None
-            for e in taken if isinstance(refused, Conflict) else ():
-                told = Effect(Act.ABSENT, e.register) if deleted else e
-                history.note(self._event(told, start, history.moment(), label, maybe=False))
+            self._conflicts(refused, taken, start, label)
             return None
         except StoreError as error:
             if isinstance(error, CorruptRecord):
                 self._refused(error, label)
-            elif history.begun == alone and struck == len(process.plan.struck) and not history.is_down(start):
-                history.broken(
-                    "refused", about[0] if about is not None else "-", f"{label} failed though no fault struck and nobody else was at work: {error}"
-                )
+            elif quiet():
+                history.broken("refused", "-", f"{label} failed though no fault struck and nobody else was at work: {error}")
             self._unknown(effects, start, label)
             return None
         except BaseException as error:
@@ -115,13 +108,27 @@ class Attempts:
             self._unknown(effects, start, label)
             raise WorkerCrashed(process.name)
         ended = Ended(start, history.moment(), label, self._clock())
-        for e in certain(answer) if certain is not None else _listed(effects):
-            event = self._event(e, start, ended.end, label, maybe=e.maybe)
-            if e.promised:
-                history.note_owed(event)
-            else:
-                history.note(event)
+        self._answered(certain(answer) if certain is not None else _listed(effects), ended)
         return answer, ended
+
+    def _answered(self, effects: Effects, ended: Ended) -> None:
+        for e in effects:
+            event = self._event(e, ended.start, ended.end, ended.by, maybe=e.maybe)
+            (self._history.note_owed if e.promised else self._history.note)(event)
+
+    def _quiet(self, start: float) -> Callable[[], bool]:
+        """Tells, when asked later, whether since now no fault struck, no store was down and nobody else was at work: then nothing may be refused."""
+        history, plan = self._history, self._process.plan
+        history.begun += 1
+        begun, struck, alone = history.begun, len(plan.struck), history.running == 0
+        return lambda: alone and begun == history.begun and struck == len(plan.struck) and not history.is_down(start)
+
+    def _conflicts(self, refused: Exception, taken: Effects, start: float, label: str) -> None:
+        """Who is told of a conflict saw what stands there; whose key is refused because its entry was deleted saw that there is nothing."""
+        for e in taken if isinstance(refused, Conflict) else ():
+            deleted = isinstance(refused, Conflict) and refused.deleted_at is not None
+            told = Effect(Act.ABSENT, e.register) if deleted else e
+            self._history.note(self._event(told, start, self._history.moment(), label, maybe=False))
 
     def _refused(self, error: CorruptRecord, label: str) -> None:
         """Only what was damaged may be refused as corrupt."""

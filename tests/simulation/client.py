@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, StoreError
+from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.collections import ENTRIES
@@ -21,7 +21,7 @@ from tests.simulation.audit import settle
 from tests.simulation.faults import Process
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Derived, Erased, Moments
-from tests.simulation.reader import WORD, Reader, Text, value_of
+from tests.simulation.reader import Reader, Text, value_of
 from tests.simulation.setup import build_engine
 from tests.simulation.workload import PROMOTED, SOON, Kind, Operation
 from tests.simulation.world import World

@@ -70,7 +70,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant broken: `kind` is one of lost, missing, doubled, resurrected, stale, foreign, leftover, order, torn, wrong past, went back, miscounted."""
+    """An invariant broken: `kind` is one of lost, missing, doubled, resurrected, stale, foreign, leftover, order, torn, wrong past, went back,
+    miscounted, refused."""
 
     kind: str
     register: str

@@ -68,28 +68,32 @@ class Links:
         `active` whether an entry was certainly there for all of a span; `gone` whether it was certainly gone, or hidden by that clock, before.
         """
         for sight in self.sights:
-            for link in sight.shown:
-                if not sight.asks_for(link):
-                    yield "foreign", link, f"{sight.by} did not ask for it"
-                elif (why := self._cannot_be_there(link, sight.start, sight.end, removals)) is not None:
-                    yield "resurrected", link, f"{sight.by} [{sight.start:.3f} {sight.end:.3f}] saw it though {why}"
-                elif sight.whole and (gone(link[1], sight.start, -inf) or gone(link[3], sight.start, -inf)):
-                    yield "resurrected", link, f"{sight.by} [{sight.start:.3f} {sight.end:.3f}] saw it though an end of it is gone"
-            for link in {m.link for m in self.made} - sight.shown if sight.whole else ():
-                if sight.asks_for(link) and self._must_be_there(link, sight.start, sight.end, removals):
-                    yield "lost", link, f"{sight.by} [{sight.start:.3f} {sight.end:.3f}] was not shown it"
-        for act in self.made:
-            if not act.maybe and self._must_be_there(act.link, act.start, act.end, removals):
+            yield from self._check_sight(sight, removals, gone)
+        for act in (m for m in self.made if not m.maybe):
+            if self._must_be_there(act.link, act.start, act.end, removals):
                 yield "doubled", act.link, f"{act.by} made it though it was there"
-            if not act.maybe and (gone(act.link[1], act.start, act.clock) or gone(act.link[3], act.start, act.clock)):
+            if gone(act.link[1], act.start, act.clock) or gone(act.link[3], act.start, act.clock):
                 yield "order", act.link, f"{act.by} [{act.start:.3f} {act.end:.3f}] made it though an end of it was gone"
-        for act in self.cut:
-            if not act.maybe and (why := self._cannot_be_there(act.link, act.start, act.end, removals)) is not None:
+        for act in (c for c in self.cut if not c.maybe):
+            if (why := self._cannot_be_there(act.link, act.start, act.end, removals)) is not None:
                 yield "order", act.link, f"{act.by} [{act.start:.3f} {act.end:.3f}] cut it though {why}"
         for act in self.refused:
-            _, source_id, _, target_id = act.link
-            if active(source_id, act.start, act.end) and active(target_id, act.start, act.end):
+            if active(act.link[1], act.start, act.end) and active(act.link[3], act.start, act.end):
                 yield "lost", act.link, f"{act.by} was told that an end of it is not there"
+
+    def _check_sight(self, sight: LinkSight, removals: Removals, gone: Gone) -> Iterator[tuple[str, Link, str]]:
+        """What was shown can have been there, and what must have been there was shown."""
+        when = f"{sight.by} [{sight.start:.3f} {sight.end:.3f}]"
+        for link in sight.shown:
+            if not sight.asks_for(link):
+                yield "foreign", link, f"{sight.by} did not ask for it"
+            elif (why := self._cannot_be_there(link, sight.start, sight.end, removals)) is not None:
+                yield "resurrected", link, f"{when} saw it though {why}"
+            elif sight.whole and (gone(link[1], sight.start, -inf) or gone(link[3], sight.start, -inf)):
+                yield "resurrected", link, f"{when} saw it though an end of it is gone"
+        for link in {m.link: None for m in self.made if m.link not in sight.shown} if sight.whole else ():
+            if sight.asks_for(link) and self._must_be_there(link, sight.start, sight.end, removals):
+                yield "lost", link, f"{when} was not shown it"
 
     def _must_be_there(self, link: Link, start: float, end: float, removals: Removals) -> bool:
         """Whether it was acknowledged before and nothing can have taken it away since."""

@@ -4,8 +4,8 @@ The text to be replaced must be there exactly once: a slip that changes nothing,
 """
 
 from __future__ import annotations
-
 import __future__
+
 import inspect
 import textwrap
 from dataclasses import dataclass
@@ -78,10 +78,7 @@ SLIPS: dict[str, Slip] = {
     "summaries-outlive-erased-sources": Slip(
         derivation, "Derivation.compact", "replace(record, generation=generation)", "record", ("erase.", "derive.")
     ),
-    "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", _DERIVE),
-    "a-derived-entry-is-written-over-an-older-grave-at-its-version": Slip(
-        lives, "Lives.birth", "await self._laid_to_rest(record.key) + 1", "grave.version", _DERIVE
-    ),
+    "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", ()),
     "a-second-life-begins-before-the-first-is-settled": Slip(
         lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("version.walk",)
     ),
