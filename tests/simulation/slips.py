@@ -78,16 +78,12 @@ SLIPS: dict[str, Slip] = {
     "summaries-outlive-erased-sources": Slip(
         derivation, "Derivation.compact", "replace(record, generation=generation)", "record", ("erase.", "derive.")
     ),
-    "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", ()),
+    "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", ("delete.home",)),
     "a-second-life-begins-before-the-first-is-settled": Slip(
         lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("version.walk",)
     ),
-    "a-second-life-is-not-told-from-the-first": Slip(
-        past, "same_life", "return record.body.get(LIFE) == other.body.get(LIFE)", "return True", ("version.",)
-    ),
-    "a-second-life-stamps-no-cache": Slip(lives, "Lives.birth", "await self._cache.invalidate(ENTRIES, record.key)", "pass", _CACHE),
     "a-copy-is-taken-for-one-of-the-latest-text": Slip(
-        derivation, "Derivation.promote", "delete_original and there.body.get(COPIED_VERSION) != source.version", "False", ()
+        derivation, "Derivation.promote", "delete_original and there.body.get(COPIED_VERSION) != source.version", "False", ("delete.home",)
     ),
     "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._store", "if there.record is not None:", "if False:", _DERIVE),
     "a-derived-entry-owes-no-replica": Slip(
@@ -96,7 +92,7 @@ SLIPS: dict[str, Slip] = {
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
     # changes
-    "debts-are-dropped-by-an-edit": Slip(entries, "Entries._replace", "*carried_over(old), ", "", ("version.keep", "update.")),
+    "debts-are-dropped-by-an-edit": Slip(entries, "Entries._replace", "*carried_over(old), ", "", ("version.keep",)),
     "an-edit-owes-its-kept-version-to-nobody": Slip(
         entries, "Entries._replace", 'keep = () if beside else (Owed(KEEP, {"record": codec.to_json(kept)}),)', "keep = ()", _KEEP
     ),

@@ -61,11 +61,12 @@ _SUMMED_UP_AND_ERASED = (
     Turn(_K.RETRIEVE),
 )
 _SUMMED_UP_AND_EDITED = (Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, meets=True, lured=True), Turn(_K.UPDATE, who=1, meets=True, late=0.04), Turn(_K.GET))
+_PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1), Turn(_K.PROMOTE_AWAY), Turn(_K.GET, copy=True), Turn(_K.RETRIEVE))
 _THREE_MOVED = tuple(Turn(kind, entry=entry) for entry in range(3) for kind in (_K.WRITE, _K.MOVE))
 """Leaves three marks, or three stamps in a cache."""
 _RELATED = (*(Turn(_K.WRITE, entry=entry) for entry in range(3)), *(Turn(_K.RELATE),) * 4, Turn(_K.DELETE))
 _EDITED_TWICE = (
-    *(Turn(_K.WRITE), Turn(_K.UPDATE), Turn(_K.UPDATE, who=1), Turn(_K.PAST), Turn(_K.KNOWN_AT, who=1)),
+    *_in_turn(_K.WRITE, _K.UPDATE, _K.UPDATE, _K.PAST, _K.KNOWN_AT),
     *(Turn(_K.UPDATE, meets=True), Turn(_K.DELETE_SCOPE, who=1, meets=True, late=0.006)),
 )
 _DAMAGED = _in_turn(_K.WRITE, _K.UPDATE, _K.DAMAGE, _K.DELETE)
@@ -138,8 +139,8 @@ _AIMS = {
     "life": Aim(share=6, scene=_BORN_AGAIN),
     "embedder.check": Aim((), (Layout.THREE,), scene=_KEYED_AFTER_ALL_IS_FORGOTTEN),
     "version.walk": Aim(share=6, scene=SECOND_LIFE),
-    "version.keep": Aim((), (Layout.THREE, Layout.CACHE, Layout.SPLIT), (SESSION, USER), share=5, scene=_EDITED_TWICE),
-    "delete.home": Aim((), share=4, scene=_SUMMED_UP_AND_EDITED),
+    "version.keep": Aim((), (Layout.THREE, Layout.CACHE, Layout.SPLIT), (SESSION, SESSION, USER), share=5, scene=_EDITED_TWICE),
+    "delete.home": Aim((), share=5, scene=(*_SUMMED_UP_AND_EDITED, *(replace(turn, entry=1) for turn in _PROMOTED_AND_EDITED))),
     "promotion": Aim((_K.SWEEP,), share=5),
     "lease": Aim((_K.SWEEP,), share=2),
     "lease.return": Aim((_K.SWEEP,), share=5),
