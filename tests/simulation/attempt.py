@@ -19,7 +19,8 @@ T = TypeVar("T")
 class Effect:
     """What a call does to one register if it takes effect. `promised`: by and by, certain only once nothing is owed.
 
-    `ends`: of a window, when. `hidden_too`: a sight that is had of what is hidden as well.
+    `ends`: of a window, when. `hidden_too`: a sight that is had of what is hidden as well. `forgotten`: an earlier
+    life may have been by now.
     """
 
     act: Act
@@ -30,6 +31,7 @@ class Effect:
     promised: bool = False
     ends: Moments = NEVER
     hidden_too: bool = False
+    forgotten: bool = False
 
 
 Effects = Sequence[Effect]
@@ -60,29 +62,39 @@ class Attempts:
         certain: Callable[[T], Effects] | None = None,
         *,
         about: tuple[str, str] | None = None,
+        taken: Effects = (),
+        partly: bool = False,
     ) -> tuple[T, Ended] | None:
         """The answer, with its effects noted; None where the call failed.
 
         `effects` are what it does where `certain` does not say better, given the answer. An error of a store, and the death of the process,
-        leave every effect possible for ever. "Not found" is a sight of the register and id it was `about`; other refusals mean that
-        nothing was done.
+        leave every effect possible for ever. "Not found" is a sight of the register and id it was `about`, a conflict has the effects `taken`; other
+        refusals mean that nothing was done, unless the call may be done `partly`.
         """
         history, process = self._history, self._process
         label = f"{by} {process.name}#{process.operation}"
         process.clock.watch()
         start = history.moment()
+        quiet = self._quiet(start)
+        history.running += 1
         try:
             answer = await call()
         except NotFound as error:
             if about is not None and about[1] == error.entry_id:
                 history.note(Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock()))
             return None
-        except (Conflict, Contended, InvalidInput, CompactionError) as error:
-            self._deleted(error, effects, start, label)
+        except (Conflict, Contended, InvalidInput, CompactionError) as refused:
+            if partly:
+                self._unknown(effects, start, label)
+            if isinstance(refused, Contended) and quiet():
+                history.broken("refused", "-", f"{label} had nobody to contend with: {refused}")
+            self._conflicts(refused, taken, start, label)
             return None
         except StoreError as error:
             if isinstance(error, CorruptRecord):
                 self._refused(error, label)
+            elif quiet():
+                history.broken("refused", "-", f"{label} failed though no fault struck and nobody else was at work: {error}")
             self._unknown(effects, start, label)
             return None
         except BaseException as error:
@@ -90,22 +102,33 @@ class Attempts:
             if process.dead:
                 raise WorkerCrashed(process.name) from error
             raise
+        finally:
+            history.running -= 1
         if process.dead:
             self._unknown(effects, start, label)
             raise WorkerCrashed(process.name)
         ended = Ended(start, history.moment(), label, self._clock())
-        for e in certain(answer) if certain is not None else _listed(effects):
-            event = self._event(e, start, ended.end, label, maybe=e.maybe)
-            if e.promised:
-                history.note_owed(event)
-            else:
-                history.note(event)
+        self._answered(certain(answer) if certain is not None else _listed(effects), ended)
         return answer, ended
 
-    def _deleted(self, error: Exception, effects: Callable[[], Effects] | Effects, start: float, label: str) -> None:
-        """Whose key is refused because its entry was deleted was told that there is nothing."""
-        for e in _listed(effects) if isinstance(error, Conflict) and error.deleted_at is not None else ():
-            self._history.note(Event(e.register, Act.ABSENT, None, start, self._history.moment(), by=label, clock=self._clock()))
+    def _answered(self, effects: Effects, ended: Ended) -> None:
+        for e in effects:
+            event = self._event(e, ended.start, ended.end, ended.by, maybe=e.maybe)
+            (self._history.note_owed if e.promised else self._history.note)(event)
+
+    def _quiet(self, start: float) -> Callable[[], bool]:
+        """Tells, when asked later, whether since now no fault struck, no store was down and nobody else was at work: then nothing may be refused."""
+        history, plan = self._history, self._process.plan
+        history.begun += 1
+        begun, struck, alone = history.begun, len(plan.struck), history.running == 0
+        return lambda: alone and begun == history.begun and struck == len(plan.struck) and not history.is_down(start)
+
+    def _conflicts(self, refused: Exception, taken: Effects, start: float, label: str) -> None:
+        """Who is told of a conflict saw what stands there; whose key is refused because its entry was deleted saw that there is nothing."""
+        for e in taken if isinstance(refused, Conflict) else ():
+            deleted = isinstance(refused, Conflict) and refused.deleted_at is not None
+            told = Effect(Act.ABSENT, e.register) if deleted else e
+            self._history.note(self._event(told, start, self._history.moment(), label, maybe=False))
 
     def _refused(self, error: CorruptRecord, label: str) -> None:
         """Only what was damaged may be refused as corrupt."""
@@ -123,7 +146,7 @@ class Attempts:
         hidden_from = self._history.registers[e.register].hidden_from
         hides = (hidden_from, hidden_from) if born else e.ends
         clock = ANY_TIME if e.hidden_too else self._clock()
-        return Event(e.register, e.act, e.value, start, end, maybe=maybe, keyed=e.keyed, by=label, clock=clock, hides=hides)
+        return Event(e.register, e.act, e.value, start, end, maybe=maybe, keyed=e.keyed, by=label, clock=clock, hides=hides, forgotten=e.forgotten)
 
     def _clock(self) -> Moments:
         """The earliest and the latest moment that the engine saw during the call."""

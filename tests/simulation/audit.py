@@ -9,11 +9,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
+from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.entry_records import meaning_of, texts_of
 from memory.policies.routing import replicas_of
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
-from tests.simulation.workload import ALL_SCOPES, TENANTS
+from tests.simulation.relating import every_link
+from tests.simulation.setback import aftermath, set_back
+from tests.simulation.setup import vector_of
+from tests.simulation.workload import ALL_SCOPES, TENANTS, Kind, Operation
 
 if TYPE_CHECKING:
     from tests.simulation.client import EngineClient
@@ -26,18 +31,23 @@ _MARKER = re.compile(r"\bm(?:c?\d+(?:\.\d+)?|k\d*-[\w:-]*)")
 
 async def settle(client: EngineClient) -> None:
     """Sweep until nothing is owed, read everything, let all lives end, sweep and read again, and look into the stores."""
-    await _sweep_clean(client)
+    await sweep_clean(client)
     client.history.settled()
+    if client.world.scenario.setback:
+        set_back(client.world)
+        await aftermath(client)
+        return
     await _read_everything(client)
+    await _work_goes_on(client)
     settings = client.engine.settings
     for life in (settings.mark_life, settings.tombstone_life, settings.tombstone_life):  # the last for marks of moves that age brought about
         await asyncio.sleep(life.total_seconds() + 300)
-        await _sweep_clean(client)
+        await sweep_clean(client)
     await _read_everything(client)
     Inspection(client).run()
 
 
-async def _sweep_clean(client: EngineClient) -> None:
+async def sweep_clean(client: EngineClient) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(client.engine.settings.lease.total_seconds() * 3)
         report = await client.engine.maintenance.sweep()
@@ -71,6 +81,28 @@ async def _read_everything(client: EngineClient) -> None:
         done = await client.attempt("final get", lambda t=tenant, i=entry_id: client.engine.entries.get(t, i))  # type: ignore[misc]
         if done is not None:
             client.sight(name, done[0], tenant, done[1])
+        await client.remembered(name, entry_id, len(name))
+    for tenant in TENANTS:
+        await every_link(client, tenant, "final relations")
+
+
+_REPEATED = (Kind.PROMOTE, Kind.PROMOTE, Kind.UPDATE, Kind.RELATE, Kind.MOVE)
+
+
+async def _work_goes_on(client: EngineClient) -> None:
+    """A few of everything, on what the run left, by a worker that nothing strikes: whatever is refused is refused for ever."""
+    number = len(client.world.scenario.operations)
+    names = [name for name in client.world.ids if ">" not in name]
+    for name in names[:: max(1, len(names) // 4)]:
+        register = client.history.registers[name]
+        scope = Scope.parse(register.scope)
+        kinds = (Kind.KEYED, *_REPEATED, Kind.DELETE, Kind.KEYED) if name.startswith("k") else _REPEATED
+        for kind in kinds:
+            number += 1
+            client.process.begin(number)
+            await client.perform(Operation(number, 0, kind, name, register.tenant, scope, 6 * number + 1, 0.0))
+    await sweep_clean(client)
+    client.history.settled()
 
 
 class Inspection:
@@ -98,6 +130,10 @@ class Inspection:
             elif isinstance(standing, Record):
                 self._inspect(name, collection, standing)
         self._inspect_replicas()
+        for name, store in self._servers.items():
+            assert isinstance(store, InMemoryStore)
+            for partition, generation in store.state.idle() if store.capabilities.durable else ():
+                self._broken("leftover", str(partition), f"nothing stands there any more, and {name} keeps its generation {generation}")
 
     def _inspect(self, name: str, collection: str, record: Record) -> None:
         about = str(record.fields.get("entry_id") or record.key.id)
@@ -110,10 +146,18 @@ class Inspection:
         if about not in self._homes and (text := _MARKER.findall(repr(record))):
             self._broken("leftover", about, f"text {text} of an erased entry is in {name} as a {record.role} of {collection}")
         if collection in (ENTRIES.name, ENTRY_VERSIONS.name):
+            self._inspect_what_it_is_found_by(name, record)
             roots = {self._history.markers.get(marker, "?").partition(">")[0] for marker in _MARKER.findall(repr(record))}
             register = self._history.names.get(about)
             if register is not None and roots - {register.partition(">")[0]}:
                 self._broken("foreign", register, f"text written for {sorted(roots)} is in {name}: {record}")
+
+    def _inspect_what_it_is_found_by(self, name: str, record: Record) -> None:
+        """Words and vector are those of the text."""
+        body, fields = dict(record.body), dict(record.fields)
+        words = texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
+        if dict(record.texts) != words or record.vector != vector_of(meaning_of(record)):
+            self._broken("stale", record.key.id, f"in {name} it is found by what it does not say: {record}")
 
     def _inspect_replicas(self) -> None:
         """Every replica equals its home, and every home that wants one has it."""

@@ -1,6 +1,7 @@
 """Whether what the clients saw could have happened to a single register: Wing and Gong's search, with unknown outcomes.
 
-Every register is checked alone, which is enough: linearizability is local (Herlihy and Wing, 1990). A read may be excused for showing what was
+Every register is checked alone, which is enough: linearizability is local (Herlihy and Wing, 1990); what several have promised together is said
+by `tests.simulation.promises`. A read may be excused for showing what was
 true up to `stale` seconds before it began, which is what a cache promises.
 """
 
@@ -12,6 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from tests.simulation.history import ANY, NEVER, Act, Event, History, KnownAt, Moments, Violation
+from tests.simulation.promises import Promises
 
 
 class State(NamedTuple):
@@ -20,10 +22,16 @@ class State(NamedTuple):
     value: str
     expires: float = inf
     ends: Moments = NEVER
+    first: str = ""
+    """What was first written, where that was under a key; kept when it is deleted."""
 
     @property
     def live(self) -> bool:
-        return self is not NOTHING and self is not GONE
+        return self.value not in (NOTHING.value, GONE.value)
+
+    @property
+    def gone(self) -> State:
+        return GONE._replace(first=self.first)
 
     def may_be_seen(self, clock: Moments) -> bool:
         return self.live and clock[0] < self.expires and clock[0] < self.ends[1]
@@ -39,7 +47,7 @@ class State(NamedTuple):
 NOTHING, GONE = State(""), State("\0gone")
 """The states of a register besides its values: never written, and deleted."""
 
-SIGHTS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT})
+SIGHTS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT, Act.TAKEN})
 
 
 def after(state: State, event: Event) -> tuple[State, ...]:
@@ -48,9 +56,16 @@ def after(state: State, event: Event) -> tuple[State, ...]:
     if act in SIGHTS:
         return _sighted(state, event)
     if act is Act.CREATE:
-        return (State(value or ANY, event.hides[0]),) if state is NOTHING else (state,) if event.keyed else ()
+        new = State(value or ANY, event.hides[0], first=value or "" if event.keyed else "")
+        if state == NOTHING:
+            return (new,)
+        if not state.live:
+            return (new,) if event.keyed and event.forgotten else ()
+        return (state,) if event.keyed and state.first == value else ()
     if act is Act.PROMOTE:
-        return (state,) if state.live else (State(value or ANY, event.hides[0]),)
+        if not state.live:
+            return (State(value or ANY, event.hides[0], first=value or "" if event.keyed else ""),)
+        return (state,) if not event.keyed or state.first == value else ()
     if act is Act.UPDATE:
         return (state._replace(value=value or ANY),) if state.may_be_seen(event.clock) else ()
     if act is Act.RETIRE:
@@ -58,8 +73,10 @@ def after(state: State, event: Event) -> tuple[State, ...]:
     if act is Act.DROP:
         if not state.live or not state.says(value):
             return (state,)
-        return (GONE,) if state.value == value and state.ends == NEVER else (GONE, state)
-    return (GONE,) if state.live else (state,) if act is Act.WIPE else ()
+        return (state.gone,) if state.value == value and state.ends == NEVER else (state.gone, state)
+    if act is Act.FORBID:
+        return (state.gone,)
+    return (state.gone,) if state.live else (state,) if act is Act.WIPE else ()
 
 
 def _sighted(state: State, event: Event) -> tuple[State, ...]:
@@ -69,6 +86,8 @@ def _sighted(state: State, event: Event) -> tuple[State, ...]:
         return () if not fits else (state._replace(value=event.value),) if state.value == ANY else (state,)
     if event.act is Act.ABSENT:
         return () if state.live else (state,)
+    if event.act is Act.TAKEN:
+        return (state,) if state.first not in ("", event.value) else ()
     closed = event.act is Act.CLOSED and state.ends != NEVER
     return (state,) if closed or state.may_be_hidden(event.clock) else ()
 
@@ -138,7 +157,7 @@ def check_register(name: str, events: Iterable[Event], stale: float = 0.0) -> Vi
     state, stuck = search.stuck()
     story = "\n    ".join(str(e) for e in search.events)
     what = "; ".join(str(e) for e in stuck)
-    shown = "never written" if state is NOTHING else "deleted" if state is GONE else state.value
+    shown = "never written" if state == NOTHING else state.value if state.live else "deleted"
     if state.expires < inf or state.ends != NEVER:
         shown += f" (expires {state.expires}, ends {state.ends}, clocks {[e.clock for e in stuck]})"
     return Violation(_kind(state, stuck, search.events), name, f"no order explains this; at best it is {shown} and then comes {what}\n    {story}")
@@ -156,15 +175,17 @@ def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
                 )
             if state.says(event.value) and state.live:
                 return "shown too long"
-            return "resurrected" if state is GONE else "stale"
+            return "stale" if state.live or state == NOTHING else "resurrected"
     return "order"
 
 
 def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list[Violation]:
     """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them."""
     found = list(history.violations)
+    spanning = Promises(history)
+    found += spanning.check()
     for register in history.registers.values():
-        violation = check_register(register.name, register.events, stale)
+        violation = check_register(register.name, spanning.events_of(register.name), stale)
         if violation is None and strict and stale:
             violation = check_fresh(register.events)
         if violation is not None:
@@ -185,7 +206,7 @@ def check_fresh(events: Sequence[Event]) -> Violation | None:
             continue
         source = written[read.value]
         for event in events:
-            over = event.act in (Act.UPDATE, Act.DELETE) or (event.act is Act.RETIRE and read.clock[0] >= event.hides[1])
+            over = event.act in (Act.UPDATE, Act.DELETE, Act.WIPE) or (event.act is Act.RETIRE and read.clock[0] >= event.hides[1])
             if over and not event.maybe and event.start > source.end and event.end < read.start:
                 return Violation("stale", read.register, f"a cache showed what was replaced before: {read} after {event}")
     return None

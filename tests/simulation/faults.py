@@ -9,6 +9,7 @@ The fault model. Each call of a store is one request and one answer; a fault str
 - partial batch: a store that is not `atomic` keeps some of a batch, in order, and then fails;
 - down: the store refuses everyone for a while; restarted: a volatile store comes back empty, or as it was at an earlier moment;
 - clock: the worker's clock jumps, never to be wrong by more than `CLOCK_ERROR`;
+- cancelled: the caller gives the operation up at that await, and the same process goes on with the same engine;
 - frozen: nothing of the worker runs for `FREEZE` seconds, longer than any lease or timeout, while others go on.
 
 And a disk damages a copy of an entry now and then, which no client is told of: see `EngineClient.damage`.
@@ -20,6 +21,7 @@ a tombstone outlives every freeze.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
@@ -61,6 +63,7 @@ class Fault(StrEnum):
     ROLLED_BACK = "rolled back"
     CLOCK = "clock jump"
     FROZEN = "frozen"
+    CANCELLED = "cancelled"
 
 
 WRITES_ONLY = frozenset({Fault.ERROR_AFTER, Fault.DUPLICATE})
@@ -163,9 +166,20 @@ class Process:
     dead: bool = False
     operation: int = 0
     calls: int = 0
+    task: asyncio.Task[None] | None = None
+    """The operation it is at."""
+    cancelled: bool = False
 
     def begin(self, operation: int) -> None:
         self.operation, self.calls = operation, 0
+
+    def cancel(self) -> bool:
+        """Whoever waits for the operation gives it up; false where there is none."""
+        if self.task is None or self.task.done():
+            return False
+        self.cancelled = True
+        self.loop.call_soon(self.task.cancel, context=Context())
+        return True
 
     def die(self) -> None:
         self.dead = True

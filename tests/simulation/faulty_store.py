@@ -199,8 +199,8 @@ class FaultyStore:
             await asyncio.sleep(0)
         elif fault is Fault.REORDER:
             await asyncio.sleep(random.random() * 0.03)
-        elif fault is Fault.DELAY:
-            await asyncio.sleep(_lateness(random))
+        elif fault is Fault.DELAY or (fault is Fault.CANCELLED and self._process.cancel()):
+            await asyncio.sleep(_lateness(random) if fault is Fault.DELAY else LATEST)
 
     def _later(self, act: Callable[[], Awaitable[object]], seconds: float) -> None:
         """The request is on the network by itself: whoever sent it may be dead or frozen by then, and nobody waits for the answer."""

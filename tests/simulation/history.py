@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 
+from memory.domain.entry import Entry
+from tests.simulation.links import Links
+
 ANY = "*"
 """The value of a write whose content nobody saw: it may be any."""
 
@@ -33,6 +36,8 @@ class Act(StrEnum):
     REFUSED = "refused"  # was told there is nothing to be seen: a read of nothing
     CLOSED = "closed"  # was told there is nothing to be seen whose window has no end yet
     ABSENT = "absent"  # was told there is nothing at all, hidden or not
+    TAKEN = "taken"  # was told that its key was used for another text
+    FORBID = "forbid"  # anything -> gone: what was still on its way to be created may not come any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Event:
     by: str = ""
     clock: Moments = ANY_TIME
     hides: Moments = NEVER
+    forgotten: bool = False
+    """Of a write under a key: an earlier life may have been forgotten by now, and then this begins another."""
 
     def __str__(self) -> str:
         until = "..." if self.end == inf else f"{self.end:.3f}"
@@ -63,7 +70,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant broken: `kind` is one of lost, missing, doubled, resurrected, stale, foreign, leftover, order."""
+    """An invariant broken: `kind` is one of lost, missing, doubled, resurrected, stale, foreign, leftover, order, torn, wrong past, went back,
+    miscounted, refused."""
 
     kind: str
     register: str
@@ -96,6 +104,41 @@ class KnownAt:
     clock: Moments
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What somebody was told of a register beside what it says: the versions of its past, oldest first, or the tier it lives in."""
+
+    register: str
+    start: float
+    end: float
+    by: str
+    values: tuple[str, ...] = ()
+    tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """An entry made of others by one call, which deletes them once it is stored where they go `away`: its register and theirs."""
+
+    register: str
+    sources: tuple[str, ...]
+    by: str
+    start: float
+    away: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """How many entries an acknowledged erasure of a scope says that there were."""
+
+    tenant: str
+    scope: str
+    number: int
+    start: float
+    end: float
+    by: str
+
+
 @dataclass(slots=True)
 class Register:
     """One entry as its users know it, and where it was written."""
@@ -114,14 +157,34 @@ class Register:
 class History:
     """Records a run. `now` is the run's true time; moments handed out are distinct and grow."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], is_down: Callable[[float], bool] = lambda since: False) -> None:
         self._now = now
+        self.is_down = is_down
+        """Whether any store was down at a moment or since."""
         self._last = -1.0
         self.registers: dict[str, Register] = {}
         self.markers: dict[str, str] = {}
         self.names: dict[str, str] = {}
         """The registers that ids stand for, as far as anybody was told."""
         self.known_at: list[KnownAt] = []
+        self.pasts: list[Told] = []
+        self.tiers: list[Told] = []
+        self.derived: list[Derived] = []
+        self.erased: list[Erased] = []
+        self.firsts: dict[str, Entry] = {}
+        """What was answered first to a write under a key, by its register."""
+        self.revived: set[str] = set()
+        """Keys under which somebody asked for a new life."""
+        self.moving: list[tuple[float, float]] = []
+        """When something may have moved."""
+        self.links = Links()
+        self.begun = 0
+        """How many calls were begun so far."""
+        self.running = 0
+        self.leaving: set[str] = set()
+        """The registers, and the scopes of tenants, that some call was begun to delete or retire, whatever came of it."""
+        self.forgets = False
+        """Whether what has expired is deleted by and by, since a store is asked to forget it."""
         self.violations: list[Violation] = []
         self._owed: list[Event] = []
         self._hanging: list[tuple[str, str, float, str]] = []
@@ -167,6 +230,14 @@ class History:
     def known_gone(self, register: str) -> bool:
         """Whether somebody was told that it was deleted."""
         return any(e.act is Act.DELETE and not e.maybe for e in self.registers[register].events)
+
+    def may_have_gone(self, register: str) -> bool:
+        """Whether anything was begun so far that may have deleted or retired it."""
+        found = self.registers[register]
+        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.RETIRE, Act.FORBID)
+        hanging = any((tenant, scope) == (found.tenant, found.scope) for tenant, scope, _, _ in self._hanging)
+        left = register in self.leaving or f"{found.tenant}/{found.scope}" in self.leaving
+        return hanging or left or any(e.act in gone for e in found.events) or any(e.register == register for e in self._owed)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

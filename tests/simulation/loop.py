@@ -108,6 +108,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
         raise RuntimeError("a simulated run has one thread")
 
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """A generator that nobody finished is closed by a task of its own, as in any loop; but by this thread, the only one."""
+        self._asyncgens.discard(agen)  # type: ignore[attr-defined]
+        if not self.is_closed():
+            self.call_soon(self.create_task, agen.aclose(), context=Context())
+
     def end(self) -> None:
         """Cancel every task that is left, let it go, and close."""
         self._frozen.clear()

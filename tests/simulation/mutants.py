@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +29,7 @@ from memory.ports.deciding import Decision, Slot
 from memory.ports.record import Corrupt, Owed, Record, Role, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Always, Annotate, Put, Release
+from tests.simulation.slips import SLIPS
 
 Patch = tuple[object, str, Any]
 """An object, the name of its attribute, and what to put there."""
@@ -32,10 +37,39 @@ Patch = tuple[object, str, Any]
 
 @contextmanager
 def applied(name: str) -> Iterator[None]:
-    """The library without this safeguard, as long as the block lasts."""
+    """The library without this safeguard, as long as the block lasts. `CALLED` tells whether what was put in its place was ever used."""
     target, attribute, mutated = MUTANTS[name].patch()
-    with patch.object(target, attribute, mutated):
+    original = inspect.getattr_static(target, attribute)
+    noted = _noted(name, mutated, original)
+    with ExitStack() as stack:
+        for owner in {id(target): target, **_importers(target, attribute, original)}.values():
+            stack.enter_context(patch.object(owner, attribute, noted))
         yield
+
+
+def _importers(target: object, attribute: str, original: object) -> dict[int, object]:
+    """The engine's other modules that have a function of this one by its name."""
+    if not isinstance(target, ModuleType) or not inspect.isfunction(original) or original.__module__ != target.__name__:
+        return {}
+    engine = (m for name, m in sys.modules.items() if name.startswith("memory.orchestrator."))
+    return {id(m): m for m in engine if m.__dict__.get(attribute) is original}
+
+
+CALLED: set[str] = set()
+"""The mutants whose patch was called: one that is not changes nothing."""
+
+
+def _noted(name: str, mutated: Any, original: object) -> Any:
+    called: Any = mutated.fget if isinstance(mutated, property) else mutated
+
+    @functools.wraps(called)
+    def noted(*arguments: Any, **options: Any) -> Any:
+        CALLED.add(name)
+        return called(*arguments, **options)
+
+    if isinstance(mutated, property):
+        return property(noted)
+    return staticmethod(noted) if isinstance(original, staticmethod) else noted
 
 
 async def _done(*_: object) -> bool:
@@ -226,7 +260,7 @@ MUTANTS: dict[str, Mutant] = {
         (targets_are_read_before_sources, ("move.",)),
         (replicas_overwrite_what_is_newer, ("replica.",)),
         (nothing_is_owed_to_replicas, ("replica.",)),
-        (settling_at_any_version, ("replica.", "owed.")),
+        (settling_at_any_version, ("owed.settle",)),
         (deletion_leaves_replicas, ("delete.",)),
         (deletion_leaves_kept_versions, ("version.",)),
         (erased_generations_are_let_in, ("version.keep", "erase.")),
@@ -241,4 +275,4 @@ MUTANTS: dict[str, Mutant] = {
         (retired_entries_are_read_by_id, ("cache.invalidate", "read.")),
         (corrupt_records_are_taken_for_missing, ("delete.unreadable", "version.find")),
     )
-}
+} | {name: Mutant(slip.patch, slip.near) for name, slip in SLIPS.items()}

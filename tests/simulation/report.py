@@ -27,6 +27,7 @@ _SHORT = {
     Fault.ROLLED_BACK: "rolled",
     Fault.CLOCK: "clock",
     Fault.FROZEN: "frozen",
+    Fault.CANCELLED: "given up",
 }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tests.simulation.client import EngineClient
 from tests.simulation.faults import Coverage
 from tests.simulation.loop import seeded
-from tests.simulation.mutants import MUTANTS, applied
+from tests.simulation.mutants import CALLED, MUTANTS, applied
 from tests.simulation.setup import staleness
 from tests.simulation.shrink import Variant, shrink
 from tests.simulation.steps import aim_at, focus_of
@@ -42,12 +42,15 @@ class Summary:
     fewest: int = sys.maxsize
     coverage: Coverage = field(default_factory=Coverage)
     failures: list[Failure] = field(default_factory=list)
+    called: bool = False
+    """Whether what a mutant put in a safeguard's place was used: one that is not proves nothing."""
 
     def add(self, other: Summary) -> None:
         self.seeds += other.seeds
         self.fewest = min(self.fewest, other.fewest)
         self.coverage.add(other.coverage)
         self.failures += other.failures
+        self.called |= other.called
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -60,6 +63,7 @@ def _repeatable(seed: int) -> Iterator[None]:
     """What the library draws from the system is drawn from the seed, for as long as a run lasts."""
     drawn = seeded(seed, 4)
     system = random._urandom  # type: ignore[attr-defined]
+    random.seed(seed)  # what the wrappers wait between two attempts
     random._urandom = drawn.randbytes  # type: ignore[attr-defined]
     try:
         yield
@@ -119,12 +123,13 @@ def run_chunk(seeds: Sequence[int], mutant: str | None = None) -> Summary:
                 summary.failures.append(Failure(seed, tuple(str(v) for v in result.violations)))
                 if mutant is not None:
                     break
+    summary.called = mutant in CALLED
     return summary
 
 
 def nearest_first(seeds: Sequence[int], near: tuple[str, ...]) -> list[int]:
     """The same seeds, those first whose focus is at a step that begins with one of these."""
-    return sorted(seeds, key=lambda seed: not scenario_of(seed).focus[0].startswith(near))
+    return sorted(seeds, key=lambda seed: not focus_of(seed)[0].startswith(near))
 
 
 def run_many(

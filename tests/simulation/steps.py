@@ -12,7 +12,7 @@ from pathlib import Path
 import memory.orchestrator
 from memory.domain.scope import Scope
 from tests.simulation.faults import RESTARTS, WRITES_ONLY, Fault
-from tests.simulation.workload import LONG_REST, REST, SCOPES, Kind, Layout, Turn
+from tests.simulation.workload import LONG_REST, PROMOTED_AGAIN, REST, RETIRED, SCOPES, SECOND_LIFE, Kind, Layout, Turn
 
 SESSION, USER, WORKSPACE = SCOPES
 APART = (Layout.THREE, Layout.THREE, Layout.CACHE)
@@ -47,9 +47,28 @@ _MEETING_A_DELETION = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Tu
 """A move is slow to let go of what somebody deletes."""
 _MEETING_AN_ERASURE = (Turn(_K.WRITE), Turn(_K.UPDATE, meets=True, lured=True), Turn(_K.DELETE_SCOPE, who=1, meets=True, late=0.006))
 """A copy is slow to arrive where somebody erases."""
+_MEETING_AN_UPDATE = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
+_EDITED_WHILE_ERASED = (
+    *(Turn(_K.WRITE), Turn(_K.DELETE_SCOPE, meets=True), Turn(_K.UPDATE, who=1, meets=True, late=0.01), Turn(_K.UPDATE, who=1)),
+    *(Turn(_K.RETRIEVE, who=1), Turn(_K.KEYED, entry=1), Turn(_K.DELETE_SCOPE), Turn(_K.KEYED, entry=1), Turn(_K.GET, entry=1)),
+)
+_TWO_UPDATES = (Turn(_K.WRITE), Turn(_K.UPDATE, meets=True), Turn(_K.UPDATE, who=1, meets=True, lured=True, late=0.006))
+"""The replica of the second is not delivered, and the first is slow to say that its own was."""
+_SUMMED_UP_AND_ERASED = (
+    Turn(_K.WRITE),
+    Turn(_K.COMPACT_AWAY, meets=True, lured=True),
+    Turn(_K.DELETE_SCOPE, who=1, meets=True, late=0.02),
+    Turn(_K.RETRIEVE),
+)
+_SUMMED_UP_AND_EDITED = (Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, meets=True, lured=True), Turn(_K.UPDATE, who=1, meets=True, late=0.04), Turn(_K.GET))
+_PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1), Turn(_K.PROMOTE_AWAY), Turn(_K.GET, copy=True), Turn(_K.RETRIEVE))
 _THREE_MOVED = tuple(Turn(kind, entry=entry) for entry in range(3) for kind in (_K.WRITE, _K.MOVE))
 """Leaves three marks, or three stamps in a cache."""
 _RELATED = (*(Turn(_K.WRITE, entry=entry) for entry in range(3)), *(Turn(_K.RELATE),) * 4, Turn(_K.DELETE))
+_EDITED_TWICE = (
+    *_in_turn(_K.WRITE, _K.UPDATE, _K.UPDATE, _K.PAST, _K.KNOWN_AT),
+    *(Turn(_K.UPDATE, meets=True), Turn(_K.DELETE_SCOPE, who=1, meets=True, late=0.006)),
+)
 _DAMAGED = _in_turn(_K.WRITE, _K.UPDATE, _K.DAMAGE, _K.DELETE)
 _FILLED_LATE = (Turn(_K.WRITE), Turn(_K.GET, meets=True), Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET))
 """A reader is slow to fill a cache with what somebody updates."""
@@ -67,11 +86,24 @@ _FROZEN_IN_A_PROMOTION = (
     *(Turn(_K.MOVE, who=1),) * 2,
     Turn(_K.SWEEP, who=1, rest=REST),
 )
-_KEYED_AFTER_ALL_IS_FORGOTTEN = (*_in_turn(_K.KEYED, _K.UPDATE, _K.MOVE), Turn(_K.SWEEP, rest=LONG_REST), *_in_turn(_K.KEYED, _K.GET))
+_KEYED_AFTER_ALL_IS_FORGOTTEN = (
+    *_in_turn(_K.KEYED, _K.UPDATE, _K.MOVE),
+    Turn(_K.SWEEP, rest=LONG_REST),
+    *_in_turn(_K.KEYED, _K.GET, _K.DELETE, _K.KEYED, _K.GET),
+)
 _BORN_AGAIN = _in_turn(_K.KEYED, _K.UPDATE, _K.DELETE, *(_K.KEYED,) * 4, _K.GET)
 _MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=4)
 _AIMS = {
     "move": _MOVE,
+    "move.release": Aim((), APART, (SESSION, USER), share=4, scene=_MEETING_AN_UPDATE),
+    "move.verify": Aim((), APART, (SESSION, USER), share=4, scene=_MEETING_AN_UPDATE),
+    "owed.settle": Aim((), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=4, scene=_TWO_UPDATES),
+    "derive.home": Aim((), share=6, scene=(*_SUMMED_UP_AND_ERASED, *(replace(turn, entry=1) for turn in PROMOTED_AGAIN))),
+    "update.home": Aim(
+        (_K.UPDATE, _K.MOVE, _K.UPDATE, _K.DELETE),
+        share=4,
+        scene=(*RETIRED, *(replace(turn, entry=1) for turn in _TWO_UPDATES), Turn(_K.PAST, entry=1)),
+    ),
     "move.adopt": Aim((_K.MOVE,), APART, (USER, WORKSPACE), share=4),
     "move.arrive": Aim((), APART, (USER, WORKSPACE), share=4, scene=(*_in_turn(_K.WRITE, _K.MOVE), Turn(_K.UPDATE, who=1))),
     "move.relabel": Aim((), (Layout.ONE, Layout.SHARED), (SESSION,), share=5, scene=_in_turn(_K.WRITE, _K.MOVE, _K.MOVE)),
@@ -91,11 +123,12 @@ _AIMS = {
     "version.find": Aim(share=5, scene=_DAMAGED),
     "delete": Aim((_K.DELETE,), (Layout.THREE, Layout.SHARED), share=2),
     "erase": Aim((_K.UPDATE, _K.DELETE_SCOPE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4),
+    "erase.delete": Aim((), share=5, scene=_EDITED_WHILE_ERASED),
     "erase.raise": Aim((), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4, scene=_MEETING_AN_ERASURE),
     "erase.end": Aim(share=7, scene=_in_turn(_K.WRITE, _K.DELETE_SCOPE)),
     "relate": Aim((_K.RELATE,), share=3),
     "relation": Aim((_K.DELETE, _K.SWEEP), share=3),
-    "relation.list": Aim((_K.RELATE,), share=4),
+    "relation.list": Aim((_K.RELATE, _K.RELATED), share=4),
     "relation.sweep": Aim((_K.RELATE, _K.SWEEP), share=10),
     "relation.erase": Aim(share=12, scene=_RELATED),
     "cache.invalidate": Aim((_K.GET, _K.INVALIDATE, _K.GET), (Layout.CACHE,), (SESSION,), share=2),
@@ -105,8 +138,9 @@ _AIMS = {
     "write.revive": Aim(share=6, scene=_BORN_AGAIN),
     "life": Aim(share=6, scene=_BORN_AGAIN),
     "embedder.check": Aim((), (Layout.THREE,), scene=_KEYED_AFTER_ALL_IS_FORGOTTEN),
-    "update": Aim((_K.UPDATE, _K.MOVE, _K.UPDATE, _K.DELETE), share=3),
-    "derive": Aim((_K.PROMOTE, _K.COMPACT), share=4),
+    "version.walk": Aim(share=6, scene=SECOND_LIFE),
+    "version.keep": Aim((), (Layout.THREE, Layout.CACHE, Layout.SPLIT), (SESSION, SESSION, USER), share=5, scene=_EDITED_TWICE),
+    "delete.home": Aim((), share=5, scene=(*_SUMMED_UP_AND_EDITED, *(replace(turn, entry=1) for turn in _PROMOTED_AND_EDITED))),
     "promotion": Aim((_K.SWEEP,), share=5),
     "lease": Aim((_K.SWEEP,), share=2),
     "lease.return": Aim((_K.SWEEP,), share=5),
@@ -114,7 +148,6 @@ _AIMS = {
     "browse": Aim((_K.RETRIEVE,)),
     "browse.everything": Aim((_K.EXPORT,), share=3),
     "delete.elsewhere": Aim((_K.MOVE, _K.DELETE, _K.RETRIEVE), (Layout.THREE,), (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=4),
-    "version.keep": Aim((_K.UPDATE, _K.DELETE_SCOPE), (Layout.THREE, Layout.SHARED, Layout.CACHE), (SESSION, USER), share=3),
     "embedder.note": Aim(share=4),
     "read": Aim((_K.GET, _K.UPDATE)),
 }
@@ -142,7 +175,7 @@ RARE = frozenset(
 
 _READS = re.compile(r"""(?:\bstep|\bpages|\b_rows)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES = re.compile(r"""(?:\bwrite|\bwrite_one)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
-_WRITES_TOO = frozenset({"erase.delete", "cache.invalidate"})
+_WRITES_TOO = frozenset({"erase.delete", "cache.invalidate", "partition.forget"})
 _IN_BATCHES = re.compile(r"""\bwrite\(\s*"([a-z_]+(?:\.[a-z_]+)?)",[^()]*,\s*\*[^=]*?\)$""", re.MULTILINE)
 """Several writes in one call. Those made `together` are not cut in two: the store promises all or none."""
 

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from memory.orchestrator import tiering
 from tests.simulation.faults import Coverage, Fault
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import CALLED, MUTANTS, Mutant, applied
 from tests.simulation.report import LEAST, table, verdict
 from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
-from tests.simulation.runner import run_many, run_seed, run_variant, scenario_of, shrink_seed
+from tests.simulation.runner import run_chunk, run_many, run_seed, run_variant, scenario_of, shrink_seed
+from tests.simulation.shrink import Variant
+from tests.simulation.slips import Slip
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps
 from tests.simulation.workload import Kind, Layout
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "400"))
+FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
+"""Fresh seeds every time; those that failed are printed, and `make simulate SEED=n` runs one again."""
+NOTICED_WITHIN = 3_000
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_invariant_is_broken_under_faults() -> None:
-    total = run_many(range(SEEDS), jobs=JOBS)
+def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\nsimulation: {SEEDS} seeds from {FIRST}")
+    total = run_many(range(FIRST, FIRST + SEEDS), jobs=JOBS)
     told = [f"seed {f.seed}: {f.violations[0]}" for f in total.failures]
-    assert not told, "\n".join([*told[:5], "again, as small as it gets: python -m tests.simulation --seed " + str(total.failures[0].seed)])
+    assert not told, "\n".join([*told[:5], f"again, as small as it gets: make simulate SEED={total.failures[0].seed}"])
     assert total.seeds == SEEDS
     assert total.fewest >= 20
     assert len(table(total.coverage).splitlines()) > 40
@@ -33,9 +43,32 @@ def test_no_invariant_is_broken_under_faults() -> None:
 
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
-def test_a_missing_safeguard_is_noticed_within_two_thousand_seeds(mutant: str) -> None:
-    total = run_many(range(2000), jobs=JOBS, mutant=mutant, stop=1)
+def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
+    total = run_many(range(NOTICED_WITHIN), jobs=JOBS, mutant=mutant, stop=1)
+    assert total.called, f"'{mutant}' changes nothing: what it patches is never called"
     assert total.failures, f"{total.seeds} seeds passed although '{mutant}'"
+    failure = total.failures[0]
+    assert not run_seed(failure.seed).violations, f"seed {failure.seed} fails without '{mutant}' too"
+    assert not any("TypeError" in v or "NameError" in v for v in failure.violations), f"'{mutant}' is no mutant but a mistake: {failure.violations}"
+
+
+def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
+    """Its patched name is never called; or, of a slip, the text to be replaced is not there."""
+    inert = Mutant(lambda: (tiering, "no_such_name", lambda: None), ())
+    with patch.dict(MUTANTS, {"inert": inert}), pytest.raises(AttributeError), applied("inert"):
+        pass
+    with pytest.raises(LookupError, match="0 times"):
+        Slip(tiering, "Tiering.move", "what is not there", "").patch()
+    CALLED.discard("relations-are-listed-backwards")
+    with applied("relations-are-listed-backwards"):
+        run_variant(scenario_of(3), Variant(dropped=frozenset(range(100))))
+    assert "relations-are-listed-backwards" not in CALLED
+    assert run_chunk(range(60), "relations-are-listed-backwards").called
+
+
+def test_there_are_enough_mutants_and_each_is_named_by_what_goes_wrong() -> None:
+    assert len(MUTANTS) >= 60
+    assert all(len(name.split("-")) >= 3 for name in MUTANTS)
 
 
 def test_a_seed_is_replayed_to_the_letter() -> None:
@@ -52,8 +85,6 @@ def test_a_seed_is_replayed_to_the_letter_by_another_process() -> None:
 
 
 def test_a_failure_shrinks_to_a_smaller_one_of_the_same_kind() -> None:
-    from tests.simulation.mutants import applied
-
     with applied("deletion-leaves-kept-versions"):
         seed = next(s for s in range(200) if run_seed(s).violations)
         plan, variant = shrink_seed(seed)
@@ -75,7 +106,7 @@ def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
     assert {(s, f.value) for s in named_steps() for f in Fault if can_meet(s, f)} == aimed == {(s, f.value) for s, f in declared_pairs()}
     assert {focus_of(seed) for seed in range(len(focuses()))} == aimed
     partial = {s for s in named_steps() if can_meet(s, Fault.PARTIAL)}
-    assert partial == {"write.home", "replica.deliver", "owed.settle", "relation.erase", "sweep.purge"}
+    assert partial == {"write.home", "replica.deliver", "owed.settle", "relation.erase", "sweep.purge", "generation.restamp"}
     assert {"move.copy", "move.release", "replica.deliver", "erase.raise", "cache.fill"} <= set(named_steps())
 
 

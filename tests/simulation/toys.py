@@ -38,7 +38,7 @@ class ToyClient:
     async def perform(self, operation: Operation) -> None:
         o, history = operation, self._world.history
         key = Key(o.tenant, derived_id(o.tenant, o.scope.text, o.register))
-        if o.kind in (Kind.WRITE, Kind.BATCH):
+        if o.kind in (Kind.WRITE, Kind.BATCH) and o.register not in history.registers:
             history.register(o.register, o.tenant, o.scope.text)
             value = history.marker(o.register, f"m{o.number}")
             await self._attempt("write", lambda: self._write(key, o, value), [Effect(Act.CREATE, o.register, value, keyed=True)])

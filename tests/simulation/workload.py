@@ -30,7 +30,11 @@ class Kind(StrEnum):
     SWEEP = "sweep"
     KNOWN_AT = "known at"
     FOREIGN = "foreign get"
+    PAST = "history"
+    END_SESSION = "end session"
     RELATE = "relate"
+    UNRELATE = "unrelate"
+    RELATED = "related"
     EXPORT = "read everything"
     DAMAGE = "damage on disk"
 
@@ -40,6 +44,9 @@ class Layout(StrEnum):
     THREE = "durable short, mid, long"
     CACHE = "volatile short as a cache, mid, long"
     SHARED = "short of its own, mid and long in one store"
+    TOGETHER = "short and mid in one store, long of its own"
+    SPLIT = "short, mid in two stores, long"
+    FORGETFUL = "short, which forgets what has expired by itself, mid, long"
 
 
 TENANTS = ("acme", "zeta")
@@ -81,10 +88,106 @@ WEIGHTS: dict[Kind, float] = {
     Kind.SWEEP: 4,
     Kind.KNOWN_AT: 1,
     Kind.FOREIGN: 1,
-    Kind.RELATE: 1,
+    Kind.PAST: 2,
+    Kind.END_SESSION: 0.7,
+    Kind.RELATE: 1.5,
+    Kind.UNRELATE: 0.5,
+    Kind.RELATED: 1,
     Kind.EXPORT: 1,
     Kind.DAMAGE: 0,  # in some runs only, see `scenario`
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One line of a scene: the worker `who`, of those in it, does something with its `entry`, up to `late` seconds after the turn has come."""
+
+    kind: Kind
+    who: int = 0
+    entry: int = 0
+    copy: bool = False
+    """Is about what was promoted from the entry."""
+    meets: bool = False
+    """Begins together with the turns beside it that meet."""
+    lured: bool = False
+    rest: float = 0.0
+    late: float = 0.0
+
+
+def _met(first: Kind, second: Kind, *before: Kind, after: tuple[Kind, ...] = (), late: float = 0.006) -> tuple[Turn, ...]:
+    """Two workers at the same entry at the same moment."""
+    start = tuple(Turn(kind, entry=max(0, len(before) - n - 1) if kind is Kind.WRITE else 0) for n, kind in enumerate(before or (Kind.WRITE,)))
+    return (*start, Turn(first, meets=True), Turn(second, who=1, meets=True, late=late), *(Turn(kind, who=1) for kind in after))
+
+
+PROMOTED_AGAIN = (
+    *(Turn(Kind.WRITE), Turn(Kind.PROMOTE), Turn(Kind.RELATE, copy=True), Turn(Kind.PROMOTE), Turn(Kind.DELETE, copy=True)),
+    *(Turn(Kind.PROMOTE, who=1), Turn(Kind.RELATED, copy=True), Turn(Kind.RETRIEVE)),
+)
+RETIRED = (Turn(Kind.WRITE), Turn(Kind.INVALIDATE), Turn(Kind.UPDATE, who=1, rest=70.0), Turn(Kind.INVALIDATE), Turn(Kind.RELATE), Turn(Kind.GET))
+SECOND_LIFE = (
+    *(Turn(Kind.WRITE), Turn(Kind.PROMOTE), Turn(Kind.UPDATE, copy=True), Turn(Kind.DELETE, copy=True), Turn(Kind.PROMOTE, who=1)),
+    *(Turn(Kind.PAST, copy=True), Turn(Kind.KNOWN_AT, copy=True), Turn(Kind.UPDATE, copy=True), Turn(Kind.DELETE, copy=True, who=1)),
+)
+"""What was promoted, edited and deleted is promoted once more."""
+
+
+def races() -> tuple[tuple[Turn, ...], ...]:
+    """Every scene in which two workers' writes are decided by what they read before: the second must see, or lose to, the first."""
+    k = Kind
+    pairs = [
+        (k.UPDATE, k.UPDATE),
+        (k.UPDATE, k.DELETE),
+        (k.UPDATE, k.MOVE),
+        (k.UPDATE, k.INVALIDATE),
+        (k.UPDATE, k.PROMOTE_AWAY),
+        (k.UPDATE, k.COMPACT_AWAY),
+        (k.UPDATE, k.DELETE_SCOPE),
+        (k.UPDATE, k.SWEEP),
+        (k.MOVE, k.MOVE),
+        (k.MOVE, k.DELETE),
+        (k.MOVE, k.SWEEP),
+        (k.MOVE, k.DELETE_SCOPE),
+        (k.PROMOTE, k.PROMOTE),
+        (k.PROMOTE, k.DELETE),
+        (k.PROMOTE_AWAY, k.PROMOTE_AWAY),
+        (k.DELETE_SCOPE, k.PROMOTE_AWAY),
+        (k.COMPACT_AWAY, k.DELETE),
+        (k.COMPACT_AWAY, k.DELETE_SCOPE),
+        (k.COMPACT_AWAY, k.COMPACT_AWAY),
+        (k.DELETE_SCOPE, k.BATCH),
+        (k.DELETE_SCOPE, k.DELETE_SCOPE),
+        (k.DELETE, k.DELETE),
+        (k.RELATE, k.DELETE),
+        (k.RELATE, k.DELETE_SCOPE),
+        (k.RELATE, k.RELATE),
+        (k.GET, k.UPDATE),
+        (k.GET, k.DELETE_SCOPE),
+    ]
+    ends = {k.UPDATE: (k.PAST, k.GET), k.RELATE: (k.RELATED,), k.COMPACT_AWAY: (k.RETRIEVE,), k.GET: (k.GET,)}
+    met = [_met(a, b, *((k.WRITE, k.WRITE) if k.RELATE in (a, b) else ()), after=ends.get(a, (k.RETRIEVE,))) for a, b in pairs]
+    keyed = [
+        _met(k.KEYED, other, *before) for other in (k.KEYED, k.DELETE, k.DELETE_SCOPE, k.MOVE, k.UPDATE) for before in ((k.KEYED,), (k.KEYED, k.MOVE))
+    ]
+    late = [
+        PROMOTED_AGAIN,
+        RETIRED,
+        (Turn(k.WRITE), Turn(k.UPDATE), Turn(k.DELETE, who=1), Turn(k.UPDATE, meets=True), Turn(k.RETRIEVE, who=1, meets=True)),
+        (Turn(k.KEYED, meets=True), Turn(k.KEYED, who=1, meets=True, late=0.006), Turn(k.DELETE, who=1), Turn(k.KEYED)),
+        (Turn(k.KEYED), Turn(k.DELETE_SCOPE, who=1), Turn(k.KEYED), Turn(k.KEYED, who=1)),
+        (Turn(k.WRITE), Turn(k.PROMOTE), Turn(k.UPDATE), Turn(k.PROMOTE_AWAY), Turn(k.RETRIEVE, who=1)),
+        SECOND_LIFE,
+    ]
+    away = [
+        _met(k.COMPACT_AWAY, k.UPDATE, after=(k.RETRIEVE,), late=0.04),
+        _met(k.PROMOTE_AWAY, k.UPDATE, after=(k.RETRIEVE,), late=0.01),
+        _met(k.COMPACT, k.DELETE_SCOPE, after=(k.RETRIEVE,), late=0.02),
+        _met(k.MOVE, k.UPDATE, after=(k.PAST,)),
+        _met(k.DELETE, k.UPDATE, k.WRITE, k.UPDATE, after=(k.PAST,)),
+        _met(k.DELETE, k.RELATE, k.WRITE, k.WRITE, after=(k.RELATED,)),
+        _met(k.DELETE, k.MOVE),
+    ]
+    return tuple(met + keyed + late + away)
 
 
 DEADLY = frozenset({Kind.INVALIDATE, Kind.DELETE, Kind.DELETE_SCOPE, Kind.PROMOTE_AWAY, Kind.COMPACT_AWAY})
@@ -126,20 +229,10 @@ class Scenario:
     lure: tuple[str, str] | None
     """A step and a fault there that lead to the step in focus."""
     operations: tuple[Operation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One line of a scene: the worker `who`, of those in it, does something with its `entry`, up to `late` seconds after the turn has come."""
-
-    kind: Kind
-    who: int = 0
-    entry: int = 0
-    meets: bool = False
-    """Begins together with the turns beside it that meet."""
-    lured: bool = False
-    rest: float = 0.0
-    late: float = 0.0
+    wrapped: bool = False
+    """Whether every store is behind the wrappers that repeat calls and limit their time."""
+    setback: bool = False
+    """Whether a durable store is taken back to an earlier moment, or replaced by an empty one, after the last operation."""
 
 
 class Aim(Protocol):
@@ -185,6 +278,8 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
         focus=focus,
         lure=aim.lure if aim else None,
         operations=tuple(_operations(random, workers, weights, scopes, aim)),
+        wrapped=random.random() < 0.1,
+        setback=random.random() < 0.06,
     )
 
 
@@ -213,12 +308,16 @@ def _operations(random: Random, workers: int, weights: dict[Kind, float], scopes
             rest = None
         elif scene and random.random() < 0.95:
             drawn.scene(scene, hot)
+        elif random.random() < 0.15:
+            drawn.scene(random.choice(RACES), hot)
         elif aim is not None and aim.kinds and random.random() < (0.9 if rare else 0.7):
             drawn.pattern(aim.kinds, hot)
         else:
             drawn.any(random.choices(kinds, odds)[0], hot)
     return drawn.found
 
+
+RACES = races()
 
 _Target = tuple[str, str, Scope]
 """An entry by name, and the tenant and scope it is written in."""
@@ -273,15 +372,18 @@ class _Drawn:
         random, first = self._random, len(self.found)
         workers = random.sample(range(self._workers), self._workers)
         _, tenant, scope = random.choice(hot)
-        keyed = any(turn.kind is Kind.KEYED for turn in turns)
+        keyed = {turn.entry for turn in turns if turn.kind is Kind.KEYED}
         meeting: int | None = None
+        same = self._pick()
         for turn in turns:
             number = len(self.found)
             meeting = (number if meeting is None else meeting) if turn.meets else None
-            name = f"k{first}-{tenant}-{scope.kind}" if keyed else f"p{first}.{turn.entry}"
+            name = f"k{first * 10 + turn.entry}-{tenant}-{scope.kind}" if turn.entry in keyed else f"p{first}.{turn.entry}"
             pause = turn.rest + random.random() * turn.late
             target = (workers[turn.who], turn.kind, name, tenant, scope)
-            self.found.append(Operation(number, *target, self._pick(), pause, meeting, turn.lured))
+            promotes = turn.kind in (Kind.PROMOTE, Kind.PROMOTE_AWAY)  # all of a scene to the same scope
+            pick = 3 * (same if promotes else self._pick()) + (0 if turn.copy else 1 if promotes else 1 + int(random.random() * 2))
+            self.found.append(Operation(number, *target, pick, pause, meeting, turn.lured))
 
     def _fitting(self, kind: Kind, target: _Target) -> _Target:
         """The target, but for what is written anew or under a key."""

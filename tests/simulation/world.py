@@ -10,22 +10,33 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Protocol
 
 from memory.adapters.in_memory import InMemoryStore, Snapshot, State
 from memory.ports.capabilities import Capabilities
+from memory.ports.clock import Clock
 from tests.simulation.checker import check
 from tests.simulation.faults import CLOCK_ERROR, LATEST, RESTARTS, Coverage, Fault, FaultPlan, Process, Server, Struck, WorkerCrashed
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import History, Violation
-from tests.simulation.loop import OWNER, SimulatedClock, SimulatedLoop, run, seeded
+from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
 from tests.simulation.steps import RARE
 from tests.simulation.workload import Layout, Operation, Scenario
 
 HOME = Capabilities(
-    durable=True, shared=True, conditional=True, filter=True, order=True, tenant_wide=True, lexical=True, semantic=True, tenant_statistics=True
+    durable=True,
+    shared=True,
+    fenced=True,
+    conditional=True,
+    filter=True,
+    order=True,
+    tenant_wide=True,
+    lexical=True,
+    semantic=True,
+    tenant_statistics=True,
 )
-VOLATILE = Capabilities(shared=True, conditional=True, filter=True, order=True, tenant_wide=True)
+VOLATILE = Capabilities(shared=True, fenced=True, conditional=True, filter=True, order=True, tenant_wide=True)
 
 
 FAILURES = frozenset(Fault) - RESTARTS - {Fault.REORDER, Fault.DELAY, Fault.DUPLICATE, Fault.CLOCK, Fault.FROZEN}
@@ -92,12 +103,14 @@ class World:
     ids: dict[str, str] = field(default_factory=dict)
     """The ids of registers that some worker was told of."""
     meetings: dict[int, Meeting] = field(default_factory=dict)
+    remembered: dict[str, list[Snapshot]] = field(default_factory=dict)
+    """Backups of the durable stores, where one of them is set back in the end."""
     performed: int = 0
     clocks: list[SimulatedClock] = field(default_factory=list)
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
-        self.history = History(self.loop.time)
+        self.history = History(self.loop.time, lambda since: any(server.down_until > since for server in self.distinct))
 
     @property
     def widest(self) -> float:
@@ -107,6 +120,13 @@ class World:
     @property
     def distinct(self) -> list[Server]:
         return list({id(s): s for s in self.servers.values()}.values())
+
+    def back_up(self, pick: int) -> None:
+        """Now and then, of one store."""
+        durable = [s.store for s in self.distinct if s.restart is None and isinstance(s.store, InMemoryStore)]
+        if self.scenario.setback and durable and pick % 4 == 0:
+            store = durable[pick // 4 % len(durable)]
+            self.remembered.setdefault(store.name, []).append(store.state.snapshot())
 
     def say(self, who: str, what: str) -> None:
         if self.trace is not None:
@@ -123,9 +143,11 @@ class World:
         return {tier: clients[id(server)] for tier, server in self.servers.items()}
 
 
-def build_servers(scenario: Scenario) -> dict[str, Server]:
-    def durable(name: str) -> Server:
-        return Server(InMemoryStore(name, capabilities=_with_atomic(HOME, scenario.atomic)))
+def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
+    """The servers by tier; the second part of a tier that is split under a name of its own."""
+
+    def durable(name: str, *, ttl: bool = False) -> Server:
+        return Server(InMemoryStore(name, capabilities=replace(HOME, atomic=scenario.atomic, ttl=ttl), clock=clock))
 
     match scenario.layout:
         case Layout.ONE:
@@ -138,16 +160,19 @@ def build_servers(scenario: Scenario) -> dict[str, Server]:
         case Layout.SHARED:
             late = durable("late")
             return {"short": durable("short"), "mid": late, "long": late}
-
-
-def _with_atomic(capabilities: Capabilities, atomic: bool) -> Capabilities:
-    return replace(capabilities, atomic=atomic)
+        case Layout.TOGETHER:
+            early = durable("early")
+            return {"short": early, "mid": early, "long": durable("long")}
+        case Layout.SPLIT:
+            return {"short": durable("short"), "mid": durable("mid-1"), "mid-2": durable("mid-2"), "long": durable("long")}
+        case Layout.FORGETFUL:
+            return {"short": durable("short", ttl=True), "mid": durable("mid"), "long": durable("long")}
 
 
 def _volatile(scenario: Scenario) -> Server:
     """A volatile server. A roll-back takes it to one of the moments remembered now and then."""
     state = State()
-    store = InMemoryStore("cache", capabilities=_with_atomic(VOLATILE, scenario.atomic), state=state)
+    store = InMemoryStore("cache", capabilities=replace(VOLATILE, atomic=scenario.atomic), state=state)
     remembered: list[Snapshot] = []
     random = seeded(scenario.seed, 2)
 
@@ -182,7 +207,8 @@ def simulate(
         rare=RARE,
         dropped=spared,
     )
-    world = World(scenario, loop, plan, build_servers(scenario), [] if traced else None)
+    world = World(scenario, loop, plan, build_servers(scenario, lambda: START + timedelta(seconds=loop.time())), [] if traced else None)
+    world.history.forgets = scenario.layout is Layout.FORGETFUL
     kept = [o for o in scenario.operations if o.number not in dropped]
     try:
         run(loop, _run(world, client, kept))
@@ -244,4 +270,12 @@ async def _live(world: World, client: ClientFactory, process: Process, todo: lis
             await asyncio.sleep(operation.pause)
             world.say(process.name, f"=== {operation}")
             world.performed += 1
-            await mine.perform(operation)
+            world.back_up(operation.pick)
+            process.task = asyncio.create_task(mine.perform(operation))
+            try:
+                await process.task
+            except asyncio.CancelledError:
+                if process.dead or not process.cancelled:
+                    raise
+                process.cancelled = False  # the caller gave up; the process goes on, with the same engine
+                world.say(process.name, "--- was cancelled ---")

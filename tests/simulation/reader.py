@@ -1,0 +1,247 @@
+"""The reading half of a worker: what its engine shows it is a sight of registers, and goes into the history as that."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from math import inf
+
+from memory.domain.entry import Entry
+from memory.domain.time import micros
+from memory.orchestrator.asked import Asked
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.windows import PRESENT
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Key
+from tests.simulation.attempt import Attempts, Ended
+from tests.simulation.faults import Process
+from tests.simulation.history import ANY, Act, Event, History, KnownAt, Seen, Told
+from tests.simulation.loop import START
+from tests.simulation.workload import ALL_SCOPES, TENANTS, Operation
+from tests.simulation.world import World
+
+WORD = "memo"
+"""In every text, so that a search for it finds every entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What is written: the register it is for and its marker, which is in every part of the entry."""
+
+    register: str
+    value: str
+
+    @property
+    def content(self) -> str:
+        return f"{self.register} {self.value} {WORD}"
+
+    @property
+    def parts(self) -> dict[str, object]:
+        return {"content": self.content, "tags": [self.value], "metadata": {"marker": self.value}}
+
+
+def value_of(entry: Entry) -> str:
+    return entry.content.split(" ")[1]
+
+
+class Reader:
+    """Reads for one process, and knows the names of what it reads."""
+
+    world: World
+    process: Process
+    history: History
+    attempt: Attempts
+    engine: Engine
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, o: Operation) -> None:
+        name, entry_id = self.about(o)
+        done = await self.attempt("get", lambda: self.engine.entries.get(o.tenant, entry_id))
+        if done is not None:
+            self.sight(name, done[0], o.tenant, done[1], cached=True)
+
+    async def foreign(self, o: Operation) -> None:
+        """Another tenant asks for it by its id, or would change or delete it."""
+        name, entry_id = self.about(o)
+        other, entries = TENANTS[o.tenant == TENANTS[0]], self.engine.entries
+        calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+            ("read", lambda: entries.get(other, entry_id)),
+            ("changed", lambda: entries.update(other, entry_id, {"content": "stolen"})),
+            ("retired", lambda: entries.invalidate(other, entry_id, None)),
+            ("deleted", lambda: self.engine.delete(other, entry_id)),
+            ("moved", lambda: self.engine.tiering.move(ENTRIES, Key(other, entry_id), "long")),
+        ]
+        did, call = calls[o.pick % len(calls)]
+        done = await self.attempt("foreign", call)
+        if done is not None and done[0] not in (None, False, MoveResult.GONE):
+            self.history.broken("foreign", name, f"tenant {other} {did} it: {done[0]}")
+
+    async def browse(self, o: Operation) -> None:
+        """One scope or all of them, in either order, sometimes only the first few or of one tag."""
+        scopes = ALL_SCOPES if o.pick // 2 % 5 == 0 else (o.scope,)
+        asked = Asked(o.tenant, scopes, order=("newest", "oldest")[o.pick % 2], limit=2 if o.pick // 2 % 5 == 1 else 200)
+        if o.pick // 2 % 5 == 2 and (tag := self._tag(o)) is not None:
+            asked = replace(asked, tags=(tag,))
+        await self.answered("browse", asked, lambda: self.engine.browsing.browse(asked))
+
+    async def search(self, o: Operation) -> None:
+        """By a word that is in all, or by one's own text, in one scope or in all of them."""
+        asked = Asked(o.tenant, ALL_SCOPES if o.pick % 5 == 0 else (o.scope,), limit=2 if o.pick % 5 == 1 else 200)
+        if o.pick % 5 == 2 and (tag := self._tag(o)) is not None:
+            asked = replace(asked, tags=(tag,))
+        await self.found("search", asked)
+
+    def _tag(self, o: Operation) -> str | None:
+        """What the entry was last known to say."""
+        events = self.history.registers[o.register].events if o.register in self.history.registers else []
+        return next((e.value for e in reversed(events) if e.act in (Act.CREATE, Act.UPDATE) and e.value not in (None, ANY)), None)
+
+    async def found(self, by: str, asked: Asked) -> None:
+        done = await self.attempt(by, lambda: self.engine.searching.search(asked, WORD))
+        if done is not None:
+            self._shown([hit.entry for hit in done[0]], asked, done[1], complete=not done[0].degraded)
+
+    async def answered(self, by: str, asked: Asked, call: Callable[[], Awaitable[Iterable[Entry]]]) -> None:
+        """An answer over scopes, whole unless it says which store was left out. Browsing keeps its order."""
+        done = await self.attempt(by, call)
+        if done is None:
+            return
+        entries = list(done[0])
+        if by.endswith("browse"):
+            ordered = sorted(entries, key=lambda e: (e.created_at, e.id), reverse=asked.order == "newest")
+            if entries != ordered:
+                self.history.broken("order", "-", f"{done[1].by} answers out of order: {[e.content for e in entries]}")
+        self._shown(entries, asked, done[1], complete=not getattr(done[0], "degraded", ()))
+
+    async def export(self, o: Operation) -> None:
+        """Everything in a scope, read page by page while others write and move."""
+        asked = Asked(o.tenant, (o.scope,))
+
+        async def everything() -> list[Entry]:
+            return [e async for e in self.engine.browsing.everything(o.tenant, o.scope)]
+
+        await self.answered("everything", asked, everything)
+
+    async def known_at(self, o: Operation) -> None:
+        """What was known at an earlier moment, which is not sharper than the clocks that versions are made of."""
+        name, entry_id = self.about(o)
+        at = self.world.loop.time() * (o.pick % 100) / 100
+        known_at = START + timedelta(seconds=at)
+        found: dict[str, str | None] = {}
+        if o.pick % 3:
+            asked = Asked(o.tenant, (o.scope,), known_at=known_at, as_of=self.process.clock(), limit=200)
+            past = await (self._browsed(asked) if o.pick % 3 == 1 else self._searched(asked))
+            ended = None if past is None else past[1]
+            if past is not None:
+                found = {self.seen(e).register: value_of(e) for e in past[0]}
+                inside = (r for r in self.history.registers.values() if (r.tenant, r.scope) == (o.tenant, o.scope.text) and r.events)
+                found = {**{r.name: None for r in inside if past[2] and not r.damaged}, **found}
+        else:
+            done = await self.attempt("known at", lambda: self.engine.entries.get(o.tenant, entry_id, known_at=known_at, as_of=self.process.clock()))
+            ended = None if done is None else done[1]
+            found = {} if done is None else {name: None if done[0] is None else value_of(done[0])}
+        if ended is not None:
+            slack = 2 * self.world.widest + PRESENT.total_seconds() + 0.1
+            self.history.known_at += [KnownAt(n, v, at, slack, ended.start, ended.clock) for n, v in found.items()]
+
+    async def _browsed(self, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
+        done = await self.attempt("browse known at", lambda: self.engine.browsing.browse(asked))
+        return None if done is None else (list(done[0]), done[1], not done[0].degraded)
+
+    async def _searched(self, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
+        done = await self.attempt("search known at", lambda: self.engine.searching.search(asked, WORD))
+        return None if done is None else ([hit.entry for hit in done[0]], done[1], not done[0].degraded)
+
+    async def past(self, o: Operation) -> None:
+        name, entry_id = self.about(o)
+        await self.remembered(name, entry_id, o.pick)
+
+    async def remembered(self, name: str, entry_id: str, pick: int) -> None:
+        """Every version of an entry; and one of them again, by the moment it was made."""
+        tenant, entries = self.history.registers[name].tenant, self.engine.entries
+        done = await self.attempt("history", lambda: entries.history(tenant, entry_id), about=(name, entry_id))
+        if done is None or not done[0]:
+            return
+        versions, ended = done
+        if not all(self.history.saw(self.seen(version), tenant, ended.by) for version in versions):
+            return
+        if sorted({v.version for v in versions}) != [v.version for v in versions]:
+            self.history.broken("wrong past", name, f"{ended.by} was told versions out of order: {[v.version for v in versions]}")
+        self.history.pasts.append(Told(name, ended.start, ended.end, ended.by, tuple(value_of(v) for v in versions)))
+        self.history.note(Event(name, Act.READ, value_of(versions[-1]), ended.start, ended.end, by=ended.by))
+        version = versions[pick % len(versions)]
+        if version.valid_to is not None and version.valid_to <= version.valid_from:
+            return
+        at = version.updated_at
+        again = await self.attempt("known at its moment", lambda: entries.get(tenant, entry_id, known_at=at, as_of=version.valid_from))
+        if again is not None and not self._same_version(name, version, again[0], again[1]):
+            told = None if again[0] is None else value_of(again[0])
+            self.history.broken("wrong past", name, f"{again[1].by}: at {at} it said {value_of(version)}, and is told to have said {told}")
+
+    def _same_version(self, name: str, version: Entry, told: Entry | None, ended: Ended) -> bool:
+        """Whether the answer is that version, or nothing where the entry may have gone or been hidden meanwhile."""
+        if told is not None:
+            return told.version == version.version and value_of(told) == value_of(version)
+        register = self.history.registers[name]
+        return register.hidden_from < inf or register.damaged or self.history.may_have_gone(name)
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def sight(self, name: str, entry: Entry | None, tenant: str, ended: Ended, *, cached: bool = False) -> None:
+        """An answer about one register."""
+        if entry is None or self.history.saw(self.seen(entry), tenant, ended.by):
+            if entry is not None and not cached:
+                self.lives(name, entry.tier, ended)
+            value = None if entry is None else value_of(entry)
+            self.history.note(Event(name, Act.READ, value, ended.start, ended.end, cached=cached, by=ended.by, clock=ended.clock))
+
+    def lives(self, name: str, tier: str, ended: Ended) -> None:
+        """It was met in this tier."""
+        self.history.tiers.append(Told(name, ended.start, ended.end, ended.by, tier=tier))
+
+    def seen(self, entry: Entry) -> Seen:
+        """Which register an entry is: known by id, else by its text, or by what it was promoted from. Its parts must agree."""
+        if entry.tags != [value_of(entry)] or entry.metadata.get("marker") != value_of(entry):
+            self.history.broken("torn", self.history.names.get(entry.id, entry.id), f"{entry.content} with {entry.tags} and {entry.metadata}")
+        known = self.history.names.get(entry.id)
+        register = self.history.registers.get(known or "")
+        hidden_from = inf if entry.expires_at is None else micros(entry.expires_at) + 1
+        if register is not None and register.hidden_from != hidden_from:
+            self.history.broken("torn", register.name, f"{entry.content} is hidden from {hidden_from} on, and was to be from {register.hidden_from}")
+        parent = self.history.names.get(entry.promoted_from_id or "")
+        name = known or (f"{parent}>{entry.scope.text}" if parent else entry.content.split(" ")[0])
+        return Seen(name, value_of(entry), entry.id, entry.tenant, entry.scope.text)
+
+    def _shown(self, entries: Sequence[Entry], asked: Asked, ended: Ended, *, complete: bool) -> None:
+        scopes = frozenset(s.text for s in asked.scopes)
+        sights = [self.seen(e) for e in entries]
+        if len(entries) > asked.limit or any(tag not in e.tags for e in entries for tag in asked.tags):
+            self.history.broken("foreign", "-", f"{ended.by} asked for {asked} and was shown {[e.content for e in entries]}")
+        complete = complete and len(entries) < asked.limit and not asked.tags
+        self.history.answered(sights, asked.tenant, scopes, ended.start, ended.end, ended.by, complete=complete, clock=ended.clock)
+        for entry, seen in zip(entries, sights, strict=True):
+            if self.history.names.get(seen.id) == seen.register:
+                self.world.ids.setdefault(seen.register, seen.id)
+                self.lives(seen.register, entry.tier, ended)
+
+    def text(self, o: Operation, root: str, value: str, expires_at: datetime | None = None) -> Text:
+        if root not in self.history.registers:
+            hidden_from = inf if expires_at is None else micros(expires_at) + 1  # at its very expiry it is still shown
+            self.history.register(root, o.tenant, o.scope.text, hidden_from)
+        return Text(root, self.history.marker(root, value))
+
+    def told(self, register: str, entry: Entry) -> None:
+        self.world.ids.setdefault(register, entry.id)
+        self.history.names[entry.id] = register
+
+    def about(self, o: Operation) -> tuple[str, str]:
+        """The register an operation is about: the one it names or, now and then, a copy promoted from it; and its id."""
+        copies = [n for n in self.world.ids if n.startswith(f"{o.register}>")]
+        name = copies[o.pick % len(copies)] if copies and o.pick % 3 == 0 else o.register
+        return name, self.world.ids[name]
+
+    def same_scope(self, name: str, entry_id: str) -> bool:
+        return self.history.registers[name].scope == self.history.registers[self.history.names[entry_id]].scope
