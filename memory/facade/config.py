@@ -168,6 +168,7 @@ class Durations(BaseModel):
     cache_max_age: Duration = EngineSettings().cache_max_age
     lease: Duration = EngineSettings().lease
     sweep_every: Interval = EngineSettings().sweep_every
+    deadline: Duration = EngineSettings().deadline
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ class EngineSettings:
 
     `mark_life` and `tombstone_life` must exceed the longest time a call can be under way (a frozen worker, a late duplicate): within it
     late copies and late readers are told apart from fresh ones. `sweep_every` is how often an open memory does maintenance; zero: never by itself.
+    `deadline` is how long a read waits for a store, and how long a write tries where others are writing the same record.
     """
 
     mark_life: timedelta = timedelta(hours=1)

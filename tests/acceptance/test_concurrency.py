@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from memory import Entry, NotFound, Scope
+from memory import Contended, Entry, NotFound, Scope
 from memory.facade.memory import Memory
 from tests.acceptance.support import ORG, SESSION, USER, Clock, contents
 
@@ -27,13 +28,32 @@ async def test_edits_at_once_are_all_in_the_entry_and_in_its_history(memory: Mem
 
 
 @pytest.mark.behaviour("A48", "D34")
-async def test_two_hundred_edits_at_once_are_all_in_the_entry(memory: Memory) -> None:
-    entry = await memory.write("counted", scope=USER)
-    edited = await asyncio.gather(*(memory.update(entry.id, metadata={f"k{n}": n}) for n in range(200)))
-    read = await memory.get(entry.id)
-    assert read is not None
-    assert read.metadata == {f"k{n}": n for n in range(200)}
-    assert len({e.version for e in edited}) == 200
+async def test_two_hundred_edits_at_once_are_all_in_the_entry(config: dict[str, Any], clock: Clock) -> None:
+    """However slow the machine: who has too little time is told so, see below."""
+    async with Memory(config | {"durations": {"deadline": "5m"}}, clock=clock) as memory:
+        entry = await memory.write("counted", scope=USER)
+        edited = await asyncio.gather(*(memory.update(entry.id, metadata={f"k{n}": n}) for n in range(200)))
+        read = await memory.get(entry.id)
+        assert read is not None
+        assert read.metadata == {f"k{n}": n for n in range(200)}
+        assert len({e.version for e in edited}) == 200
+
+
+@pytest.mark.behaviour("A48", "D34")
+async def test_edits_that_get_no_turn_in_time_are_told_so_and_are_not_in_the_entry(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config | {"durations": {"deadline": timedelta(milliseconds=5)}}, clock=clock) as memory:
+        entry = await memory.write("counted", scope=USER)
+        edits = (memory.update(entry.id, metadata={f"k{n}": n}) for n in range(200))
+        outcomes = await asyncio.gather(*edits, return_exceptions=True)
+        made = {f"k{n}": n for n, outcome in enumerate(outcomes) if isinstance(outcome, Entry)}
+        told = [outcome for outcome in outcomes if isinstance(outcome, Contended)]
+        assert len(made) + len(told) == 200
+        assert made
+        assert all(error.entry_id == entry.id and "store" not in str(error) for error in told)
+        read = await memory.get(entry.id)
+        assert read is not None
+        assert read.metadata == made
+        assert len(await memory.history(entry.id)) == len(made) + 1
 
 
 @pytest.mark.behaviour("A72")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 import pytest
@@ -17,6 +17,8 @@ from memory.ports.record import Key
 from tests.unit.orchestrator.world import TENANT, USER, Flaky, World
 
 KEY = Key(TENANT, "one")
+PATIENT = EngineSettings(deadline=timedelta(minutes=5))
+"""However slow the machine."""
 
 
 class Slow(Flaky):
@@ -34,6 +36,12 @@ async def _until(holds: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it never came to that")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World(settings=PATIENT) as opened:
+        yield opened
 
 
 @pytest.fixture
