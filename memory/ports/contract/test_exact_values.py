@@ -149,7 +149,7 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
     """Questions about one value, each with what it means."""
     if field.type is FieldType.TAGS:
         assert isinstance(value, tuple)
-        return [(Eq(field.name, value), lambda v: v == value), *[(Has(field.name, tag), lambda v, tag=tag: tag in v) for tag in value[:2]]]  # type: ignore[misc,operator]
+        return [(Eq(field.name, value), lambda v: v == value), *[(Has(field.name, tag), lambda v, tag=tag: tag in v) for tag in value[:2]]]
     if field.type is FieldType.BYTES:
         return [(Eq(field.name, value), lambda v: v == value)]
     questions: list[tuple[Filter, Callable[[Any], bool]]] = [
