@@ -49,7 +49,7 @@ async def test_a_store_is_where_its_url_says_and_tells_the_whole_path(scheme: st
     monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", str(home))
     absolute = tmp_path / "absolute"
-    wanted = {
+    wanted: dict[str, Path | str] = {
         f"{scheme}:one": here / "one",
         f"{scheme}:{absolute}1": f"{absolute}1",
         f"{scheme}:///{absolute}2": f"{absolute}2",  # four slashes
