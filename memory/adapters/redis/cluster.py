@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from redis.asyncio import RedisCluster
@@ -48,6 +48,18 @@ class ClusterLink(Link):
 
     async def command(self, *command: Argument) -> Any:
         return await self._in_time(lambda: self._connected.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
+
+    async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
+        for node in self._connected.get_primaries():
+            cursor = 0
+            while True:
+                scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000)
+                answer = await self._in_time(lambda node=node, scan=scan: self._connected.execute_command(*scan, target_nodes=[node]))  # type: ignore[misc]
+                told, found = answer
+                yield found
+                cursor = int(next(iter(told.values())) if isinstance(told, Mapping) else told)
+                if not cursor:
+                    break
 
     async def values(self, places: Sequence[Place]) -> list[bytes | None]:
         keys = self._keys(places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from redis import exceptions as driver
@@ -54,6 +54,10 @@ class Link(ABC):
     @abstractmethod
     async def command(self, *command: Argument) -> Any:
         """One command on one key."""
+
+    @abstractmethod
+    def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
+        """The keys of this glob pattern, some at a time: each that stands there all the while, some perhaps twice."""
 
     @abstractmethod
     async def values(self, places: Sequence[Place]) -> list[bytes | None]:

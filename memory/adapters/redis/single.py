@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis, Sentinel, SSLConnection
@@ -64,6 +64,14 @@ class ServerLink(Link):
 
     async def command(self, *command: Argument) -> Any:
         return await self._in_time(lambda: self._connected.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
+
+    async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
+        cursor = 0
+        while True:
+            cursor, found = await self.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000)
+            yield found
+            if not cursor:
+                return
 
     async def values(self, places: Sequence[Place]) -> list[bytes | None]:
         found: list[bytes | None] = await self.command("MGET", *self._keys(places))

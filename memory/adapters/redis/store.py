@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
+from memory.adapters.redis import auditing as audit
 from memory.adapters.redis.asking import Match, Question
 from memory.adapters.redis.claims import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.cluster import ClusterLink
@@ -42,7 +43,7 @@ from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
 from memory.ports.storable import Unstorable
-from memory.ports.store import Health
+from memory.ports.store import Audit, Health
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
 
 log = logging.getLogger(__name__)
@@ -230,6 +231,13 @@ class RedisStore(BaseStore):
         return Question(self._link, query).matches(changed)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _audit(self, repair: bool) -> Audit:
+        """`vacuum` is not offered: Redis gives room back by itself."""
+        with self._under_way():
+            look = audit.Audit(self._link, repair=repair)
+            problems = await look.look()
+        return Audit(look.checked, tuple(problems))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         with self._under_way():

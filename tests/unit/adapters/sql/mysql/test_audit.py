@@ -27,7 +27,8 @@ DAMAGE = {
     "what owes is not told": "UPDATE entries SET owing = 1",
     "a partition is not registered": "DELETE FROM memory_partitions",
     "a copy of what could not be read was left behind": (
-        "INSERT INTO memory_quarantine (collection, number, tenant, id, problem, found_at, content) VALUES ('entries', 1, 'acme', 'gone', 'x', 1, 'x')"
+        "INSERT INTO memory_quarantine (collection, number, tenant, id, problem, found_at, content) "
+        "VALUES ('entries', 1, 'acme', 'gone', 'x', 1, 'x')"
     ),
 }
 
