@@ -4,6 +4,7 @@ from __future__ import annotations
 
 KNOWN_DEFECTS: dict[str, str] = {
     "a copy whose source let go arrives, whatever was restored": "found/restored_arriving_copy_is_dropped",
+    "a move ends in the tier it was asked for": "found/move_to_long_lands_in_mid",
 }
 
 

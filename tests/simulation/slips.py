@@ -166,11 +166,9 @@ SLIPS: dict[str, Slip] = {
     ),
     "erasure-leaves-copies": Slip(erasure, "Erasure._erase_in", "(frozenset({Role.HOME}), OTHER_ROLES)", "(frozenset({Role.HOME}),)", _ERASE),
     "erasure-leaves-kept-versions": Slip(
-        erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in (ENTRIES, RELATIONS):", _ERASE
+        erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in (SCOPED[0], SCOPED[2]):", _ERASE
     ),
-    "erasure-leaves-relations": Slip(
-        erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in (ENTRIES, ENTRY_VERSIONS):", _ERASE
-    ),
+    "erasure-leaves-relations": Slip(erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in SCOPED[:2]:", _ERASE),
     "erasure-counts-copies-too": Slip(erasure, "Erasure._erase_in", "if collection is ENTRIES and Role.HOME in roles else 0", "", _ERASE),
     "erasure-counts-no-arrivals": Slip(erasure, "Erasure._erase_in", "entries += arriving", "entries += 0", ("move.arrive", "erase.")),
     "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, data),),", "", _ERASE),
