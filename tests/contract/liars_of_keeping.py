@@ -99,6 +99,7 @@ class LosesItsVectorIndexWhenClosed(InMemoryStore):
 
 class _ForgetsTooMuch(InMemoryStore):
     early: ClassVar[timedelta] = timedelta(0)
+    forgets_homes: ClassVar[bool] = False
 
     def spares(self, standing: Standing) -> bool:
         return bool(standing.owed)
@@ -107,6 +108,8 @@ class _ForgetsTooMuch(InMemoryStore):
         now = self._clock() + self.early
         for name in list(self.state._slots):
             for s in list(self.state.everything(name)):
+                if isinstance(s, Record) and s.role is not Role.CACHED and not self.forgets_homes:
+                    continue
                 until = s.expires_at if isinstance(s, Record) else s.discard_at
                 if until is not None and until < now and not self.spares(s):
                     self.state.place(name, s.key, None)
@@ -132,6 +135,11 @@ class ForgetsTombstonesThatOwe(_ForgetsTooMuch):
 class ForgetsRecordsThatOwe(_ForgetsTooMuch):
     def spares(self, standing: Standing) -> bool:
         return bool(standing.owed) and not isinstance(standing, Record)
+
+
+@liar(OWING, InMemoryServer)
+class ForgetsHomesToo(_ForgetsTooMuch):
+    forgets_homes = True
 
 
 @liar(OWING, InMemoryServer)

@@ -12,6 +12,7 @@ from memory.adapters.redis.claims import RedisConfig
 from memory.adapters.redis.link import Link
 from memory.adapters.redis.names import Place
 from memory.adapters.redis.scripts import Argument, Call
+from memory.domain.errors import NotOpen
 
 
 class ServerLink(Link):
@@ -56,7 +57,8 @@ class ServerLink(Link):
 
     @property
     def _connected(self) -> Redis:
-        assert self._client is not None, "a store checks that it is open"  # noqa: S101
+        if self._client is None:  # closed while this call was under way
+            raise NotOpen("this store")
         return self._client
 
     async def servers(self, *command: str) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,18 @@ from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import asked, delete, done, found, key_of, put, record, release
-from memory.ports.record import Mark, Owed, Record, Tombstone
+from memory.ports.contract.support import asked, delete, done, found, id_of, key_of, put, record, release
+from memory.ports.record import Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 STEP = (Owed("deliver", {"to": "long"}),)
+
+
+def _cached(n: int, **parts: Any) -> Record:
+    """Of records a store forgets cached copies alone."""
+    return record(n, role=Role.CACHED, **parts)
 
 
 async def _forgotten(harness: Harness, store: Store, numbers: Sequence[int]) -> None:
@@ -36,25 +42,26 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
     """What owes nothing is forgotten beside it, by which one knows that the store has been about."""
     await done(
         store,
-        put(record(1, expires_at=LONG_AGO, owed=STEP)),
+        put(_cached(1, expires_at=LONG_AGO, owed=STEP)),
         put(record(2)),
         release(2, owed=STEP, discard_at=LONG_AGO),
         delete(3, owed=STEP, discard_at=LONG_AGO),
-        put(record(4, expires_at=LONG_AGO)),
+        put(_cached(4, expires_at=LONG_AGO)),
         put(record(5)),
         release(5, discard_at=LONG_AGO),
         delete(6, discard_at=LONG_AGO),
+        put(record(9, expires_at=LONG_AGO)),
         put(record(7)),
         release(7),
         delete(8),
     )
     await _forgotten(harness, store, (4, 5, 6))
-    assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8)] == [Record, Mark, Tombstone, Mark, Tombstone]
+    assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8, 9)] == [Record, Mark, Tombstone, Mark, Tombstone, Record]
 
     settled = [Annotate(ENTRIES, key_of(n), version, settle=STEP) for n, version in ((1, 1), (2, 1), (3, 100))]
     await done(store, *settled, Annotate(ENTRIES, key_of(7), 1, discard_at=LONG_AGO), Annotate(ENTRIES, key_of(8), 100, discard_at=LONG_AGO))
     await _forgotten(harness, store, (1, 2, 3, 7, 8))
-    assert await asked(store) == []
+    assert await asked(store) == [id_of(9)], "a record that is no cached copy is its reader's to forget"
 
 
 @clause("ttl.not-early")
@@ -63,8 +70,8 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
 async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Store) -> None:
     for n, ahead in enumerate((timedelta(minutes=2), timedelta(minutes=15), timedelta(hours=13)), start=1):
         soon = datetime.now(UTC) + ahead
-        await done(store, put(record(n, expires_at=soon)), put(record(10 * n)), release(10 * n, discard_at=soon), delete(100 * n, discard_at=soon))
-    await done(store, put(record(9, expires_at=LONG_AGO)))
+        await done(store, put(_cached(n, expires_at=soon)), put(record(10 * n)), release(10 * n, discard_at=soon), delete(100 * n, discard_at=soon))
+    await done(store, put(_cached(9, expires_at=LONG_AGO)))
     await _forgotten(harness, store, (9,))
 
     stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 10, 20, 30, 100, 200, 300)])
@@ -77,10 +84,10 @@ async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Sto
 async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, store: Store) -> None:
     """What was past its time by an earlier version, or an earlier end, is not forgotten by that."""
     ahead = datetime.now(UTC) + timedelta(days=1)
-    await done(store, put(record(1, expires_at=ahead)), put(record(2, expires_at=ahead)), put(record(3, expires_at=ahead)))
-    await done(store, put(record(1, version=2, expires_at=LONG_AGO)), put(record(1, version=3)), put(record(2, version=2)))
-    await done(store, put(record(3, version=2, expires_at=LONG_AGO)), delete(4, discard_at=ahead))
-    await done(store, put(record(5, expires_at=LONG_AGO, owed=STEP)), put(record(5, version=2, expires_at=ahead)))
+    await done(store, put(_cached(1, expires_at=ahead)), put(_cached(2, expires_at=ahead)), put(_cached(3, expires_at=ahead)))
+    await done(store, put(_cached(1, version=2, expires_at=LONG_AGO)), put(_cached(1, version=3)), put(_cached(2, version=2)))
+    await done(store, put(_cached(3, version=2, expires_at=LONG_AGO)), delete(4, discard_at=ahead))
+    await done(store, put(_cached(5, expires_at=LONG_AGO, owed=STEP)), put(_cached(5, version=2, expires_at=ahead)))
     await _forgotten(harness, store, (3,))
     stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 4, 5)])
     # The first may have been forgotten in the moment between its second version and its third; then the third is a record of its own.
