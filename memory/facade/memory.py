@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,8 +17,8 @@ from memory.facade import reports
 from memory.facade.build import as_embedder, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport, explain_route
+from memory.facade.life import Life
 from memory.facade.reports import Copy, Stats, StoreReport
-from memory.facade.upkeep import Upkeep
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.browsing import Retrieved
@@ -74,38 +73,31 @@ class Memory:
             settings["tenant"] = tenant
         self.config = MemoryConfig.load(config, **settings)
         self.tenant = _checked_tenant(self.config.tenant)
-        self._embedder = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
-        self._clock = clock
-        self._engine_built: Engine | None = None
-        self._engine_open: Engine | None = None
-        self._owns_engine = True
-        self._upkeep: Upkeep | None = None
-        self._turning = asyncio.Lock()
+        embeds = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
+        self._life = Life(lambda: build_engine(self.config, embedder=embeds, clock=clock), self.config.engine.sweep_every)
+        self._owns_life = True
+        self._let_go = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self) -> Self:
         """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated.
 
-        While open, maintenance runs in the background every `durations.sweep_every`.
+        While open, maintenance runs in the background every `durations.sweep_every`, and the memory belongs to the event loop that opened it: on
+        another its calls raise `WrongEventLoop`. For another tenant's view of an open memory this undoes its `close`, and nothing else.
         """
-        async with self._turning:
-            if self._engine_open is None:
-                self._engine_built = self._engine_built or build_engine(self.config, embedder=self._embedder, clock=self._clock)
-                await self._engine_built.open()
-                self._engine_open = self._engine_built
-                self._upkeep = Upkeep(self._engine_built.maintenance, self.config.engine.sweep_every)
-                self._upkeep.start()
+        if self._owns_life:
+            await self._life.open()
+        elif not self._life.is_open:
+            raise NotOpen("the memory that this tenant's was made from")
+        self._let_go = False
         return self
 
     async def close(self) -> None:
-        """Let go of the stores. Closing twice is a no-op; it may be opened again and finds what it held."""
-        async with self._turning:
-            engine, self._engine_open = self._engine_open, None
-            if engine is not None and self._owns_engine:
-                if self._upkeep is not None:
-                    await self._upkeep.stop()
-                await engine.close()
+        """Let go of the stores. Closing twice is a no-op; it may be opened again and finds what it held. From any event loop, it comes back."""
+        self._let_go = True
+        if self._owns_life:
+            await self._life.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -114,14 +106,15 @@ class Memory:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<Memory tenant={self.tenant!r} {'open' if self._engine_open else 'closed'}>"
+        return f"<Memory tenant={self.tenant!r} {'open' if self._life.is_open and not self._let_go else 'closed'}>"
 
     def for_tenant(self, tenant: str) -> Memory:
         """The same stores for another tenant. Close the first; this one closes nothing."""
+        if self._let_go or not self._life.is_open:
+            raise NotOpen("this memory")
         twin = Memory.__new__(Memory)
         twin.__dict__.update(self.__dict__)
-        twin.tenant = _checked_tenant(door.identifier("tenant", tenant))
-        twin._engine_open, twin._owns_engine = self._engine, False
+        twin.tenant, twin._owns_life = _checked_tenant(door.identifier("tenant", tenant)), False
         return twin
 
     def scoped(self, scope: Scope | str) -> ScopedMemory:
@@ -390,7 +383,7 @@ class Memory:
     def explain_route(self, scope: Scope | str, collection: str = "entries") -> RouteReport:
         """Where a new record of this scope and collection would be born and copied to, on which store, and why."""
         door.one_of("collection", collection, [c.name for c in COLLECTIONS])
-        return explain_route(self._engine, self.config.promotion, self.tenant, _scope(scope), collection)
+        return explain_route(self._life.engine, self.config.promotion, self.tenant, _scope(scope), collection)
 
     async def where(self, entry_id: str) -> list[Copy]:
         """Where an entry's copies, marks and tombstones stand."""
@@ -412,9 +405,9 @@ class Memory:
 
     @property
     def _engine(self) -> Engine:
-        if self._engine_open is None:
+        if self._let_go:
             raise NotOpen("this memory")
-        return self._engine_open
+        return self._life.working
 
     def _asked(
         self,
