@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -55,7 +55,7 @@ class BlockingMemory:
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
         created_at: Moment | None = ...,
-        expires_at: Moment | None = ...,
+        expires_at: Moment | timedelta | None = ...,
         key: str | None = ...,
         revive: bool = ...,
     ) -> Entry: ...
@@ -70,7 +70,7 @@ class BlockingMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] = ...,
-        expires_at: Moment | None = ...,
+        expires_at: Moment | timedelta | None = ...,
     ) -> Entry: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
     def delete(self, entry_id: str) -> bool: ...

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory.domain.scope import Scope
+from memory.domain.shown import Shown
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.split import SplitStore
 from memory.policies.promotion import PromotionRule
@@ -15,8 +16,8 @@ from memory.ports.record import Partition
 from memory.ports.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class RouteReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RouteReport(Shown):
     """Where a new record would be born, where copies of it would stand, and why, a sentence a decision."""
 
     collection: str

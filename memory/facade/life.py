@@ -31,7 +31,8 @@ class Life:
         self._open: Engine | None = None
         self._upkeep: Upkeep | None = None
         self._owner: asyncio.AbstractEventLoop | None = None
-        self._turning, self._turns_on = asyncio.Lock(), self._owner
+        self._turning = asyncio.Lock()
+        self._turns_on: asyncio.AbstractEventLoop | None = None
 
     @property
     def is_open(self) -> bool:

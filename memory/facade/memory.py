@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -38,7 +38,7 @@ EmbedFunction = Callable[[Sequence[str]], Any]
 """Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""
 
 Moment = datetime | str | int | float
-"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970."""
+"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
 
 _UNSET: Any = object()
 RETRIEVE_LIMIT = 20  # A30
@@ -134,7 +134,7 @@ class Memory:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         created_at: Moment | None = None,
-        expires_at: Moment | None = None,
+        expires_at: Moment | timedelta | None = None,
         key: str | None = None,
         revive: bool = False,
     ) -> Entry:
@@ -142,7 +142,8 @@ class Memory:
 
         `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
         Where that entry was deleted since it is a `Conflict` too, which says when, unless `revive` lets the key begin a new life.
-        `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at` is hidden, not deleted (A36).
+        `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
+        a `timedelta` from the write on, is hidden, not deleted (A36).
         """
         draft = EntryDraft(
             scope=_scope(scope),
@@ -178,7 +179,7 @@ class Memory:
         source: str | None = _UNSET,
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
-        expires_at: Moment | None = _UNSET,
+        expires_at: Moment | timedelta | None = _UNSET,
     ) -> Entry:
         """Change an active entry: tags are replaced, metadata merged, `expires_at=None` clears the expiry; what is not given stays.
 
@@ -421,7 +422,7 @@ class Memory:
         as_of: Moment | None,
         known_at: Moment | None,
     ) -> Asked:
-        scopes = [_scope(scope)] if isinstance(scope, Scope | str) else [_scope(s) for s in door.sequence("scope", scope)]
+        scopes = [_scope(scope)] if isinstance(scope, Scope | str) else [_scope(s) for s in door.sequence("scope", scope, at_most=door.MAX_SCOPES)]
         if not scopes:
             raise InvalidInput("scope", "name at least one")
         session = None if session_id is None else Scope.session(session_id)
@@ -430,8 +431,8 @@ class Memory:
         return Asked(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
-            tags=() if tags is None else tuple(door.tags(door.sequence("tags", tags))),
-            types=() if types is None else tuple(door.one_of("type", t, EntryType) for t in door.sequence("types", types)),
+            tags=() if tags is None else tuple(door.tags(door.sequence("tags", tags, at_most=door.MAX_LIMIT))),
+            types=() if types is None else tuple(door.one_of("type", t, EntryType) for t in door.sequence("types", types, at_most=door.MAX_LIMIT)),
             since=_moment("since", since),
             as_of=_moment("as_of", as_of),
             known_at=_moment("known_at", known_at),

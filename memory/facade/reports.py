@@ -8,6 +8,7 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
+from memory.domain.shown import Shown
 from memory.orchestrator.engine import Engine
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
@@ -17,8 +18,8 @@ from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+@dataclass(frozen=True, slots=True, repr=False)
+class Copy(Shown):
     """One place where something stands for an entry: a live copy in its role, a mark or a tombstone."""
 
     tier: str
@@ -27,8 +28,8 @@ class Copy:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class TierStats:
+@dataclass(frozen=True, slots=True, repr=False)
+class TierStats(Shown):
     """How many entries have their home in a tier, and how many bytes they take; `replicas` are copies kept there for searching."""
 
     tier: str
@@ -38,8 +39,8 @@ class TierStats:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+@dataclass(frozen=True, slots=True, repr=False)
+class Stats(Shown):
     """One tenant's numbers, expired and retired entries included.
 
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
@@ -53,8 +54,8 @@ class Stats:
     degraded: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StoreReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreReport(Shown):
     """How one store is: what `memory doctor` shows."""
 
     store: str
@@ -112,8 +113,8 @@ def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
     return (*owed, *moves)
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+@dataclass(frozen=True, slots=True, repr=False)
+class Examination(Shown):
     """Every store of a configuration, also those that do not open, and what keeps them from working together."""
 
     stores: list[StoreReport]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
+from memory.domain.shown import as_json, cut
 from memory.domain.time import micros
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.entry_records import entry_of
@@ -51,6 +52,12 @@ class Retrieved(list[Entry]):
     def __init__(self, entries: Sequence[Entry] = (), degraded: Iterable[str] = ()) -> None:
         super().__init__(entries)
         self.degraded = tuple(degraded)
+
+    def __repr__(self) -> str:
+        return f"Retrieved({cut(list(self))}, degraded={cut(self.degraded)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"entries": as_json(list(self)), "degraded": list(self.degraded)}
 
 
 class Browsing:
