@@ -53,7 +53,7 @@ def _example(kind: type[BaseException]) -> BaseException:
     return kind(**given)
 
 
-@pytest.mark.parametrize("kind", sorted(_exceptions(), key=lambda kind: (kind.__module__, kind.__qualname__)), ids=lambda kind: kind.__qualname__)
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=f"{kind.__module__}.{kind.__name__}") for kind in _exceptions()])
 def test_an_exception_is_the_same_after_a_copy_and_a_journey(kind: type[BaseException]) -> None:
     raised = _example(kind)
     raised.add_note("seen on Tuesday")
