@@ -97,7 +97,7 @@ class _Copy:
             self._take(5)
             return value
         if isinstance(value, str):
-            self._take(len(value) or 2)  # before it is encoded
+            self._take(len(value) + 3)  # as JSON has it, and before it is encoded
             copied = text(field, value)
             self._take(0 if value.isascii() else len(value.encode()) - len(value))
             return copied
@@ -112,10 +112,10 @@ class _Copy:
         if depth > MAX_DEPTH:
             raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
         if isinstance(value, Mapping):
-            self._take(2)
+            self._take(4)
             return {self._name(field, name): self.of(inner, depth + 1, f"{field}.{name}" if depth == 1 else field) for name, inner in value.items()}
         if isinstance(value, list | tuple):
-            self._take(2)
+            self._take(4)
             return [self.of(inner, depth + 1, field) for inner in value]
         raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
 
