@@ -113,19 +113,17 @@ class _Copy:
             raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
         if isinstance(value, Mapping):
             self._take(4)
-            return {self._name(field, name): self.of(inner, depth + 1, f"{field}.{name}" if depth == 1 else field) for name, inner in value.items()}
+            copied = {}
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise InvalidInput(field, f"has a key that is not text: {repr(name)[:40]}")
+                self._take(len(name) if name.isascii() else len(text(field, name).encode()))
+                copied[text(field, name)] = self.of(inner, depth + 1, f"{field}.{name}" if depth == 1 else field)
+            return copied
         if isinstance(value, list | tuple):
             self._take(4)
             return [self.of(inner, depth + 1, field) for inner in value]
         raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
-
-    def _name(self, field: str, name: object) -> str:
-        if not isinstance(name, str):
-            raise InvalidInput(field, f"has a key that is not text: {repr(name)[:40]}")
-        self._take(len(name))
-        text(field, name)
-        self._take(0 if name.isascii() else len(name.encode()) - len(name))
-        return name
 
     def _take(self, size: int) -> None:
         self._room -= size

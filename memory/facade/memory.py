@@ -26,6 +26,7 @@ from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.pace import paced
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
@@ -166,7 +167,7 @@ class Memory:
         Drafts whose key is in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`, says which they are, and has the rest.
         `revive` is that of `write`, for all of them.
         """
-        checked = [_draft(d) for d in door.sequence("drafts", drafts)]
+        checked = [_draft(d) async for d in paced(door.sequence("drafts", drafts))]
         return await self._engine.entries.write_many(self.tenant, checked, revive=_flag("revive", revive))
 
     async def update(

@@ -20,6 +20,7 @@ from memory.domain.shown import as_json, cut
 from memory.domain.time import micros
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.pace import paced
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -146,7 +147,7 @@ class Browsing:
             query = Query(ENTRIES, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
-                for row in await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)]):
+                async for row in paced(await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)])):
                     if row.key.id not in seen and not is_expired(row, now) and (retired or is_current(row, now)):
                         seen.add(row.key.id)
                         yield entry_of(row)
