@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AT_A_TIME = 10
-"""Things between which nobody else has a turn: the largest entries take some 3 ms each."""
+AT_A_TIME = 4
+"""Things between which nobody else has a turn: the largest entries take some 5 ms each."""
 
 
 async def paced(things: Iterable[T]) -> AsyncIterator[T]:

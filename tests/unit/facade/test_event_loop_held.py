@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
 from memory.facade.memory import Memory
 from memory.facade.transfer import Message, read
 from memory.ports.collections import ENTRIES
@@ -32,10 +33,8 @@ LONGEST = " ".join(f"{_chance.choice(_NAMES)}{_chance.randrange(500)}" for _ in 
 LARGEST = {f"k{number}": _chance.random() for number in range(2_600)}
 TAGS = [f"tag{number}" for number in range(32)]
 
-PLACES = [
-    pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")),
-    *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS[:1]),
-]
+ONE_FILE = pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite"))
+SERVED = pytest.param(PLACINGS[0].config, id=PLACINGS[0].name, marks=marks_of(*PLACINGS[0].backends))
 
 
 class Holding:
@@ -80,7 +79,7 @@ def holding(monkeypatch: pytest.MonkeyPatch) -> Holding:
     return holding
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=[ONE_FILE])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     yield request.param(tmp_path)
     forget(tmp_path)
@@ -102,7 +101,7 @@ async def test_the_measure_sees_what_holds_the_loop(holding: Holding) -> None:
         while time.thread_time() < until:
             pass
 
-    with pytest.raises(AssertionError, match="held the event loop for 1.. ms"):
+    with pytest.raises(AssertionError, match=r"held the event loop for 1\d\d ms"):
         await holding.of(busy)
     await holding.of(lambda: asyncio.sleep(0.001))
 
@@ -126,10 +125,8 @@ async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holdi
 
 
 async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
-    large = [
-        {"content": f"{number} " + LONGEST[: 3_000 * (number % 3)], "metadata": LARGEST, "scope": "user:ada", "key": str(number)}
-        for number in range(60)
-    ]
+    whole = {"metadata": LARGEST, "scope": "user:ada"}
+    large = [{"content": f"{number} {LONGEST[: 3_000 * (number % 3)]}", "key": str(number), **whole} for number in range(60)]
     await holding.of(lambda: memory.write_many(large))
     await holding.of(lambda: memory.write_many(large))
     assert len(await holding.of(lambda: memory.entries("user:ada"))) == 60
@@ -144,15 +141,12 @@ async def test_asking_with_the_longest_query_and_the_most_scopes_does_not_hold_t
 
 async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     lines = b"".join(json.dumps({"role": "user", "content": f"{n} {LONGEST[:500]}", "id": str(n)}).encode() + b"\n" for n in range(500))
-    drafts = [item.draft for item in read(io.BytesIO(lines), "a.jsonl", None, messages_to=None) if isinstance(item, Message)]
-    assert drafts == []  # a message needs a scope
-    from memory.domain.scope import Scope
-
     drafts = [item.draft for item in read(io.BytesIO(lines), "a.jsonl", Scope.session("s")) if isinstance(item, Message)]
     assert len(await holding.of(lambda: memory.write_many(drafts))) == 500
     assert len((await holding.of(lambda: memory.end_session("s"))).kept) == 500
 
 
+@pytest.mark.parametrize("config", [ONE_FILE, SERVED], indirect=True)
 async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     await memory.write_many([{"content": f"ferry {n}", "source": f"v{n * 90}", "scope": "session:s"} for n in range(450)])
     where = within(Partition("default", "session:s"))
