@@ -113,13 +113,13 @@ class _Copy:
             raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
         if isinstance(value, Mapping):
             self._take(4)
-            copied = {}
+            names: dict[str, Any] = {}
             for name, inner in value.items():
                 if not isinstance(name, str):
                     raise InvalidInput(field, f"has a key that is not text: {repr(name)[:40]}")
                 self._take(len(name) if name.isascii() else len(text(field, name).encode()))
-                copied[text(field, name)] = self.of(inner, depth + 1, f"{field}.{name}" if depth == 1 else field)
-            return copied
+                names[text(field, name)] = self.of(inner, depth + 1, f"{field}.{name}" if depth == 1 else field)
+            return names
         if isinstance(value, list | tuple):
             self._take(4)
             return [self.of(inner, depth + 1, field) for inner in value]

@@ -18,7 +18,7 @@ from memory.facade.build import as_embedder, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.life import Life
-from memory.facade.reports import Copy, Stats, StoreReport
+from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.browsing import Retrieved
@@ -402,6 +402,17 @@ class Memory:
     async def check(self) -> list[StoreReport]:
         """How each store is."""
         return await reports.check(self._engine)
+
+    async def audit(self, *, repair: bool = False) -> list[StoreAudit]:
+        """Compare what each store derives from its records (word indexes, statistics, registries) with the records; `repair` makes it anew.
+
+        It reads everything, of every tenant, and may take long. A store that does not answer is reported, not raised.
+        """
+        return await reports.audit(self._engine, repair=repair)
+
+    async def vacuum(self) -> list[Vacuumed]:
+        """Have each store give back the room that deleted content takes. A store that does not answer is reported, not raised."""
+        return await reports.vacuum(self._engine)
 
     # -- shared -------------------------------------------------------------------------------------------------------
 

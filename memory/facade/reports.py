@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +71,57 @@ class StoreReport(Shown):
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreAudit(Shown):
+    """What came of comparing what a store derives from its records with the records. `repaired`: what differed was made anew.
+
+    `problems` says what differed, a sentence each; `error` why the store could not be looked through, empty when it was.
+    """
+
+    store: str
+    checked: int
+    problems: tuple[str, ...]
+    repaired: bool = False
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.error and not self.problems
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Vacuumed(Shown):
+    """The bytes that a store gave back; `error` says why it could not be asked, empty when it was."""
+
+    store: str
+    bytes: int
+    error: str = ""
+
+
+async def audit(engine: Engine, *, repair: bool) -> list[StoreAudit]:
+    """Compare, store by store; one that fails is reported, not raised."""
+    return [await _audited(store, repair) for store in engine.topology.leaves]
+
+
+async def _audited(store: Store, repair: bool) -> StoreAudit:
+    try:
+        found = await store.audit(repair=repair)
+    except (ConfigError, StoreError) as error:
+        return StoreAudit(store.name, 0, (), error=str(error))
+    return StoreAudit(store.name, found.checked, found.problems, repaired=repair)
+
+
+async def vacuum(engine: Engine) -> list[Vacuumed]:
+    """Have every store give back the room that deleted content takes; one that fails is reported, not raised."""
+    given_back = []
+    for store in engine.topology.leaves:
+        try:
+            given_back.append(Vacuumed(store.name, await store.vacuum()))
+        except (ConfigError, StoreError) as error:
+            given_back.append(Vacuumed(store.name, 0, str(error)))
+    return given_back
+
+
 async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
     """Everything that stands under an entry's id, store by store."""
     found: list[Copy] = []
@@ -119,10 +171,12 @@ class Examination(Shown):
 
     stores: list[StoreReport]
     problems: list[str]
+    audits: list[StoreAudit] = field(default_factory=list)
+    """Of the stores that open, where an audit was asked for."""
 
     @property
     def ok(self) -> bool:
-        return not self.problems and all(store.ok for store in self.stores)
+        return not self.problems and all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
 
 
 async def check(engine: Engine) -> list[StoreReport]:
@@ -130,21 +184,35 @@ async def check(engine: Engine) -> list[StoreReport]:
     return [await _check_store(engine, store) for store in engine.topology.leaves]
 
 
-async def examine(engine: Engine) -> Examination:
-    """Open every store of an engine that is not open, alone and then together, ask how it is, and close it again."""
-    stores, problems = engine.topology.leaves, list[str]()
+async def examine(engine: Engine, *, audited: bool = False, repair: bool = False, absent: Mapping[str, str] | None = None) -> Examination:
+    """Open every store of an engine that is not open, alone and then together, ask how it is, and close it again.
+
+    The stores in `absent` are not opened, which would make them: what is said there of each stands in its report.
+    """
+    absent = absent or {}
+    stores, problems, audits = [s for s in engine.topology.leaves if s.name not in absent], list[str](), list[StoreAudit]()
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
+        reports += [_not_there(engine, store, absent[store.name]) for store in engine.topology.leaves if store.name in absent]
+        if audited or repair:
+            there = [report.store for report in reports if report.ok and report.store not in absent]
+            audits = [await _audited(store, repair) for store in stores if store.name in there]
         if all(report.ok for report in reports):
             try:
                 engine.topology.settle()
-                await engine.meaning.check()
+                if not absent:
+                    await engine.meaning.check()
             except (ConfigError, StoreError) as error:
                 problems.append(str(error))
     finally:
         for store in stores:
             await store.close()
-    return Examination(reports, problems)
+    return Examination(reports, problems, audits)
+
+
+def _not_there(engine: Engine, store: Store, said: str) -> StoreReport:
+    claims = {name: getattr(store.capabilities, name) for name in (*FLAGS, *LIMITS)}
+    return StoreReport(store.name, engine.topology.tiers_of(store), True, said, "", 0.0, store.capabilities.durable, claims)
 
 
 async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> StoreReport:

@@ -54,6 +54,10 @@ class FileStore(BaseStore):
         """Without fsync the run of the machine: its death, and nothing less, may cost the last writes."""
         return "" if self._config.fsync else run_of_the_machine()
 
+    @property
+    def path(self) -> Path:
+        return self._config.path.absolute()
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:

@@ -9,6 +9,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ async def test_the_measure_sees_what_holds_the_loop(holding: Holding) -> None:
 
 
 async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
-    whole = {"scope": "user:ada", "metadata": LARGEST, "tags": TAGS, "title": "x" * 200}
+    whole: Any = {"scope": "user:ada", "metadata": LARGEST, "tags": TAGS, "title": "x" * 200}
     entry = await holding.of(lambda: memory.write(LONGEST, key="k", **whole))
     await holding.of(lambda: memory.write(LONGEST, key="k", **whole))
     await holding.of(lambda: memory.write("é" * 32_768, scope="user:ada"))
@@ -125,7 +126,7 @@ async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holdi
 
 
 async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
-    whole = {"metadata": LARGEST, "scope": "user:ada"}
+    whole: Any = {"metadata": LARGEST, "scope": "user:ada"}
     large = [{"content": f"{number} {LONGEST[: 3_000 * (number % 3)]}", "key": str(number), **whole} for number in range(60)]
     await holding.of(lambda: memory.write_many(large))
     await holding.of(lambda: memory.write_many(large))
@@ -153,10 +154,10 @@ async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Ho
     wanted = In("source", tuple(f"v{n}" for n in range(40_000)))
     found = 0
     for store in memory._life.engine.topology.leaves:
-        page = await holding.of(lambda store=store: store.query(Query(ENTRIES, where, wanted)))
+        page = await holding.of(partial(store.query, Query(ENTRIES, where, wanted)))
         found += len(page.records)
         if store.capabilities.lexical:
-            await holding.of(lambda store=store: store.search(Search(ENTRIES, where, Words("ferry"), 10, wanted)))
+            await holding.of(partial(store.search, Search(ENTRIES, where, Words("ferry"), 10, wanted)))
     assert found == 445
 
 
