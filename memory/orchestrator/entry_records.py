@@ -129,7 +129,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         version=version,
         created_at=record.created_at,
         updated_at=moment(version),
-        expires_at=expiry(changes.get("expires_at", record.expires_at), now),
+        expires_at=expiry(changes.get("expires_at", record.expires_at), moment(version)),
         fields=fields,
         body=body,
         texts=texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source")),  # type: ignore[arg-type]

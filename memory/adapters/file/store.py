@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.adapters.file.claims import CLAIMS, parse
