@@ -12,7 +12,7 @@ from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
-from memory.facade.reports import Copy, Stats, StoreReport
+from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
@@ -142,6 +142,8 @@ class BlockingMemory:
     def sweep(self) -> SweepReport: ...
     def stats(self) -> Stats: ...
     def check(self) -> list[StoreReport]: ...
+    def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
+    def vacuum(self) -> list[Vacuumed]: ...
 
 class BlockingScopedMemory:
     scope: Scope

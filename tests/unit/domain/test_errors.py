@@ -11,6 +11,7 @@ import pkgutil
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ EXAMPLES: dict[Any, object] = {
     Sequence[str]: ("e1", "e2"),
     int: 7,
     bool: True,
+    float: 0.5,
+    timedelta: timedelta(seconds=5),
     Mapping[int, Conflict]: {1: Conflict("taken", "e1")},
     Mapping[int, Entry]: {},
     Key: Key("acme", "e1"),
