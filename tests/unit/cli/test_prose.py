@@ -167,10 +167,10 @@ def test_an_import_that_ends_early_says_how_much_is_kept(memory: CommandLine, mo
 
     real, calls = Memory.write_many, iter([None, failure])
 
-    async def failing(self: Memory, drafts: Any) -> Any:
+    async def failing(self: Memory, drafts: Any, **options: Any) -> Any:
         if (error := next(calls)) is not None:
             raise error
-        return await real(self, drafts)
+        return await real(self, drafts, **options)
 
     monkeypatch.setattr(Memory, "write_many", failing)
     file = memory.write_lines("a.jsonl", *({"role": "user", "content": f"n {n}", "id": n} for n in range(450)))
