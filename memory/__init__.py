@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import StoreTimeout as StoreTimeout
     from memory.domain.errors import StoreUnavailable as StoreUnavailable
     from memory.domain.errors import Unsupported as Unsupported
+    from memory.domain.errors import WrongEventLoop as WrongEventLoop
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.facade.blocking import BlockingMemory as BlockingMemory
@@ -56,6 +57,7 @@ _HOMES = {
         "StoreTimeout",
         "StoreUnavailable",
         "Unsupported",
+        "WrongEventLoop",
     ),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.facade.memory": ("Memory",),
@@ -93,6 +95,7 @@ __all__ = [
     "StoreTimeout",
     "StoreUnavailable",
     "Unsupported",
+    "WrongEventLoop",
     "__version__",
 ]
 

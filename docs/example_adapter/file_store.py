@@ -16,7 +16,7 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
-from memory.ports.asking import lets_through, page_of
+from memory.ports.asking import condition, page_of
 from memory.ports.base import BaseStore, record_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
@@ -97,13 +97,14 @@ class FileStore(BaseStore):
         """What the query asks for, and what it would have to look at and cannot read."""
         matching: list[Standing] = []
         corrupt: list[Key] = []
+        lets_through = condition(query.filter)
         for key, (scope, _, _) in self._slots[query.collection.name].items():
             if not _is_there(key, scope, query):
                 continue
             stands = _read(self._slots, query.collection, key)
             if isinstance(stands, Corrupt):
                 corrupt.append(key)
-            elif stands is not None and _is_asked(stands, query) and lets_through(query.filter, stands):
+            elif stands is not None and _is_asked(stands, query) and lets_through(stands):
                 matching.append(stands)
         return matching, corrupt
 

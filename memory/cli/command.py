@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
@@ -42,6 +42,8 @@ class Cli:
     tenant: str | None = None
     json: bool = False
     traceback: bool = False
+    kept: list[str] = field(default_factory=list)
+    """What of a long command is safe already, in a sentence: told where it ends before its end."""
 
     def settings(self) -> MemoryConfig:
         from memory.facade.config import MemoryConfig
@@ -49,10 +51,14 @@ class Cli:
         return MemoryConfig.load(self.config, tenant=self.tenant)
 
     def memory(self) -> Memory:
-        """The memory that the options and everything else configure; not open yet."""
+        """The memory that the options and everything else configure; not open yet. Says where the default file will be, when that is made."""
         from memory.facade.memory import Memory
+        from memory.facade.places import default_file
 
-        return Memory(self.settings())
+        made = Memory(self.settings())
+        if (path := default_file(made.config)) is not None:
+            self.say(f"a new memory is made in {path}; --config, MEMORY_CONFIG or `memory init` name another place")
+        return made
 
     @property
     def out(self) -> Console:
@@ -126,7 +132,8 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has no reader any more
         return 141
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+        done = cli.kept[-1] if cli.kept else "what was reported as done is kept; run it again to do the rest"
+        typer.echo(f"interrupted; {done}", err=True)
         return 130
     except typer.Exit as exc:
         return exc.exit_code
@@ -146,6 +153,7 @@ def fail(cli: Cli, exc: Exception) -> int:
 
     code, name = judged(exc)
     message = _message(exc) if code != BUG else f"this is a bug: {type(exc).__name__}: {exc} (--traceback shows where; please report it)"
+    message += _what_now(cli, exc)
     if cli.traceback:
         import traceback
 
@@ -155,6 +163,17 @@ def fail(cli: Cli, exc: Exception) -> int:
         details = {key: getattr(exc, key) for key in ("field", "line", "entry_id", "existing_id", "store") if getattr(exc, key, None) is not None}
         write_json({"error": {"code": name, "message": message, "exit": code, **details}})
     return code
+
+
+def _what_now(cli: Cli, exc: Exception) -> str:
+    """What was kept when a store failed, and what to do."""
+    from memory.domain.errors import StoreError, StoreFull
+
+    if not isinstance(exc, StoreError):
+        return ""
+    kept = cli.kept[-1:] or (["nothing of this call was kept"] if isinstance(exc, StoreFull) else [])
+    advice = ["make room (`memory forget`, then `memory vacuum`), and run it again"] if isinstance(exc, StoreFull) else []
+    return "".join(f"; {part}" for part in (*kept, *advice))
 
 
 def _message(exc: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory.cli.command import Cli, command
-from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, OptionalScope, ScopeOption, TagsOption, given, json_object, moment
+from memory.cli.options import AsOfOption, KnownAtOption, MetadataOption, OptionalScope, ScopeOption, TagsOption, expiry, given, json_object, moment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,7 @@ async def write(
     source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
-    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Hide it after this moment.")] = None,
+    expires: Annotated[str | None, typer.Option(metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m.")] = None,
     key: Annotated[str | None, typer.Option(help="Writing again under the same key writes nothing twice.")] = None,
     revive: Annotated[bool, typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life.")] = False,
 ) -> None:
@@ -41,7 +41,7 @@ async def write(
     text = sys.stdin.read() if content == "-" else content
     options = given(type=kind, title=title, source=source, tags=tag, metadata=json_object("metadata", metadata), key=key)
     async with cli.memory() as memory:
-        entry = await memory.write(text, scope=scope, expires_at=moment("expires", expires), revive=revive, **options)
+        entry = await memory.write(text, scope=scope, expires_at=expiry("expires", expires), revive=revive, **options)
     cli.emit(show.entry_json(entry), lambda out: out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}")))
 
 
@@ -125,13 +125,22 @@ async def promote(
         if to is not None:
             target = Scope.parse(to)
             copies = [await memory.promote(entry_id, target, delete_original=delete_original) for entry_id in entry_ids]
-            rows = [[copy.promoted_from_id or "", copy.id, copy.scope.text, show.tier(copy.tier)] for copy in copies]
+            rows = [[f"{copy.promoted_from_id}\n→ {copy.id}", copy.scope.text, show.tier(copy.tier)] for copy in copies]
             data = {"promoted": [show.entry_json(copy) for copy in copies]}
-            cli.emit(data, lambda out: out.print(show.table("Promoted", ["from", "to", "scope", "tier"], rows)))
+            cli.emit(data, lambda out: out.print(show.table("Promoted", ["entry", "scope", "tier"], rows)))
             return 0
         report = await memory.move(entry_ids, to=str(tier))
     cli.emit(show.report_json(report), lambda out: show.promotion(out, report))
     return 0 if report.moved or not report.kept else 1
+
+
+def _stores(cli: Cli) -> str:
+    """The stores that would lose something, each with its place and without its password."""
+    from memory.facade.places import path_of
+    from memory.facade.values import masked
+
+    config = cli.settings()
+    return ", ".join(f"{store.name} ({path_of(store) or masked(store.url)})" for store in config.stores_in_use()) + f", tenant {config.tenant}"
 
 
 async def forget(
@@ -150,7 +159,7 @@ async def forget(
     if whole is not None and not yes:
         if cli.json or not sys.stdin.isatty():
             raise InvalidInput("--yes", f"is needed to forget everything of {whole} without being asked")
-        typer.confirm(f"Forget everything of {whole}?", abort=True, err=True)
+        typer.confirm(f"Forget everything of {whole} in {_stores(cli)}? There is no way back.", abort=True, err=True)
     async with cli.memory() as memory:
         if whole is not None:
             count = await memory.delete_scope(whole)

@@ -23,6 +23,24 @@ def moment(field: str, text: str | None) -> Any:
     return None if text is None else door.time(field, text)
 
 
+def expiry(field: str, text: str | None) -> Any:
+    """The moment an option names, or the length of time from now on, such as 30d."""
+    from memory.domain.errors import InvalidInput
+    from memory.facade.values import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError:
+        try:
+            return moment(field, text)
+        except InvalidInput as exc:
+            raise InvalidInput(
+                field, f"{text[:40]!r} is neither a length of time such as 30d or 1h30m, nor a moment such as 2026-01-31T09:30:00Z"
+            ) from exc
+
+
 def json_object(field: str, text: str | None) -> dict[str, Any] | None:
     """The JSON object an option holds."""
     import json

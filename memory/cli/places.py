@@ -1,4 +1,4 @@
-"""Commands on the stores: stats, doctor and route."""
+"""Commands on the stores: stats, doctor, vacuum and route."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from memory.cli.command import Cli, command
 
 if TYPE_CHECKING:
     from memory.facade.explain import RouteReport
-    from memory.facade.reports import Stats
+    from memory.facade.reports import Stats, Vacuumed
 
 
 def register(app: typer.Typer) -> None:
     command(app, "stats")(stats)
     command(app, "doctor")(doctor)
+    command(app, "vacuum")(vacuum)
     command(app, "route")(route)
 
 
@@ -29,10 +30,7 @@ async def stats(cli: Cli) -> None:
 
 def stats_json(counted: Stats) -> dict[str, Any]:
     """The tiers with counts and sizes, for programs."""
-    tiers = [
-        {"tier": part.tier, "store": part.store, "entries": part.entries, "bytes": part.bytes, "replicas": part.replicas} for part in counted.tiers
-    ]
-    return {"tiers": tiers, "by_type": dict(counted.by_type), "owed": counted.owed}
+    return counted.to_dict()
 
 
 def show_stats(out: Any, counted: Stats) -> None:
@@ -45,21 +43,36 @@ def show_stats(out: Any, counted: Stats) -> None:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:
         out.print(f"{counted.owed} steps are owed; a sweep will do them", markup=False)
+    for sentence in (*counted.stuck, *counted.degraded):
+        out.print(show.plain(f"- {sentence}", "yellow"))
 
 
-async def doctor(cli: Cli) -> int:
-    """Check the configuration and every store, also those that do not open. Ends with 1 when a check failed."""
-    from dataclasses import asdict
-
-    from memory.facade.build import build_engine
+async def doctor(
+    cli: Cli,
+    audit: Annotated[bool, typer.Option("--audit", help="Also compare word indexes and statistics with the records. Reads everything.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Audit, and make anew from the records what differs.")] = False,
+) -> int:
+    """Check the configuration and every store, also those that do not open. Makes nothing. Ends with 1 when a check failed."""
+    from memory.facade.build import build_engine, embedder_named
+    from memory.facade.explain import meaning_by_tier
+    from memory.facade.places import not_there_yet, path_of
     from memory.facade.reports import examine
     from memory.ports.clock import system_clock
 
     config = cli.settings()
     file = sorted({origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin})
-    found = await examine(build_engine(config, embedder=None, clock=system_clock))
-    stores = [{**asdict(report), "tiers": list(report.tiers)} for report in found.stores]
-    data = {"ok": found.ok, "tenant": config.tenant, "config_files": file, "stores": stores, "problems": found.problems}
+    engine = build_engine(config, embedder=embedder_named(config.embedder), clock=system_clock, prepared=False)
+    found = await examine(engine, audited=audit, repair=repair, absent=not_there_yet(config))
+    paths = {store.name: path for store in config.stores_in_use() if (path := path_of(store)) is not None}
+    data = {
+        "ok": found.ok,
+        "tenant": config.tenant,
+        "config_files": file,
+        "stores": [{**report.to_dict(), "path": str(paths[report.store]) if report.store in paths else None} for report in found.stores],
+        "meaning": {} if found.problems or not all(report.ok for report in found.stores) else meaning_by_tier(engine),
+        "problems": found.problems,
+        **({"audits": [one.to_dict() for one in found.audits]} if audit or repair else {}),
+    }
     cli.emit(data, lambda out: _show_health(out, data))
     return 0 if found.ok else 1
 
@@ -67,17 +80,57 @@ async def doctor(cli: Cli) -> int:
 def _show_health(out: Any, data: dict[str, Any]) -> None:
     from memory.cli import show
 
-    out.print(f"tenant {data['tenant']}; configuration from {', '.join(data['config_files']) or 'defaults, environment and arguments'}", markup=False)
-    rows = []
+    out.print(show.plain(f"tenant {data['tenant']}; configuration from {', '.join(data['config_files']) or 'defaults, environment and arguments'}"))
     for store in data["stores"]:
-        state = show.plain("ok", "green") if store["ok"] else show.plain("failed", "bold red")
-        can = ", ".join(name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True)
-        facts = ", ".join(f"{name} {value}" for name, value in store["facts"].items())
-        about = show.plain("\n".join(filter(None, (store["detail"], f"can: {can}" if can else "", facts, store["embedder"]))))
-        rows.append([store["store"], ", ".join(store["tiers"]), state, store["version"], f"{store['latency_ms']:.1f} ms", about])
-    out.print(show.table("Stores", ["store", "tiers", "state", "version", "answers in", "about"], rows, right=("answers in",)))
+        absent = store["ok"] and not store["version"] and store["detail"].endswith("makes it")
+        state = show.plain("not there yet", "yellow") if absent else show.plain("ok", "green") if store["ok"] else show.plain("failed", "bold red")
+        facts = {
+            "tiers": ", ".join(store["tiers"]),
+            "lies in": store["path"],
+            "says": store["detail"] if store["detail"] != store["path"] else "",
+            "version": store["version"],
+            "answers in": f"{store['latency_ms']:.1f} ms" if store["version"] else "",
+            "can": ", ".join(name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True),
+            "embedder": store["embedder"],
+            **{name.replace("_", " "): value for name, value in store["facts"].items()},
+        }
+        out.print()
+        out.print(show.facts(store["store"], state, facts))
+    said = dict.fromkeys(data["meaning"].values())
+    for sentence in said:
+        tiers = ", ".join(tier for tier, one in data["meaning"].items() if one == sentence)
+        out.print(show.plain(f"\ntier{'s' * (len(said) == 1)} {tiers}: {sentence}"))
     for problem in data["problems"]:
-        out.print(show.plain(problem, "bold red"))
+        out.print(show.plain(f"\n{problem}", "bold red"))
+    for one in data.get("audits", ()):
+        out.print()
+        out.print(show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green"))
+        for problem in one["problems"]:
+            out.print(show.plain(f"- {problem}"))
+
+
+def _audited(one: dict[str, Any]) -> str:
+    if one["error"]:
+        return f"{one['store']} could not be looked through: {one['error']}"
+    if not one["problems"]:
+        return f"{one['store']}: {one['checked']:,} records looked at, what is derived from them is right"
+    remedy = "made anew from the records" if one["repaired"] else "`memory doctor --repair` makes it anew from the records"
+    return f"{one['store']}: {one['checked']:,} records looked at; this differed, {remedy}:"
+
+
+async def vacuum(cli: Cli) -> int:
+    """Have every store give back the room that deleted content takes. Ends with 1 when one could not be asked."""
+    async with cli.memory() as memory:
+        stores = await memory.vacuum()
+    cli.emit({"stores": [one.to_dict() for one in stores], "bytes": sum(one.bytes for one in stores)}, lambda out: _show_vacuum(out, stores))
+    return 1 if any(one.error for one in stores) else 0
+
+
+def _show_vacuum(out: Any, stores: list[Vacuumed]) -> None:
+    from memory.cli import show
+
+    rows = [[one.store, show.size(one.bytes), one.error or ("" if one.bytes else "nothing to give back")] for one in stores]
+    out.print(show.table("Room given back", ["store", "size", "about"], rows, right=("size",)))
 
 
 async def route(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -18,6 +17,11 @@ if TYPE_CHECKING:
     from memory.orchestrator.promotion import PromotionReport
     from memory.orchestrator.searching import FoundEntry
 
+T = TypeVar("T")
+K = TypeVar("K")
+
+WHOLE = frozenset("# score tier store scope type id entry role version since setting from to turn home".split())
+"""Columns whose cells are never broken: what is read or copied as one."""
 TIER_STYLE = {"short": "yellow", "mid": "cyan", "long": "green"}
 
 
@@ -33,10 +37,21 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
     """A table of plain cells; the columns of numbers are aligned right."""
     made = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in WHOLE)
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text | Group) else plain(cell) for cell in row))
     return made
+
+
+def facts(title: str, state: Text, values: Mapping[str, object]) -> Group:
+    """One thing and what is known of it, a line each; long ones go on under their beginning."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for name, value in values.items():
+        if value not in (None, ""):
+            grid.add_row(f"  {name}", plain(value))
+    return Group(Text.assemble((title, "bold"), ": ", state), grid)
 
 
 def tier(name: str) -> Text:
@@ -59,7 +74,7 @@ def size(count: int) -> str:
 
 def entry_json(entry: Entry) -> dict[str, Any]:
     """An entry for programs: every field, the scope in its canonical form."""
-    return {**entry.model_dump(mode="json"), "scope": entry.scope.text}
+    return entry.to_dict()
 
 
 def entry_block(entry: Entry) -> Group:
@@ -88,7 +103,7 @@ def entry_block(entry: Entry) -> Group:
 
 def hits(found: Sequence[FoundEntry], *, explain: bool, limit: int | None = 400) -> Table:
     """Search results, best first."""
-    columns = ["#", "score", "tier", "entry", *(["found by"] if explain else [])]
+    columns = ["#", "score", "tier", "what was found", *(["found by"] if explain else [])]
     rows = []
     for place, hit in enumerate(found, start=1):
         entry = hit.entry
@@ -111,13 +126,23 @@ def found_by(explanation: Mapping[str, Any]) -> Text:
 
 def report_json(report: PromotionReport) -> dict[str, Any]:
     """What was moved and what stayed, for programs."""
-    return {"moved": [asdict(item) for item in report.moved], "kept": [asdict(item) for item in report.kept]}
+    return report.to_dict()
 
 
 def promotion(out: Console, report: PromotionReport) -> None:
-    """What was moved and what stayed, and why."""
-    if report.moved:
-        rows = [[item.entry_id, tier(item.from_tier), tier(item.to_tier), item.rule, item.because] for item in report.moved]
-        out.print(table("Moved onward", ["entry", "from", "to", "rule", "because"], rows))
-    if report.kept:
-        out.print(table("Kept where it is", ["entry", "tier", "because"], [[i.entry_id, tier(i.tier), i.because] for i in report.kept]))
+    """What was moved and what stayed, and why; equal reasons once."""
+    for (rule, because, start, end), moved in grouped(report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)).items():
+        out.print(Text.assemble(f"{len(moved)} moved from ", tier(start), " to ", tier(end), " by ", plain(rule), ": ", plain(because)))
+        out.print(plain("\n".join(f"  {item.entry_id}" for item in moved)))
+    for (name, because), kept in grouped(report.kept, lambda item: (item.tier, item.because)).items():
+        where = Text.assemble(" kept in ", tier(name)) if name else Text(" not moved")
+        out.print(Text.assemble(f"{len(kept)}", where, ": ", plain(because)))
+        out.print(plain("\n".join(f"  {item.entry_id}" for item in kept)))
+
+
+def grouped(items: Iterable[T], reason: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by what they have in common, in the order they came."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(reason(item), []).append(item)
+    return groups

@@ -67,6 +67,7 @@ async def import_file(
 
             def committed(done: int) -> None:
                 advance(done)
+                cli.kept[:] = [f"{done} of {len(messages)} messages are kept; import the same file again for the rest, nothing is written twice"]
                 if acks:
                     sys.stderr.write(json.dumps({"committed": done}) + "\n")
                     sys.stderr.flush()

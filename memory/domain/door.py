@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -20,10 +21,15 @@ MAX_CONTENT_BYTES = 64 * 1024  # D3
 MAX_TITLE_CHARS = 200  # D2
 MAX_SOURCE_CHARS = 200  # D4
 MAX_TAGS, MAX_TAG_CHARS = 32, 64  # D5
+_MAX_TAGS_GIVEN = 1_000  # duplicates included, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
 MAX_DEPTH = 32
 MAX_LIMIT = 1_000  # decision D49
+MAX_SCOPES = 1_000
 INT64 = 2**63
+EARLIEST_NUMBER = 10**8
+"""Seconds: March 1973. A smaller number was hardly meant as a moment, but as a length of time."""
+LONGEST = timedelta(days=366_000)
 _MILLISECONDS_FROM = 10**12  # D9: numbers above this are milliseconds
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -34,14 +40,16 @@ def text(field: str, value: object, *, max_chars: int | None = None, max_bytes: 
         raise InvalidInput(field, f"must be text, not {type(value).__name__}")
     if "\x00" in value:
         raise InvalidInput(field, "must not hold a NUL character")
+    if max_bytes is not None and len(value) > max_bytes:  # nobody reads a gigabyte to count it
+        raise InvalidInput(field, f"exceeds {max_bytes} bytes ({len(value)}{'' if value.isascii() else ' or more'})")
+    if max_chars is not None and not min_chars <= len(value) <= max_chars:
+        raise InvalidInput(field, f"length must be {min_chars}..{max_chars} chars, not {len(value)}")
     try:
         size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError as exc:
         raise InvalidInput(field, "must not hold a lone surrogate") from exc
     if max_bytes is not None and size > max_bytes:
         raise InvalidInput(field, f"exceeds {max_bytes} bytes ({size})")
-    if max_chars is not None and not min_chars <= len(value) <= max_chars:
-        raise InvalidInput(field, f"length must be {min_chars}..{max_chars} chars, not {len(value)}")
     return value
 
 
@@ -57,6 +65,8 @@ def tags(value: object) -> list[str]:
     """Whole tags, duplicates removed in first-seen order (A7, D5)."""
     if not isinstance(value, list | tuple):
         raise InvalidInput("tags", f"must be a list of strings, not {type(value).__name__}")
+    if len(value) > _MAX_TAGS_GIVEN:
+        raise InvalidInput("tags", f"at most {MAX_TAGS} entries, not {len(value)}")
     for tag in value:
         if not isinstance(tag, str):
             raise InvalidInput("tags", f"entries must be strings, not {type(tag).__name__}")
@@ -71,44 +81,64 @@ def json_object(field: str, value: object) -> dict[str, Any]:
     """A deep copy of a JSON object: string keys, finite numbers, integers within 64 bits, at most 32 levels (A9)."""
     if not isinstance(value, Mapping):
         raise InvalidInput(field, f"must be an object, not {type(value).__name__}")
-    copied, size = _json(field, value, 1)
-    if size > MAX_METADATA_BYTES:
-        raise InvalidInput(field, f"exceeds {MAX_METADATA_BYTES} bytes")
-    return dict(copied)
+    return dict(_Copy(field).of(value, 1))
 
 
-def _json(field: str, value: object, depth: int) -> tuple[Any, int]:
-    if value is None or isinstance(value, bool):
-        return value, 5
-    if isinstance(value, str):
-        return text(field, value), len(value.encode())
-    if isinstance(value, int):
-        if not -INT64 <= value < INT64:
-            raise InvalidInput(field, "holds an integer outside 64 bits")
-        return int(value), 20
-    if isinstance(value, float):
-        return number(field, value), 20
-    if depth > MAX_DEPTH:
-        raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping):
-        copied, size = {}, 2
-        for name, inner in value.items():
-            if not isinstance(name, str):
-                raise InvalidInput(field, f"has a key that is not text: {name!r}")
-            copied[text(field, name)], inner_size = _json(f"{field}.{name}" if depth == 1 else field, inner, depth + 1)
-            size += len(name.encode()) + inner_size
-        return copied, size
-    if isinstance(value, list | tuple):
-        pairs = [_json(field, inner, depth + 1) for inner in value]
-        return [p[0] for p in pairs], 2 + sum(p[1] for p in pairs)
-    raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
+class _Copy:
+    """Copies JSON until it has taken more room than it may have: a million nodes are not looked at to be refused."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._room = MAX_METADATA_BYTES
+
+    def of(self, value: object, depth: int, field: str = "") -> Any:
+        field = field or self._field
+        if value is None or isinstance(value, bool):
+            self._take(5)
+            return value
+        if isinstance(value, str):
+            self._take(len(value) + 3)  # as JSON has it, and before it is encoded
+            copied = text(field, value)
+            self._take(0 if value.isascii() else len(value.encode()) - len(value))
+            return copied
+        if isinstance(value, int):
+            self._take(20)
+            if not -INT64 <= value < INT64:
+                raise InvalidInput(field, "holds an integer outside 64 bits")
+            return int(value)
+        if isinstance(value, float):
+            self._take(20)
+            return number(field, value)
+        if depth > MAX_DEPTH:
+            raise InvalidInput(field, f"nests deeper than {MAX_DEPTH} levels")
+        if isinstance(value, Mapping):
+            self._take(4)
+            names: dict[str, Any] = {}
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise InvalidInput(field, f"has a key that is not text: {repr(name)[:40]}")
+                self._take(len(name) if name.isascii() else len(text(field, name).encode()))
+                names[text(field, name)] = self.of(inner, depth + 1, f"{field}.{name}" if depth == 1 else field)
+            return names
+        if isinstance(value, list | tuple):
+            self._take(4)
+            return [self.of(inner, depth + 1, field) for inner in value]
+        raise InvalidInput(field, f"holds a {type(value).__name__}, which is not JSON")
+
+    def _take(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise InvalidInput(self._field, f"exceeds {MAX_METADATA_BYTES} bytes")
 
 
-def sequence(field: str, value: object) -> list[Any]:
+def sequence(field: str, value: object, *, at_most: int | None = None) -> list[Any]:
     """Several things. One text is not several: it would be taken for its letters."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+    if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
         raise InvalidInput(field, f"must be a list, not {type(value).__name__}")
-    return list(value)
+    taken = list(value if at_most is None else islice(value, at_most + 1))
+    if at_most is not None and len(taken) > at_most:
+        raise InvalidInput(field, f"at most {at_most} at once")
+    return taken
 
 
 def number(field: str, value: float) -> float:
@@ -120,14 +150,21 @@ def number(field: str, value: float) -> float:
 
 
 def time(field: str, value: object) -> datetime:
-    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds (above 10^12: milliseconds, D9)."""
+    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number of seconds (above 10^12: milliseconds, D9).
+
+    A number below 10^8 is refused: it was meant as a length of time.
+    """
     if isinstance(value, bool):
         raise InvalidInput(field, "must be a moment in time, not a truth value")
+    if isinstance(value, timedelta):
+        raise InvalidInput(field, "must be a moment in time, not a length of time: write datetime.now(UTC) + timedelta(...)")
     if isinstance(value, int | float):
         seconds = number(field, value)
+        if seconds < EARLIEST_NUMBER:
+            raise InvalidInput(field, _too_small(field, seconds))
         seconds = seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds
-        if seconds < 0 or seconds > (_LATEST - EPOCH).total_seconds():
-            raise InvalidInput(field, "must be a number of seconds since 1970, not negative and not beyond the year 9999")
+        if seconds > (_LATEST - EPOCH).total_seconds():
+            raise InvalidInput(field, "must be a number of seconds since 1970, not beyond the year 9999")
         return moment(round(seconds * 1_000_000))
     if isinstance(value, str):
         value = _parsed(field, value)
@@ -139,6 +176,21 @@ def time(field: str, value: object) -> datetime:
         return value.astimezone(UTC)
     except OverflowError as exc:
         raise InvalidInput(field, "lies outside the years 1..9999 in UTC") from exc
+
+
+def _too_small(field: str, seconds: float) -> str:
+    """What to write instead of a small number, which would be a moment long past."""
+    said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before 1973; "
+    if field == "expires_at":
+        return said + f"for that long from now write timedelta(seconds={seconds:.6g}), for a moment a datetime with a zone"
+    return said + "write a datetime with a zone, or ISO 8601 text such as 2026-01-31T09:30:00Z"
+
+
+def length(value: timedelta) -> timedelta:
+    """How long an entry is to be seen: more than nothing, and not a thousand years."""
+    if not timedelta(0) < value <= LONGEST:
+        raise InvalidInput("expires_at", f"must be a moment, or longer than nothing and at most {LONGEST.days} days from now")
+    return value
 
 
 def _parsed(field: str, value: str) -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
+from memory.domain.shown import Brief
 
 
 class EntryType(StrEnum):
@@ -65,6 +66,15 @@ class Entry(BaseModel):
     version: int
     tier: str
 
+    def __repr_args__(self) -> Any:
+        """What tells it from others, in one line."""
+        said = {"id": self.id, "scope": self.scope.text, "type": self.type.value, "title": self.title, "content": self.content, "tags": self.tags}
+        return [(name, Brief(value)) for name, value in {**said, "tier": self.tier, "version": self.version}.items() if value not in (None, [])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as JSON, the scope in its canonical form."""
+        return {**self.model_dump(mode="json"), "scope": self.scope.text}
+
     def is_active(self, now: datetime) -> bool:
         """Whether its window contains now (decision D32)."""
         return self.valid_from <= now and (self.valid_to is None or now < self.valid_to)
@@ -83,7 +93,7 @@ class EntryDraft(door.Checked):
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
     created_at: datetime | None = None
-    expires_at: datetime | None = None
+    expires_at: datetime | timedelta | None = None
     key: str | None = None
 
     @field_validator("content", mode="before")
@@ -123,7 +133,7 @@ class EntryDraft(door.Checked):
 
     @field_validator("expires_at", mode="before")
     @classmethod
-    def _expires_at(cls, value: object) -> datetime | None:
+    def _expires_at(cls, value: object) -> datetime | timedelta | None:
         return check_expiry(value)
 
     @field_validator("key", mode="before")
@@ -194,8 +204,14 @@ def check_source(value: object) -> str | None:
     return None if value is None else door.text("source", value, max_chars=door.MAX_SOURCE_CHARS)
 
 
-def check_expiry(value: object) -> datetime | None:
-    return None if value is None else door.time("expires_at", value)
+def check_expiry(value: object) -> datetime | timedelta | None:
+    """A moment, or how long from the write on."""
+    return None if value is None else door.length(value) if isinstance(value, timedelta) else door.time("expires_at", value)
+
+
+def expiry(given: datetime | timedelta | None, now: datetime) -> datetime | None:
+    """The moment that a checked expiry means in a write made now."""
+    return now + given if isinstance(given, timedelta) else given
 
 
 PATCHABLE: dict[str, Callable[[Any], Any]] = {

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
 
 
-class MemoryTiersError(Exception):
-    """The base of every error raised on purpose by this library."""
+class Portable(Exception):
+    """An exception that can be copied and pickled whatever its constructor takes: its arguments and attributes come back as they were."""
+
+    def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[type[BaseException], tuple[Any, ...], Mapping[str, Any]]]:
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
+
+def _as_it_was(kind: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
+
+class MemoryTiersError(Portable):
+    """The base of every error raised on purpose by this library. Each can be pickled, and leaves a process pool as it was raised."""
 
 
 class InvalidInput(MemoryTiersError, ValueError):
@@ -159,3 +172,16 @@ class NotOpen(MemoryTiersError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is not open: use 'async with', or await open() first")
+
+
+class WrongEventLoop(NotOpen):
+    """An open memory was used from another event loop than the one it was opened on, to which its connections belong."""
+
+    def __init__(self, *, ended: bool) -> None:
+        MemoryTiersError.__init__(
+            self,
+            "this memory was opened on another event loop"
+            + (", which has ended: await close() lets go of it, then open it here" if ended else "")
+            + "; open one Memory per event loop, or use BlockingMemory, which may be called from any thread",
+        )
+        self.ended = ended

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from urllib.parse import quote, unquote
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from memory.domain import door
 from memory.domain.errors import InvalidInput, InvalidScopePromotion
@@ -39,8 +39,8 @@ class Scope(door.Checked):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ScopeKind
-    id: str
-    object_type: str | None = None
+    id: str = Field(strict=True)
+    object_type: str | None = Field(default=None, strict=True)
 
     @model_validator(mode="after")
     def _checked(self) -> Scope:

@@ -142,5 +142,5 @@ class BlockingMemory(_BlockingMemory):  # type: ignore[misc]
         """Let go of the stores and end the thread."""
         with contextlib.suppress(NotOpen):
             self._loop.run(self._twin_of.close())
-        if self._twin_of._owns_engine:
+        if self._twin_of._owns_life:
             self._loop.stop()

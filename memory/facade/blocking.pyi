@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -12,7 +12,7 @@ from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport
-from memory.facade.reports import Copy, Stats, StoreReport
+from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
@@ -55,7 +55,7 @@ class BlockingMemory:
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
         created_at: Moment | None = ...,
-        expires_at: Moment | None = ...,
+        expires_at: Moment | timedelta | None = ...,
         key: str | None = ...,
         revive: bool = ...,
     ) -> Entry: ...
@@ -70,7 +70,7 @@ class BlockingMemory:
         source: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] = ...,
-        expires_at: Moment | None = ...,
+        expires_at: Moment | timedelta | None = ...,
     ) -> Entry: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
     def delete(self, entry_id: str) -> bool: ...
@@ -142,6 +142,8 @@ class BlockingMemory:
     def sweep(self) -> SweepReport: ...
     def stats(self) -> Stats: ...
     def check(self) -> list[StoreReport]: ...
+    def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
+    def vacuum(self) -> list[Vacuumed]: ...
 
 class BlockingScopedMemory:
     scope: Scope

@@ -28,9 +28,10 @@ ADAPTERS = "memory.adapters"
 DEFAULTS = EngineSettings()
 
 
-def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock) -> Engine:
-    """The engine this configuration describes, not opened: nothing is connected to yet."""
-    config.prepare()
+def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock, prepared: bool = True) -> Engine:
+    """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
+    if prepared:
+        config.prepare()
     made: dict[str, Store] = {}
     for store in config.stores_in_use():
         tiers, mark_life = config.tiers_on(store.name), config.engine.mark_life

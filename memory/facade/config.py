@@ -14,12 +14,35 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
-from memory.facade.values import Duration, Interval, StoreUrl, is_broken_url, masked, masked_options, parse_duration, scheme_of, show_duration
+from memory.facade.values import (
+    HIDDEN,
+    Duration,
+    Interval,
+    StoreOptions,
+    StoreUrl,
+    is_broken_url,
+    masked,
+    masked_options,
+    parse_duration,
+    scheme_of,
+    show_duration,
+)
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
@@ -47,15 +70,26 @@ def default_url() -> str:
 def _url(value: str) -> str:
     if scheme_of(value) is None:
         raise ValueError("is not a URL with a scheme, such as sqlite:///memory.db")
-    return StoreUrl(value)
+    if masked(value) == value and HIDDEN in value:
+        raise ValueError(f"was made to be shown: {HIDDEN} stands where its password was")
+    return StoreUrl(value.strip())
 
 
 def _url_or_name(value: str) -> str:
-    if not value:
+    if not value.strip():
         raise ValueError("must name a store or give a URL")
     if is_broken_url(value):
         raise ValueError("is not a URL: '://' must follow the scheme, as in sqlite:///memory.db")
-    return StoreUrl(value) if scheme_of(value) else value
+    return _url(value) if scheme_of(value) else value
+
+
+def _named(value: str) -> str:
+    """A name that was given, to repeat in a message; nothing of what can be none, which may hold a secret."""
+    return f" '{value[:40]}'" if value.replace("-", "_").isidentifier() else ""
+
+
+_Shown = PlainSerializer(masked)
+"""Dumped without secrets."""
 
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -110,8 +144,8 @@ class Guards(BaseModel):
 class StoreConfig(Guards):
     """A named store: its URL, whose scheme names the adapter, the adapter's own options, and what stands around it."""
 
-    url: Annotated[str, AfterValidator(_url)]
-    options: dict[str, Any] = Field(default_factory=dict)
+    url: Annotated[str, AfterValidator(_url), _Shown]
+    options: Annotated[dict[str, Any], AfterValidator(StoreOptions), PlainSerializer(masked_options)] = Field(default_factory=dict)
 
     def __repr_args__(self) -> Any:
         return [("url", masked(self.url)), ("options", masked_options(self.options)), *self.shown().items()]
@@ -122,9 +156,9 @@ class Tiers(BaseModel):
 
     model_config = _FROZEN
 
-    short: Annotated[str, AfterValidator(_url_or_name)] = MAIN
-    mid: Annotated[str, AfterValidator(_url_or_name)] = MAIN
-    long: Annotated[str, AfterValidator(_url_or_name)] = MAIN
+    short: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
+    mid: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
+    long: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
 
 
 class RouteConfig(BaseModel):
@@ -133,7 +167,7 @@ class RouteConfig(BaseModel):
     model_config = _FROZEN
 
     tiers: tuple[Literal["short", "mid", "long"], ...] = Field(min_length=1)
-    store: Annotated[str, AfterValidator(_url_or_name)]
+    store: Annotated[str, AfterValidator(_url_or_name), _Shown]
     tenants: tuple[str, ...] = ()
     scope_kinds: tuple[ScopeKind, ...] = ()
     collections: tuple[str, ...] = ()
@@ -191,7 +225,7 @@ class ServingStore:
 
 
 class MemoryConfig(BaseModel):
-    """Everything that can be set. Anything wrong is a `ConfigError` that names the setting."""
+    """Everything that can be set. Anything wrong is a `ConfigError` that names the setting. What is dumped or printed of it holds no secret."""
 
     model_config = _FROZEN
 
@@ -261,11 +295,11 @@ class MemoryConfig(BaseModel):
         said |= {f"routes.{number}.store": route.store for number, route in enumerate(self.routes, start=1)}
         for path, name in said.items():
             if scheme_of(name) is None and name not in known:
-                raise BadSetting(path, f"names no store '{name[:40]}' (and is no URL){did_you_mean(name, known)}")
+                raise BadSetting(path, f"names no store{_named(name)} (and is no URL){did_you_mean(name, known)}")
         in_use = [store.name for store in self.stores_in_use()]
         for name in self.accept_loss if not isinstance(self.accept_loss, bool) else ():
             if name not in in_use:
-                raise BadSetting("accept_loss", f"names no store in use '{name[:40]}'{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})")
+                raise BadSetting("accept_loss", f"names no store in use{_named(name)}{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})")
         return self
 
     @property

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory.domain.scope import Scope
+from memory.domain.shown import Shown
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.searching import LOOKED_THROUGH
 from memory.orchestrator.split import SplitStore
+from memory.orchestrator.topology import leaves_of
 from memory.policies.promotion import PromotionRule
-from memory.policies.routing import route
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.policies.routing import TIERS, replicas_of, route
+from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
 from memory.ports.record import Partition
 from memory.ports.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class RouteReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RouteReport(Shown):
     """Where a new record would be born, where copies of it would stand, and why, a sentence a decision."""
 
     collection: str
@@ -68,5 +71,24 @@ def _found(home: Store, replicas: dict[str, str], engine: Engine) -> str:
     """How a search will find it."""
     there = [home, *(leaf for leaf in engine.topology.leaves if leaf.name in replicas.values() and leaf is not home)]
     by_words = [s.name for s in there if s.capabilities.lexical] or [f"{home.name} (read and ranked by us)"]
-    by_meaning = [s.name for s in there if s.capabilities.semantic]
-    return f"found by words in {', '.join(by_words)}; by meaning in {', '.join(by_meaning) or 'none'}"
+    return f"found by words in {', '.join(by_words)}; {by_meaning([s for s in there if s.capabilities.semantic], home, engine)}"
+
+
+def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
+    """Which store serves meaning, or what is done where none has an index for it."""
+    if not engine.meaning.on:
+        return "not found by meaning: no embedder is configured"
+    if indexed:
+        return f"by meaning in {', '.join(s.name for s in indexed)}"
+    return f"by meaning among the newest {LOOKED_THROUGH:,} of those asked, looked through in '{home.name}': no store here has an index for meaning"
+
+
+def meaning_by_tier(engine: Engine) -> dict[str, str]:
+    """For each tier, how its entries are found by meaning. The stores need be settled, not open."""
+    said = {}
+    for tier in TIERS:
+        home = engine.topology.home(tier)
+        whole = [home, *(engine.topology.home(copy) for copy in replicas_of(ENTRIES.name, tier))]
+        leaves = dict.fromkeys(leaf for store in whole for leaf in leaves_of(store))
+        said[tier] = by_meaning([leaf for leaf in leaves if leaf.capabilities.semantic], home, engine)
+    return said

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -18,8 +17,8 @@ from memory.facade import reports
 from memory.facade.build import as_embedder, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.explain import RouteReport, explain_route
-from memory.facade.reports import Copy, Stats, StoreReport
-from memory.facade.upkeep import Upkeep
+from memory.facade.life import Life
+from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.browsing import Retrieved
@@ -27,6 +26,7 @@ from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.pace import paced
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
@@ -39,7 +39,7 @@ EmbedFunction = Callable[[Sequence[str]], Any]
 """Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""
 
 Moment = datetime | str | int | float
-"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970."""
+"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
 
 _UNSET: Any = object()
 RETRIEVE_LIMIT = 20  # A30
@@ -74,38 +74,31 @@ class Memory:
             settings["tenant"] = tenant
         self.config = MemoryConfig.load(config, **settings)
         self.tenant = _checked_tenant(self.config.tenant)
-        self._embedder = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
-        self._clock = clock
-        self._engine_built: Engine | None = None
-        self._engine_open: Engine | None = None
-        self._owns_engine = True
-        self._upkeep: Upkeep | None = None
-        self._turning = asyncio.Lock()
+        embeds = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
+        self._life = Life(lambda: build_engine(self.config, embedder=embeds, clock=clock), self.config.engine.sweep_every)
+        self._owns_life = True
+        self._let_go = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self) -> Self:
         """Connect to the stores and make them ready. Opening twice is a no-op; a failed open may be repeated.
 
-        While open, maintenance runs in the background every `durations.sweep_every`.
+        While open, maintenance runs in the background every `durations.sweep_every`, and the memory belongs to the event loop that opened it: on
+        another its calls raise `WrongEventLoop`. For another tenant's view of an open memory this undoes its `close`, and nothing else.
         """
-        async with self._turning:
-            if self._engine_open is None:
-                self._engine_built = self._engine_built or build_engine(self.config, embedder=self._embedder, clock=self._clock)
-                await self._engine_built.open()
-                self._engine_open = self._engine_built
-                self._upkeep = Upkeep(self._engine_built.maintenance, self.config.engine.sweep_every)
-                self._upkeep.start()
+        if self._owns_life:
+            await self._life.open()
+        elif not self._life.is_open:
+            raise NotOpen("the memory that this tenant's was made from")
+        self._let_go = False
         return self
 
     async def close(self) -> None:
-        """Let go of the stores. Closing twice is a no-op; it may be opened again and finds what it held."""
-        async with self._turning:
-            engine, self._engine_open = self._engine_open, None
-            if engine is not None and self._owns_engine:
-                if self._upkeep is not None:
-                    await self._upkeep.stop()
-                await engine.close()
+        """Let go of the stores. Closing twice is a no-op; it may be opened again and finds what it held. From any event loop, it comes back."""
+        self._let_go = True
+        if self._owns_life:
+            await self._life.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -114,14 +107,15 @@ class Memory:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<Memory tenant={self.tenant!r} {'open' if self._engine_open else 'closed'}>"
+        return f"<Memory tenant={self.tenant!r} {'open' if self._life.is_open and not self._let_go else 'closed'}>"
 
     def for_tenant(self, tenant: str) -> Memory:
         """The same stores for another tenant. Close the first; this one closes nothing."""
+        if self._let_go or not self._life.is_open:
+            raise NotOpen("this memory")
         twin = Memory.__new__(Memory)
         twin.__dict__.update(self.__dict__)
-        twin.tenant = _checked_tenant(door.identifier("tenant", tenant))
-        twin._engine_open, twin._owns_engine = self._engine, False
+        twin.tenant, twin._owns_life = _checked_tenant(door.identifier("tenant", tenant)), False
         return twin
 
     def scoped(self, scope: Scope | str) -> ScopedMemory:
@@ -141,7 +135,7 @@ class Memory:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         created_at: Moment | None = None,
-        expires_at: Moment | None = None,
+        expires_at: Moment | timedelta | None = None,
         key: str | None = None,
         revive: bool = False,
     ) -> Entry:
@@ -149,7 +143,8 @@ class Memory:
 
         `key` makes the write repeatable: the same key in the same scope returns the first result, and `Conflict` for another content.
         Where that entry was deleted since it is a `Conflict` too, which says when, unless `revive` lets the key begin a new life.
-        `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at` is hidden, not deleted (A36).
+        `created_at` sets creation, update and the start of validity together (D9). An entry past `expires_at`, a moment or
+        a `timedelta` from the write on, is hidden, not deleted (A36).
         """
         draft = EntryDraft(
             scope=_scope(scope),
@@ -172,7 +167,7 @@ class Memory:
         Drafts whose key is in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`, says which they are, and has the rest.
         `revive` is that of `write`, for all of them.
         """
-        checked = [_draft(d) for d in door.sequence("drafts", drafts)]
+        checked = [_draft(d) async for d in paced(door.sequence("drafts", drafts))]
         return await self._engine.entries.write_many(self.tenant, checked, revive=_flag("revive", revive))
 
     async def update(
@@ -185,7 +180,7 @@ class Memory:
         source: str | None = _UNSET,
         tags: Sequence[str] = _UNSET,
         metadata: Mapping[str, Any] = _UNSET,
-        expires_at: Moment | None = _UNSET,
+        expires_at: Moment | timedelta | None = _UNSET,
     ) -> Entry:
         """Change an active entry: tags are replaced, metadata merged, `expires_at=None` clears the expiry; what is not given stays.
 
@@ -390,7 +385,7 @@ class Memory:
     def explain_route(self, scope: Scope | str, collection: str = "entries") -> RouteReport:
         """Where a new record of this scope and collection would be born and copied to, on which store, and why."""
         door.one_of("collection", collection, [c.name for c in COLLECTIONS])
-        return explain_route(self._engine, self.config.promotion, self.tenant, _scope(scope), collection)
+        return explain_route(self._life.engine, self.config.promotion, self.tenant, _scope(scope), collection)
 
     async def where(self, entry_id: str) -> list[Copy]:
         """Where an entry's copies, marks and tombstones stand."""
@@ -408,13 +403,24 @@ class Memory:
         """How each store is."""
         return await reports.check(self._engine)
 
+    async def audit(self, *, repair: bool = False) -> list[StoreAudit]:
+        """Compare what each store derives from its records (word indexes, statistics, registries) with the records; `repair` makes it anew.
+
+        It reads everything, of every tenant, and may take long. A store that does not answer is reported, not raised.
+        """
+        return await reports.audit(self._engine, repair=repair)
+
+    async def vacuum(self) -> list[Vacuumed]:
+        """Have each store give back the room that deleted content takes. A store that does not answer is reported, not raised."""
+        return await reports.vacuum(self._engine)
+
     # -- shared -------------------------------------------------------------------------------------------------------
 
     @property
     def _engine(self) -> Engine:
-        if self._engine_open is None:
+        if self._let_go:
             raise NotOpen("this memory")
-        return self._engine_open
+        return self._life.working
 
     def _asked(
         self,
@@ -428,7 +434,7 @@ class Memory:
         as_of: Moment | None,
         known_at: Moment | None,
     ) -> Asked:
-        scopes = [_scope(scope)] if isinstance(scope, Scope | str) else [_scope(s) for s in door.sequence("scope", scope)]
+        scopes = [_scope(scope)] if isinstance(scope, Scope | str) else [_scope(s) for s in door.sequence("scope", scope, at_most=door.MAX_SCOPES)]
         if not scopes:
             raise InvalidInput("scope", "name at least one")
         session = None if session_id is None else Scope.session(session_id)
@@ -437,8 +443,8 @@ class Memory:
         return Asked(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
-            tags=() if tags is None else tuple(door.tags(door.sequence("tags", tags))),
-            types=() if types is None else tuple(door.one_of("type", t, EntryType) for t in door.sequence("types", types)),
+            tags=() if tags is None else tuple(door.tags(door.sequence("tags", tags, at_most=door.MAX_LIMIT))),
+            types=() if types is None else tuple(door.one_of("type", t, EntryType) for t in door.sequence("types", types, at_most=door.MAX_LIMIT)),
             since=_moment("since", since),
             as_of=_moment("as_of", as_of),
             known_at=_moment("known_at", known_at),

@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from pydantic import BaseModel
+
 from memory.domain.errors import ConfigError
 from memory.facade import document_database
 from memory.facade.config import BadSetting, MemoryConfig
@@ -76,16 +78,19 @@ def _layers(source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: 
 
 def _url_of(text: str, folder: Path) -> str | None:
     """The URL that a config in one string means: itself, or the SQLite file it names; None where it names a TOML file."""
+    text = text.strip()
     if not text:
         raise ConfigError("the config is empty: give a URL, a database file or a .toml file")
     if scheme_of(text):
         return text
     if is_broken_url(text):
-        raise ConfigError("the config is not a URL: '://' must follow the scheme, as in sqlite:///memory.db")
+        raise ConfigError(
+            "the config is not a URL: a scheme and '://' must come first, as in sqlite:///memory.db; a file of such a name takes ./ before it"
+        )
     if text.endswith(".toml"):
         return None
     if "?" in text:
-        raise ConfigError(f"a file name with '?' cannot be a database: {text[:80]!r}")
+        raise ConfigError("the config is a file name with '?', which cannot be a database; a URL begins with a scheme, as in sqlite:///memory.db")
     if (folder / text).is_dir():
         raise ConfigError(f"{text} is a folder: give the path of the database file in it, or a .toml file")
     return f"sqlite:///{text}"
@@ -106,7 +111,9 @@ def _as_tree(config: MemoryConfig) -> Tree:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
-    return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else value
+    if isinstance(value, BaseModel):  # whose own dump hides secrets
+        return {name: _plain(getattr(value, name)) for name in value.model_fields_set}
+    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _environment(environ: Mapping[str, str]) -> Layer:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
+from memory.domain.shown import Shown
 from memory.orchestrator.engine import Engine
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
@@ -17,8 +19,8 @@ from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+@dataclass(frozen=True, slots=True, repr=False)
+class Copy(Shown):
     """One place where something stands for an entry: a live copy in its role, a mark or a tombstone."""
 
     tier: str
@@ -27,8 +29,8 @@ class Copy:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class TierStats:
+@dataclass(frozen=True, slots=True, repr=False)
+class TierStats(Shown):
     """How many entries have their home in a tier, and how many bytes they take; `replicas` are copies kept there for searching."""
 
     tier: str
@@ -38,8 +40,8 @@ class TierStats:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+@dataclass(frozen=True, slots=True, repr=False)
+class Stats(Shown):
     """One tenant's numbers, expired and retired entries included.
 
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it could not be done, and what could not be moved, when this
@@ -53,8 +55,8 @@ class Stats:
     degraded: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StoreReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreReport(Shown):
     """How one store is: what `memory doctor` shows."""
 
     store: str
@@ -67,6 +69,57 @@ class StoreReport:
     capabilities: dict[str, Any]
     embedder: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreAudit(Shown):
+    """What came of comparing what a store derives from its records with the records. `repaired`: what differed was made anew.
+
+    `problems` says what differed, a sentence each; `error` why the store could not be looked through, empty when it was.
+    """
+
+    store: str
+    checked: int
+    problems: tuple[str, ...]
+    repaired: bool = False
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.error and not self.problems
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Vacuumed(Shown):
+    """The bytes that a store gave back; `error` says why it could not be asked, empty when it was."""
+
+    store: str
+    bytes: int
+    error: str = ""
+
+
+async def audit(engine: Engine, *, repair: bool) -> list[StoreAudit]:
+    """Compare, store by store; one that fails is reported, not raised."""
+    return [await _audited(store, repair) for store in engine.topology.leaves]
+
+
+async def _audited(store: Store, repair: bool) -> StoreAudit:
+    try:
+        found = await store.audit(repair=repair)
+    except (ConfigError, StoreError) as error:
+        return StoreAudit(store.name, 0, (), error=str(error))
+    return StoreAudit(store.name, found.checked, found.problems, repaired=repair)
+
+
+async def vacuum(engine: Engine) -> list[Vacuumed]:
+    """Have every store give back the room that deleted content takes; one that fails is reported, not raised."""
+    given_back = []
+    for store in engine.topology.leaves:
+        try:
+            given_back.append(Vacuumed(store.name, await store.vacuum()))
+        except (ConfigError, StoreError) as error:
+            given_back.append(Vacuumed(store.name, 0, str(error)))
+    return given_back
 
 
 async def where(engine: Engine, tenant: str, entry_id: str) -> list[Copy]:
@@ -112,16 +165,18 @@ def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
     return (*owed, *moves)
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+@dataclass(frozen=True, slots=True, repr=False)
+class Examination(Shown):
     """Every store of a configuration, also those that do not open, and what keeps them from working together."""
 
     stores: list[StoreReport]
     problems: list[str]
+    audits: list[StoreAudit] = field(default_factory=list)
+    """Of the stores that open, where an audit was asked for."""
 
     @property
     def ok(self) -> bool:
-        return not self.problems and all(store.ok for store in self.stores)
+        return not self.problems and all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
 
 
 async def check(engine: Engine) -> list[StoreReport]:
@@ -129,21 +184,35 @@ async def check(engine: Engine) -> list[StoreReport]:
     return [await _check_store(engine, store) for store in engine.topology.leaves]
 
 
-async def examine(engine: Engine) -> Examination:
-    """Open every store of an engine that is not open, alone and then together, ask how it is, and close it again."""
-    stores, problems = engine.topology.leaves, list[str]()
+async def examine(engine: Engine, *, audited: bool = False, repair: bool = False, absent: Mapping[str, str] | None = None) -> Examination:
+    """Open every store of an engine that is not open, alone and then together, ask how it is, and close it again.
+
+    The stores in `absent` are not opened, which would make them: what is said there of each stands in its report.
+    """
+    absent = absent or {}
+    stores, problems, audits = [s for s in engine.topology.leaves if s.name not in absent], list[str](), list[StoreAudit]()
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
+        reports += [_not_there(engine, store, absent[store.name]) for store in engine.topology.leaves if store.name in absent]
+        if audited or repair:
+            there = [report.store for report in reports if report.ok and report.store not in absent]
+            audits = [await _audited(store, repair) for store in stores if store.name in there]
         if all(report.ok for report in reports):
             try:
                 engine.topology.settle()
-                await engine.meaning.check()
+                if not absent:
+                    await engine.meaning.check()
             except (ConfigError, StoreError) as error:
                 problems.append(str(error))
     finally:
         for store in stores:
             await store.close()
-    return Examination(reports, problems)
+    return Examination(reports, problems, audits)
+
+
+def _not_there(engine: Engine, store: Store, said: str) -> StoreReport:
+    claims = {name: getattr(store.capabilities, name) for name in (*FLAGS, *LIMITS)}
+    return StoreReport(store.name, engine.topology.tiers_of(store), True, said, "", 0.0, store.capabilities.durable, claims)
 
 
 async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> StoreReport:

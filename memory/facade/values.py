@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from pydantic import BeforeValidator
 
 from memory.ports.local import LOCAL_SCHEMES
 
 _SCHEME = re.compile(rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE)
-_BROKEN = re.compile(r"[a-z][a-z0-9+.-]+(?::/?|//).*@", re.IGNORECASE | re.DOTALL)
-_SECRET_NAME = r"(?:pass|pwd|token|secret|key|credential|mechanismproperties)"  # noqa: S105 - part of a pattern
-_SECRET_PARAMETER = re.compile(rf"([?&][^=&#]*{_SECRET_NAME}[^=&#]*=)[^&#]*", re.IGNORECASE)
-_SECRET_OPTION = re.compile(_SECRET_NAME, re.IGNORECASE)
+_SECRET_NAME = re.compile(r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE)
+_PARAMETER = re.compile(r"([?&])([^&]*)")
+_COLON = re.compile(":|%3a", re.IGNORECASE)
+_PATH = ("/", "./", "../", "~")
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)\s*")
 
@@ -24,36 +26,71 @@ HIDDEN = "***"
 
 def scheme_of(text: str) -> str | None:
     """The scheme of a URL in lower case; None for what is not a URL. What is on this machine may be written `file:folder`, without slashes."""
-    found = _SCHEME.match(text)
+    found = _SCHEME.match(text.strip())
     return (found[1] or found[2]).lower() if found else None
 
 
 def is_broken_url(text: str) -> bool:
-    """Whether it reads like a URL with a user in it whose `//` is missing: it may hold a password, so no message repeats it."""
-    return scheme_of(text) is None and _BROKEN.match(text) is not None
+    """Whether it reads like a URL with a login or a password in it, and is none: no message repeats it, and no file gets its name."""
+    return scheme_of(text) is None and (_holds_login(text) or masked(text) != text)
 
 
-def masked(url: str) -> str:
-    """The URL without its password and without parameters named like a secret."""
-    head, separator, rest = url.partition("://")
-    if separator and not rest.startswith("/"):
-        userinfo, at, host = rest.rpartition("@")
-        user, colon, _ = userinfo.partition(":")
-        rest = f"{user}{colon}{HIDDEN if colon else ''}{at}{host}"
-    return _SECRET_PARAMETER.sub(rf"\g<1>{HIDDEN}", head + separator + rest)
+def _holds_login(text: str) -> bool:
+    """Whether a user and a password stand before an @, as in `ann:password@host/db`; a path is known by how it begins."""
+    before, at, _ = unquote(text.strip()).rpartition("@")
+    is_path = before.startswith(_PATH) and not before.startswith("//")
+    is_drive = os.name == "nt" and before[1:3] in (":\\", ":/")
+    return bool(at) and (":" in before or "//" in before) and not is_path and not is_drive
+
+
+def masked(text: str) -> str:
+    """A URL, or what was given for one, without its password and without parameters named like a secret.
+
+    What might belong to a password is hidden with it: everything from the first colon of the user to the last @.
+    """
+    scheme = scheme_of(text)
+    head, separator, rest = text.partition("://") if scheme else ("", "", text)
+    is_path = rest.startswith("/") and scheme in LOCAL_SCHEMES
+    if not is_path and _holds_login(rest if scheme is None else f"x{rest}"):
+        end = rest.rfind("@") if "@" in rest else len(rest)  # it may be written %40
+        end = next((part.end() for part in _PARAMETER.finditer(rest) if part.start() < end < part.end() and _is_secret(part[2])), end)
+        rest = f"{_COLON.split(rest[:end], maxsplit=1)[0]}:{HIDDEN}{rest[end:]}"
+    return _PARAMETER.sub(_masked_parameter, head + separator + rest)
+
+
+def _masked_parameter(found: re.Match[str]) -> str:
+    if not _is_secret(found[2]):
+        return found[0]
+    name, equals, _ = found[2].partition("=")
+    return f"{found[1]}{name}={HIDDEN}" if equals else f"{found[1]}{HIDDEN}"
+
+
+def _is_secret(parameter: str) -> bool:
+    """Whether a parameter of a URL is named like a secret, its name as often percent-encoded as it likes, or holds a login."""
+    name, _, value = unquote(unquote(parameter)).partition("=")
+    return bool(_SECRET_NAME.search(name)) or _holds_login(value)
 
 
 def masked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with the values of those named like a secret hidden, at every depth."""
-    return {name: HIDDEN if _SECRET_OPTION.search(name) else _masked_value(value) for name, value in options.items()}
+    return {name: HIDDEN if _SECRET_NAME.search(str(name)) else _masked_value(value) for name, value in options.items()}
 
 
 def _masked_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return masked_options(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return [_masked_value(inner) for inner in value]
-    return masked(value) if isinstance(value, str) and scheme_of(value) else value
+    return masked(value) if isinstance(value, str) else value
+
+
+class StoreOptions(dict[str, Any]):
+    """A store's own options. Their repr shows no secret."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(masked_options(self))
 
 
 class StoreUrl(str):

@@ -15,6 +15,7 @@ from memory.orchestrator.erasure import DIGEST
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.pace import paced
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.tiering import owed_replicas
@@ -72,7 +73,7 @@ class Births:
         return list(written.values())
 
     async def _write_batch(self, tenant: str, drafts: Sequence[EntryDraft], revive: bool) -> list[Newborn]:
-        newborn = [self._newborn(tenant, draft) for draft in drafts]
+        newborn = [self._newborn(tenant, draft) async for draft in paced(drafts)]
         records = await self._meaning.embedded([one.record for one in newborn])
         for one, record in zip(newborn, records, strict=True):
             one.record = record
@@ -105,7 +106,7 @@ class Births:
         if not newborn:
             return
         outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
-        fresh = [self._born(one, store, outcome) for one, outcome in zip(newborn, outcomes, strict=True) if outcome.applied]
+        fresh = [self._born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
         await self._owed.replicate_many([debt for debt in fresh if debt.holder.owed])
         for one, outcome in zip(newborn, outcomes, strict=True):
             if (error := refused(store, outcome)) is not None:

@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
+from memory.domain.shown import as_json, cut
 from memory.domain.time import micros
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.entry_records import entry_of
+from memory.orchestrator.pace import paced
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -51,6 +53,12 @@ class Retrieved(list[Entry]):
     def __init__(self, entries: Sequence[Entry] = (), degraded: Iterable[str] = ()) -> None:
         super().__init__(entries)
         self.degraded = tuple(degraded)
+
+    def __repr__(self) -> str:
+        return f"Retrieved({cut(list(self))}, degraded={cut(self.degraded)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"entries": as_json(list(self)), "degraded": list(self.degraded)}
 
 
 class Browsing:
@@ -139,7 +147,7 @@ class Browsing:
             query = Query(ENTRIES, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
-                for row in await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)]):
+                async for row in paced(await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)])):
                     if row.key.id not in seen and not is_expired(row, now) and (retired or is_current(row, now)):
                         seen.add(row.key.id)
                         yield entry_of(row)

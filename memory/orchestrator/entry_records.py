@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.domain import door
-from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType, ImportedDraft
+from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType, ImportedDraft, expiry
 from memory.domain.scope import Scope
 from memory.domain.time import moment
 from memory.ports.record import FieldValue, JsonValue, Key, Record
@@ -88,7 +88,7 @@ def record_of(
         version=version,
         created_at=born,
         updated_at=born if born < now else moment(version),
-        expires_at=draft.expires_at,
+        expires_at=expiry(draft.expires_at, now),
         fields=fields,
         body=body,
         texts=texts_of(draft.title, draft.content, draft.tags, draft.source),
@@ -129,7 +129,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         version=version,
         created_at=record.created_at,
         updated_at=moment(version),
-        expires_at=changes.get("expires_at", record.expires_at),
+        expires_at=expiry(changes.get("expires_at", record.expires_at), moment(version)),
         fields=fields,
         body=body,
         texts=texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source")),  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import SCOPED, SYSTEM_TENANT, Generations
@@ -38,8 +39,8 @@ EXPIRED_GRACE = timedelta(days=1)
 """How long an expired entry stays in a store of the capability `ttl`, whose operators expect it to forget what expired."""
 
 
-@dataclass(slots=True)
-class SweepReport:
+@dataclass(slots=True, repr=False)
+class SweepReport(Shown):
     """What one sweep did. `ran` is false where another process holds the lease.
 
     `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps

@@ -9,6 +9,7 @@ from typing import Any
 
 from memory.domain.errors import StoreError
 from memory.domain.scope import Scope
+from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.placement import Placement
@@ -23,8 +24,8 @@ from memory.ports.store import Store
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+@dataclass(frozen=True, slots=True, repr=False)
+class Moved(Shown):
     entry_id: str
     from_tier: str
     to_tier: str
@@ -32,15 +33,15 @@ class Moved:
     because: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+@dataclass(frozen=True, slots=True, repr=False)
+class Kept(Shown):
     entry_id: str
     tier: str
     because: str
 
 
-@dataclass(slots=True)
-class PromotionReport:
+@dataclass(slots=True, repr=False)
+class PromotionReport(Shown):
     """What went onward and by which rule; what stayed and why; `waiting` names stores that could not be asked, whose entries stayed unlooked at."""
 
     moved: list[Moved] = field(default_factory=list)

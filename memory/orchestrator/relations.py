@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from memory.domain import door, ids
 from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.domain.shown import Shown
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -22,8 +23,8 @@ Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"
 LABELS: tuple[str, ...] = get_args(Label)
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Relation(Shown):
     """`source` `label` `target`, as stored: directed also where the label is symmetric (D42)."""
 
     id: str

@@ -15,6 +15,7 @@ from typing import Any
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
+from memory.domain.shown import Shown, as_json, cut
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking, outranks
 from memory.orchestrator.entry_records import entry_of
@@ -35,8 +36,8 @@ LOOKED_THROUGH = 1_000
 SEARCHED = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 
-@dataclass(frozen=True, slots=True)
-class FoundEntry:
+@dataclass(frozen=True, slots=True, repr=False)
+class FoundEntry(Shown):
     """One search hit. `explanation` tells rank and score by each way of searching, and where the entry lives."""
 
     entry: Entry
@@ -50,6 +51,12 @@ class SearchResult(list[FoundEntry]):
     def __init__(self, hits: Sequence[FoundEntry] = (), degraded: Iterable[str] = ()) -> None:
         super().__init__(hits)
         self.degraded = tuple(degraded)
+
+    def __repr__(self) -> str:
+        return f"SearchResult({cut(list(self))}, degraded={cut(self.degraded)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"hits": as_json(list(self)), "degraded": list(self.degraded)}
 
     def unexplained(self) -> SearchResult:
         """The same hits without their explanations."""

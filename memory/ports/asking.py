@@ -8,7 +8,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, assert_never
+from datetime import datetime
+from typing import Any, TypeAlias, assert_never
 
 from memory.domain.errors import InvalidInput
 from memory.ports.query import (
@@ -33,6 +34,12 @@ from memory.ports.query import (
 )
 from memory.ports.record import Corrupt, FieldValue, Record, Standing, Stored
 
+Condition: TypeAlias = Callable[[Standing], bool]
+"""Whether a filter holds for what stands under a key."""
+
+_HASHED = frozenset({str, int, float, bool, bytes, datetime})
+"""Types, themselves and not what derives from them, of which equal values have equal hashes, also across types."""
+
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     Eq: operator.eq,
     Lt: operator.lt,
@@ -44,48 +51,89 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
 
 def value_of(standing: Standing, field: str) -> FieldValue:
     """The value of a declared or system field, None where it is missing."""
+    return _reader(field)(standing)
+
+
+def _reader(field: str) -> Callable[[Standing], FieldValue]:
+    """Reads that field of whatever stands under a key."""
     if field == "id":
-        return standing.key.id
+        return lambda standing: standing.key.id
     if field == "owing":
-        return bool(standing.owed)
+        return lambda standing: bool(standing.owed)
     if field in SYSTEM_FIELDS:
-        value: FieldValue = getattr(standing, field, None)
-        return value
-    return standing.fields.get(field) if isinstance(standing, Record) else None
+        return lambda standing: getattr(standing, field, None)
+    return lambda standing: standing.fields.get(field) if isinstance(standing, Record) else None
 
 
 def lets_through(part: Filter | None, standing: Standing) -> bool:
-    """Whether the filter holds: two-valued, a comparison with a missing value is false."""
+    """Whether the filter holds for one. Who asks of many makes the `condition` once."""
+    return condition(part)(standing)
+
+
+def condition(part: Filter | None) -> Condition:
+    """What tells whether the filter holds: two-valued, a comparison with a missing value is false. Made once, it is asked of any number."""
     match part:
         case None:
-            return True
+            return lambda _standing: True
         case And(parts):
-            return all(lets_through(p, standing) for p in parts)
+            all_parts = [condition(p) for p in parts]
+            return lambda standing: all(holds(standing) for holds in all_parts)
         case Or(parts):
-            return any(lets_through(p, standing) for p in parts)
+            any_part = [condition(p) for p in parts]
+            return lambda standing: any(holds(standing) for holds in any_part)
         case Not(inner):
-            return not lets_through(inner, standing)
+            opposite = condition(inner)
+            return lambda standing: not opposite(standing)
         case IsNull(field):
-            return value_of(standing, field) is None
+            read = _reader(field)
+            return lambda standing: read(standing) is None
         case Has(field, tag):
-            tags = value_of(standing, field)
-            return isinstance(tags, tuple) and tag in tags
+            return _has(_reader(field), tag)
         case In(field, values):
-            value = value_of(standing, field)
-            return value is not None and value in values
+            return _is_one_of(_reader(field), values)
         case Eq(field, wanted) | Lt(field, wanted) | Le(field, wanted) | Gt(field, wanted) | Ge(field, wanted):
-            return _compare(part, field, value_of(standing, field), wanted)
+            return _compares(_COMPARISONS[type(part)], field, wanted)
         case _:
             assert_never(part)
 
 
-def _compare(part: Filter, field: str, value: FieldValue, wanted: FieldValue) -> bool:
-    if value is None or wanted is None:
-        return False
-    try:
-        return _COMPARISONS[type(part)](value, wanted)
-    except TypeError as exc:
-        raise InvalidInput(field, f"cannot be compared with {type(wanted).__name__}") from exc
+def _has(read: Callable[[Standing], FieldValue], tag: str) -> Condition:
+    def holds(standing: Standing) -> bool:
+        tags = read(standing)
+        return isinstance(tags, tuple) and tag in tags
+
+    return holds
+
+
+def _is_one_of(read: Callable[[Standing], FieldValue], values: tuple[FieldValue, ...]) -> Condition:
+    """Looked up where equal values surely have equal hashes, one after the other elsewhere: the meaning is that of `value in values`."""
+    looked_up = frozenset(v for v in values if type(v) in _HASHED)
+    others = tuple(v for v in values if type(v) not in _HASHED)
+
+    def holds(standing: Standing) -> bool:
+        value = read(standing)
+        if value is None:
+            return False
+        if type(value) in _HASHED:
+            return value in looked_up or (bool(others) and value in others)
+        return value in values
+
+    return holds
+
+
+def _compares(compare: Callable[[Any, Any], bool], field: str, wanted: FieldValue) -> Condition:
+    read = _reader(field)
+
+    def holds(standing: Standing) -> bool:
+        value = read(standing)
+        if value is None or wanted is None:
+            return False
+        try:
+            return compare(value, wanted)
+        except TypeError as exc:
+            raise InvalidInput(field, f"cannot be compared with {type(wanted).__name__}") from exc
+
+    return holds
 
 
 def page_of(matching: Sequence[Standing], query: Query) -> tuple[list[Standing], str | None]:

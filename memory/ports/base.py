@@ -11,6 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
@@ -67,6 +68,11 @@ class BaseStore(ABC):
     @property
     def epoch(self) -> str:
         return ""
+
+    @property
+    def path(self) -> Path | None:
+        """The file or folder that holds it, absolute, which opening makes; None where there is none. No part of the port: for `doctor`."""
+        return None
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ async def test_fifty_concurrent_different_bodies_leave_one_winner(memory: Memory
 @pytest.mark.behaviour("A5")
 @pytest.mark.parametrize(
     "other",
-    [{"content": "twice"}, {"tags": ["b"]}, {"metadata": {"n": 2}}, {"type": "project"}, {"title": "T"}, {"source": "s"}, {"created_at": 1}],
+    [{"content": "twice"}, {"tags": ["b"]}, {"metadata": {"n": 2}}, {"type": "project"}, {"title": "T"}, {"source": "s"}, {"created_at": 10**9}],
     ids=str,
 )
 async def test_another_body_under_a_used_key_is_a_conflict_that_names_the_first(memory: Memory, other: dict[str, Any]) -> None:

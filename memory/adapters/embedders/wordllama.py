@@ -14,7 +14,11 @@ from memory.ports.embedder import Fingerprint
 
 DIMENSIONS = 256
 _AT_ONCE = 64
-"""Batches up to this size are embedded where they stand; larger ones in a thread, so that the event loop goes on."""
+"""Texts that the model is given together."""
+_IN_PLACE = 4_000
+"""Characters in all up to which texts are embedded where they stand; more in a thread, so that the event loop goes on."""
+_PADDED = 64_000
+"""Characters that texts given together take at most, each as long as the longest: the model fills the shorter ones up."""
 
 
 class WordLlamaEmbedder:
@@ -29,14 +33,16 @@ class WordLlamaEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if not texts:
             return []
-        if self._model is None or len(texts) > _AT_ONCE:
+        if self._model is None or len(texts) > _AT_ONCE or sum(map(len, texts)) > _IN_PLACE:
             return await asyncio.to_thread(self._embed, list(texts))
         return self._embed(list(texts))
 
     def _embed(self, texts: list[str]) -> list[bytes]:
         import numpy
 
-        vectors = self._loaded().embed(texts, norm=False).astype("<f4")
+        model, vectors = self._loaded(), numpy.zeros((len(texts), DIMENSIONS), "<f4")
+        for places in _of_like_length(texts):
+            vectors[places] = model.embed([texts[place] for place in places], norm=False)
         lengths = numpy.linalg.norm(vectors, axis=1, keepdims=True)
         usable = (lengths[:, 0] > 0) & numpy.isfinite(lengths[:, 0])
         numpy.divide(vectors, lengths, out=vectors, where=usable[:, None])
@@ -50,6 +56,18 @@ class WordLlamaEmbedder:
                 bundled = pathlib.Path(wordllama.__file__).parent
                 self._model = wordllama.WordLlama.load(cache_dir=bundled, disable_download=True)
         return self._model
+
+
+def _of_like_length(texts: Sequence[str]) -> Iterator[list[int]]:
+    """The places of texts that are embedded together. In length they are alike: among short ones a long one would cost its length for each."""
+    places: list[int] = []
+    for place in sorted(range(len(texts)), key=lambda place: len(texts[place])):
+        if len(places) == _AT_ONCE or (places and (len(places) + 1) * len(texts[place]) > _PADDED):
+            yield places
+            places = []
+        places.append(place)
+    if places:
+        yield places
 
 
 @contextlib.contextmanager

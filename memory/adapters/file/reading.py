@@ -10,7 +10,7 @@ from memory.adapters.file.library import Library
 from memory.adapters.file.names import OTHER, Shelf, encoded
 from memory.adapters.file.shelves import Entry
 from memory.domain.errors import StoreUnavailable
-from memory.ports.asking import lets_through, page_of
+from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Hit, Kind, Near, Page, Partitions, Query, Search, Tenant, Where
@@ -76,7 +76,7 @@ class Reading:
     # -- choosing -----------------------------------------------------------------------------------------------------
 
     def _matching(self, query: Query) -> Matching:
-        matching = Matching([], [])
+        matching, lets_through = Matching([], []), condition(query.filter)
         for entry in self._entries(query):
             standing = entry.standing
             if standing is None:
@@ -84,7 +84,7 @@ class Reading:
                     matching.corrupt.append(entry)
             elif _KINDS[type(standing)] not in query.kinds or (isinstance(standing, Record) and standing.role not in query.roles):
                 continue
-            elif lets_through(query.filter, standing):
+            elif lets_through(standing):
                 matching.entries.append(entry)
         return matching
 
@@ -107,13 +107,13 @@ class Reading:
 
     def _hits(self, search: Search) -> tuple[list[Hit], Matching]:
         entries = [e for e in self._entries(search) if isinstance(e.standing, Record) and e.standing.role in search.roles]
-        matching = Matching(entries, [])
+        matching, lets_through = Matching(entries, []), condition(search.filter)
         if isinstance(search.by, Near):
-            records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(search.filter, e.standing)]
+            records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(e.standing)]
             hits = by_nearness(search.by.vector, records)
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
             weights = {part.name: part.weight for part in search.collection.texts}
-            hits = [hit for hit in _by_words(search.by.text, weights, entries) if lets_through(search.filter, hit.record)]
+            hits = [hit for hit in _by_words(search.by.text, weights, entries) if lets_through(hit.record)]
         return best(hits, search.limit), matching
 
     # -- handing out --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.adapters.file.claims import CLAIMS, parse
@@ -53,6 +54,10 @@ class FileStore(BaseStore):
     def epoch(self) -> str:
         """Without fsync the run of the machine: its death, and nothing less, may cost the last writes."""
         return "" if self._config.fsync else run_of_the_machine()
+
+    @property
+    def path(self) -> Path:
+        return self._config.path.absolute()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from memory.adapters.in_memory.frozen import maybe_in_utc
 from memory.adapters.in_memory.ranking import by_words
 from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
-from memory.ports.asking import lets_through, page_of
+from memory.ports.asking import condition, page_of
 from memory.ports.base import BaseStore, record_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
@@ -111,13 +111,13 @@ class InMemoryStore(BaseStore):
 
     async def _search(self, search: Search) -> list[Hit]:
         self._forget()
-        name = search.collection.name
+        name, lets_through = search.collection.name, condition(search.filter)
         records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.spoiled(name, r.key)]
         if isinstance(search.by, Near):
-            hits = by_nearness(search.by.vector, [r for r in records if lets_through(search.filter, r)])
+            hits = by_nearness(search.by.vector, [r for r in records if lets_through(r)])
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
             weighed = by_words(search.by.text, search.collection, records)
-            hits = [hit for hit in weighed if lets_through(search.filter, hit.record)]
+            hits = [hit for hit in weighed if lets_through(hit.record)]
         found = best(hits, search.limit)
         return found if search.whole else [Hit(header(hit.record), hit.score) for hit in found]
 
@@ -154,12 +154,13 @@ class InMemoryStore(BaseStore):
             asked.extend(self.state.live(query.collection.name, query.where))
         if isinstance(query.where, Everywhere) and query.kinds != {Kind.RECORD}:
             asked.extend(s for s in self.state.everything(query.collection.name) if not isinstance(s, Record) and _KINDS[type(s)] in query.kinds)
+        lets_through = condition(query.filter)
         for standing in asked:
             if self.state.spoiled(query.collection.name, standing.key):
                 corrupt.append(standing.key)
             elif isinstance(standing, Record) and standing.role not in query.roles:
                 continue
-            elif lets_through(query.filter, standing):
+            elif lets_through(standing):
                 matching.append(standing)
         return matching, corrupt
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import bson
@@ -16,7 +17,7 @@ from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf, as_it_was
 from memory.adapters.mongo.values import Document
-from memory.ports.asking import lets_through
+from memory.ports.asking import Condition, condition
 from memory.ports.query import Count, Everywhere, Kind, Page, Query, decode_cursor, encode_cursor
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
 from memory.ports.storable import Unstorable
@@ -125,7 +126,7 @@ async def count(shelf: Shelf, query: Query) -> Count:
 # -- deleting ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Burial:
     """What `delete_matching` was asked."""
 
@@ -133,6 +134,10 @@ class Burial:
     version: int
     discard_at: datetime | None
     keep: Sequence[str]
+
+    @cached_property
+    def lets_through(self) -> Condition:
+        return condition(self.query.filter)
 
 
 async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
@@ -186,7 +191,7 @@ def _tombstone(shelf: Shelf, document: Document, burial: Burial) -> Tombstone | 
     stored = shelf.layout.read(document)
     note: dict[str, Any] = {}
     if isinstance(stored, Record):
-        if stored.role not in burial.query.roles or not lets_through(burial.query.filter, stored):
+        if stored.role not in burial.query.roles or not burial.lets_through(stored):
             return None
         note = {name: stored.fields[name] for name in burial.keep if stored.fields.get(name) is not None}
     elif not isinstance(stored, Corrupt):

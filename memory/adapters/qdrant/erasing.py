@@ -12,7 +12,7 @@ from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
 from memory.adapters.qdrant.payloads import Payload, key_of, reader_of
 from memory.adapters.qdrant.places import place
-from memory.ports.asking import lets_through
+from memory.ports.asking import condition
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot
 from memory.ports.query import Count, Query
@@ -34,9 +34,9 @@ async def count(engine: Engine, query: Query) -> Count:
         records = await engine.count(where)
         sample, _ = await engine.scroll(where, SAMPLE, keys=("bytes",))
         return Count(records, _sizes(sample) * records // len(sample) if sample else 0)
-    read, records, size = reader_of(query.collection).read, 0, 0
+    read, lets_through, records, size = reader_of(query.collection).read, condition(compiled.rest), 0, 0
     async for found in everything(engine, where):
-        matching = [f for f in found if not isinstance(stored := read(f.payload), Corrupt) and lets_through(compiled.rest, stored)]
+        matching = [f for f in found if not isinstance(stored := read(f.payload), Corrupt) and lets_through(stored)]
         records += len(matching)
         size += _sizes(matching)
     return Count(records, size)
@@ -60,6 +60,7 @@ class _Eraser:
     def __init__(self, engine: Engine, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> None:
         self._engine, self._query = engine, query
         self._version, self._discard_at, self._keep = version, discard_at, keep
+        self._lets_through = condition(query.filter)
 
     async def delete(self, standing: dict[str, Payload]) -> int:
         """How many of these there were to delete. Those that others changed meanwhile are looked at again."""
@@ -78,7 +79,7 @@ class _Eraser:
             if _point_of(self._query.collection, stored.key) != point:  # whose it was is damaged too: a tombstone would be nobody's
                 return Change(point, payload, None)
             return self._tombstone(point, payload, slot, {})
-        if not isinstance(stored, Record) or stored.role not in self._query.roles or not lets_through(self._query.filter, stored):
+        if not isinstance(stored, Record) or stored.role not in self._query.roles or not self._lets_through(stored):
             return None
         return self._tombstone(point, payload, slot, {name: value for name in self._keep if (value := stored.fields.get(name)) is not None})
 

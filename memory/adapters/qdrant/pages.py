@@ -23,7 +23,7 @@ from memory.adapters.qdrant.places import ONLY_RECORDS, place
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
-from memory.ports.asking import is_after, lets_through, ordered, page_of, position_of
+from memory.ports.asking import condition, is_after, ordered, page_of, position_of
 from memory.ports.collections import FieldType
 from memory.ports.query import Order, Page, Position, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Standing
@@ -63,7 +63,7 @@ class Pager:
         query, make = self._query, self._engine.conditions
         compiler = Compiler(query.collection, make)
         compiled = compiler.compile(query.filter)
-        self._rest = compiled.rest
+        self._lets_through = condition(compiled.rest)
         part: Part = compiler.every([*place(make, query.collection, query.where, query.roles, query.kinds), compiled.asked])
         if part is Always.NO:
             return Page(())
@@ -166,4 +166,4 @@ class Pager:
     def _is_wanted(self, standing: Standing) -> bool:
         """Whether it passes what the engine could not filter, and stands after where the last page ended."""
         after = self._position is None or is_after(standing, self._position, self._query.order)
-        return after and lets_through(self._rest, standing)
+        return after and self._lets_through(standing)

@@ -12,7 +12,7 @@ from memory.adapters.qdrant.filters import Always, Compiler
 from memory.adapters.qdrant.payloads import HEADER, header_of, reader_of
 from memory.adapters.qdrant.places import place
 from memory.adapters.qdrant.words import sparse_query
-from memory.ports.asking import lets_through
+from memory.ports.asking import condition
 from memory.ports.query import Hit, Near, Search
 from memory.ports.record import Record
 
@@ -57,11 +57,11 @@ def _ranker(engine: Engine, wanted: Search) -> Any:
 
 def _hits(wanted: Search, found: Sequence[Found], rest: Any, whole: bool) -> list[Hit]:
     """Those that can be read and that the filter lets through: the best first, ties by id."""
-    read = reader_of(wanted.collection).read if whole else header_of
+    read, lets_through = reader_of(wanted.collection).read if whole else header_of, condition(rest)
     hits = []
     for point in found:
         record = read(point.payload)
-        if isinstance(record, Record) and (rest is None or lets_through(rest, record)):
+        if isinstance(record, Record) and lets_through(record):
             hits.append(Hit(record, point.value))
     hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
     return hits

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from pathlib import Path
 from typing import Any, ClassVar
 
 from memory.adapters.qdrant import auditing, erasing, partitions
@@ -60,10 +61,15 @@ class QdrantStore(BaseStore):
         self._folder = config.path if isinstance(config, EdgeConfig) else None
         self._engine: Engine = _engine(name, config, client)
         self._turns = Turns()
+        self._path = config.path.absolute() if isinstance(config, EdgeConfig) else None
 
     @property
     def epoch(self) -> str:
         return self._engine.epoch
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from memory.adapters.redis.names import start_of
 from memory.adapters.redis.packing import sort_key
 from memory.adapters.redis.reading import MOST, Entry, Reader, Source
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import lets_through, page_of
+from memory.ports.asking import condition, page_of
 from memory.ports.query import And, Eq, Everywhere, Filter, Kind, Page, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Mark, Record, Standing, Tombstone
 
@@ -35,6 +35,7 @@ class Question:
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._wants_records = Kind.RECORD in query.kinds
         self._roles = tuple(query.roles)  # found by identity: an enum's hash takes longer than comparing all four
+        self._lets_through = condition(query.filter)
         self._in_order = self._has_index()
         backwards = self._in_order and bool(query.order) and query.order[0].descending
         self._reader = Reader(link, query.collection, backwards)
@@ -121,10 +122,10 @@ class Question:
 
     def matches(self, entries: Iterable[Entry]) -> list[Match]:
         """Those of the entries that match or cannot be read."""
-        part, found = self._query.filter, []
+        found = []
         for entry in entries:
             stands = self._reader.stored(entry)
-            if isinstance(stands, Corrupt) or (self._is_asked(stands) and (part is None or lets_through(part, stands))):
+            if isinstance(stands, Corrupt) or (self._is_asked(stands) and self._lets_through(stands)):
                 found.append(Match(entry, stands))
         return found
 

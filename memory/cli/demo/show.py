@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from memory.cli.show import found_by, plain, size, table, tier
+from memory.cli.show import found_by, grouped, plain, size, table, tier
 from memory.facade.config import MemoryConfig
 from memory.facade.values import masked
 from memory.policies.routing import TIERS
@@ -35,8 +35,11 @@ def _remembered(out: Console, found: Mapping[str, Any]) -> None:
 
 def _routes(out: Console, rows: list[dict[str, Any]]) -> None:
     _heading(out, 2, "Where each kind of record went, and why")
-    cells = [[r["scope"], r["type"], r["entries"], tier(r["tier"]), r["store"], ", ".join(r["replicas"]), r["because"]] for r in rows]
-    out.print(table("", ["scope", "type", "entries", "home", "store", "replica in", "because"], cells, right=("entries",)))
+    cells = [[r["scope"], r["type"], r["entries"], tier(r["tier"]), r["store"], ", ".join(r["replicas"])] for r in rows]
+    out.print(table("", ["scope", "type", "entries", "home", "store", "replica in"], cells, right=("entries",)))
+    for (home, because), alike in grouped(rows, lambda r: (r["tier"], r["because"])).items():
+        scopes = ", ".join(dict.fromkeys(r["scope"] for r in alike))
+        out.print(Text.assemble(f"{scopes}: born in ", tier(home), f", because {because}"))
 
 
 def _answers(out: Console, answers: list[dict[str, Any]]) -> None:
@@ -66,15 +69,17 @@ def _promotion(out: Console, found: Mapping[str, Any]) -> None:
     for rule in found["rules"]:
         out.print(plain(f"rule {rule['name']}: {rule['says']}"))
     if found["moved"]:
-        rows = [[m["turn"], tier(m["from_tier"]), tier(m["to_tier"]), m["rule"], m["because"], plain(m["content"], limit=70)] for m in found["moved"]]
-        out.print(table(f"{len(rows)} moved onward", ["turn", "from", "to", "by rule", "because", "says"], rows))
+        for (rule, start, end), moved in grouped(found["moved"], lambda m: (m["rule"], m["from_tier"], m["to_tier"])).items():
+            rows: list[list[object]] = []
+            for because, alike in grouped(moved, lambda m: m["because"]).items():
+                rows.append(["", plain(because, "dim")])
+                rows += [[m["turn"], plain(m["content"], limit=60)] for m in alike]
+            out.print(Text.assemble(f"{len(moved)} moved from ", tier(start), " to ", tier(end), f" by rule {rule}"))
+            out.print(table("", ["turn", "because, and what it says"], rows))
     else:
         out.print("Nothing moved: an earlier run on this database did it.")
-    reasons: dict[tuple[str, str], int] = {}
-    for kept in found["kept"]:
-        reasons[kept["tier"], kept["because"]] = reasons.get((kept["tier"], kept["because"]), 0) + 1
-    for (name, because), count in reasons.items():
-        out.print(Text.assemble(f"{count} stay in ", tier(name), f": {because}"))
+    for (name, because), kept in grouped(found["kept"], lambda k: (k["tier"], k["because"])).items():
+        out.print(Text.assemble(f"{len(kept)} stay in ", tier(name), f": {because}"))
 
 
 def _again(out: Console, answer: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ def test_a_message_of_several_lines_or_control_codes_is_told_in_one_line(capsys:
 
 def test_interruption_and_typers_own_ends_are_left_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(KeyboardInterrupt(), Cli()) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    assert capsys.readouterr().err == "interrupted; what was reported as done is kept; run it again to do the rest\n"
     assert ended(typer.Exit(7), Cli()) == 7
     with pytest.raises(typer.Abort):
         ended(typer.Abort(), Cli())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -59,7 +61,7 @@ def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -
 
 
 @settings(deadline=None)
-@given(st.integers(0, 253_402_300_800 - 86_400))
+@given(st.integers(10**8, 253_402_300_800 - 86_400))
 def test_seconds_are_taken_exactly(seconds: int) -> None:
     assert door.time("when", seconds) == EPOCH + timedelta(seconds=seconds)
 
@@ -73,10 +75,95 @@ def test_microseconds_and_moments_are_inverse(value: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "is_moment"),
-    [(10**12 + 1, datetime(2001, 9, 9, 1, 46, 40, 1000, tzinfo=UTC)), (0.5, EPOCH + timedelta(milliseconds=500)), (-0.0, EPOCH)],
+    [(10**12 + 1, datetime(2001, 9, 9, 1, 46, 40, 1000, tzinfo=UTC)), (10**8 + 0.5, EPOCH + timedelta(seconds=10**8, milliseconds=500))],
 )
 def test_numbers_above_ten_to_the_twelfth_are_milliseconds(number: float, is_moment: datetime) -> None:
     assert door.time("when", number) == is_moment
+
+
+@pytest.mark.parametrize("number", [3600, 0, -0.0, 0.5, -1, 10**8 - 1, -(10**12), 7 * 86_400.0])
+def test_a_number_that_was_meant_as_a_length_of_time_is_refused_with_what_to_write(number: float) -> None:
+    with pytest.raises(InvalidInput, match=r"since 1970.*before 1973; for that long from now write timedelta\(seconds=") as refused:
+        door.time("expires_at", number)
+    assert refused.value.field == "expires_at"
+    with pytest.raises(InvalidInput, match="before 1973; write a datetime with a zone, or ISO 8601 text such as 2026-"):
+        door.time("since", number)
+
+
+@pytest.mark.parametrize("length", [timedelta(microseconds=1), timedelta(days=366_000)])
+def test_a_length_of_time_is_taken_as_it_is(length: timedelta) -> None:
+    assert door.length(length) == length
+
+
+@pytest.mark.parametrize("length", [timedelta(0), timedelta(seconds=-1), timedelta(days=366_001), timedelta.max, timedelta.min])
+def test_no_length_and_a_thousand_years_are_refused(length: timedelta) -> None:
+    with pytest.raises(InvalidInput, match="expires_at"):
+        door.length(length)
+
+
+def test_a_length_of_time_is_no_moment() -> None:
+    with pytest.raises(InvalidInput, match=r"since: must be a moment in time, not a length of time: write datetime.now\(UTC\) \+"):
+        door.time("since", timedelta(hours=1))
+
+
+class Counted(list[Any]):
+    """A list that counts how many of its items were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in super().__iter__():
+            self.looked_at += 1
+            yield item
+
+
+@pytest.mark.parametrize("item", [None, "", 0, [], {}, "x" * 100, True, 0.5], ids=repr)
+@pytest.mark.parametrize("shape", ["flat", "in a list", "in lists of lists"])
+def test_a_million_nodes_are_refused_when_the_room_is_used_up(item: Any, shape: str) -> None:
+    nodes = Counted([item] * 1_000_000)
+    value: Any = {"flat": nodes, "in a list": [1, nodes], "in lists of lists": [[[nodes]]]}[shape]
+    with pytest.raises(InvalidInput, match="metadata: exceeds 65536 bytes"):
+        door.json_object("metadata", {"a": value})
+    assert nodes.looked_at <= 65_536 // 3
+
+
+def test_a_million_keys_are_refused_when_the_room_is_used_up() -> None:
+    names = Counted(str(n) for n in range(1_000_000))
+
+    class Named(dict[str, Any]):
+        def items(self) -> Any:
+            return ((name, None) for name in names)
+
+    with pytest.raises(InvalidInput, match="metadata: exceeds 65536 bytes"):
+        door.json_object("metadata", Named(a=1))
+    assert names.looked_at < 20_000
+
+
+@pytest.mark.parametrize("tags", [["x"] * 1_000_000, [str(n) for n in range(1_000_000)], [b"x"] * 1_001], ids=["same", "different", "bytes"])
+def test_a_million_tags_are_refused_before_one_is_looked_at(tags: list[Any]) -> None:
+    given = Counted(tags)
+    with pytest.raises(InvalidInput, match="tags: at most 32 entries"):
+        door.tags(given)
+    assert given.looked_at == 0
+
+
+def test_a_sequence_without_end_is_refused_at_its_limit() -> None:
+    taken = itertools.count()
+    with pytest.raises(InvalidInput, match="scope: at most 1000 at once"):
+        door.sequence("scope", taken, at_most=1_000)
+    assert next(taken) == 1_001
+
+
+@pytest.mark.parametrize("character", ["x", "é"])
+def test_a_text_far_too_long_is_refused_by_its_length(character: str) -> None:
+    with pytest.raises(InvalidInput, match="content: exceeds 65536 bytes"):
+        door.text("content", character * 10_000_000 + "\ud800", max_bytes=65_536)
+
+
+@pytest.mark.parametrize("scope", [{"kind": "user", "id": b"ada"}, {"kind": "object", "id": "1", "object_type": b"ticket"}], ids=repr)
+def test_bytes_are_no_text_in_a_scope(scope: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="string"):
+        Scope(**scope)
 
 
 def test_text_with_a_zone_is_a_moment() -> None:

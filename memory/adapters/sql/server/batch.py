@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from memory.adapters.sql.server.desk import Desk, Held, Layout, addresses
 from memory.adapters.sql.server.places import Place, Places
+from memory.domain.errors import Portable
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Partition
 from memory.ports.storable import Unstorable
@@ -21,7 +22,7 @@ C = TypeVar("C")
 S = TypeVar("S")
 
 
-class NotTogether(Exception):
+class NotTogether(Portable):
     """Undoes a batch that was to be kept whole."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:

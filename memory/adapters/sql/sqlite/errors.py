@@ -6,7 +6,7 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
+from memory.domain.errors import Portable, StoreError, StoreFull, StoreUnavailable
 
 _UNDECODABLE = "Could not decode to UTF-8"
 _FULL = (
@@ -53,7 +53,7 @@ def is_of_a_table(error: BaseException) -> bool:
     return code_of(error) in kinds or is_undecodable(error)
 
 
-class WordsDoubted(Exception):
+class WordsDoubted(Portable):
     """The word index is not what the records say, so no search by words is answered from it."""
 
     def __init__(self, collection: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.adapters.sql.sqlite import reads, upkeep
@@ -61,6 +62,10 @@ class SqliteStore(BaseStore):
     def epoch(self) -> str:
         """Where commits do not wait for the disk the run of the machine, in memory that of the store: their ends may cost what they held."""
         return self._run
+
+    @property
+    def path(self) -> Path | None:
+        return None if self._config.path is None else self._config.path.absolute()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

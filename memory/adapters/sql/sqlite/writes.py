@@ -18,6 +18,7 @@ from memory.adapters.sql.values import (
     TOMBSTONE,
     Row,
 )
+from memory.domain.errors import Portable
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 from memory.ports.writes import (
@@ -39,7 +40,7 @@ from memory.ports.writes import (
 )
 
 
-class NotTogether(Exception):
+class NotTogether(Portable):
     """Undoes a batch that was to be kept whole."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
@@ -47,7 +48,7 @@ class NotTogether(Exception):
         self.outcomes = outcomes
 
 
-class Unreadable(Exception):
+class Unreadable(Portable):
     """A write whose condition needs what a corrupt row said."""
 
     def __init__(self, key: Key) -> None:

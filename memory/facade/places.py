@@ -1,0 +1,27 @@
+"""Where the files of a configuration lie, and whether they are there yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memory.facade.build import build_store
+from memory.facade.config import MemoryConfig, ServingStore, default_url
+
+
+def path_of(store: ServingStore) -> Path | None:
+    """The file or folder of a store that keeps one, absolute; None for others."""
+    path = getattr(build_store(store), "path", None)
+    return path if isinstance(path, Path) else None
+
+
+def not_there_yet(config: MemoryConfig) -> dict[str, str]:
+    """The stores whose file or folder opening would make, and what is said of each."""
+    paths = {store.name: path_of(store) for store in config.stores_in_use()}
+    return {name: f"{path}: not there yet; the first write makes it" for name, path in paths.items() if path is not None and not path.exists()}
+
+
+def default_file(config: MemoryConfig) -> Path | None:
+    """The default file, where it is in use and opening would make it."""
+    used = any(store.url == default_url() for store in config.stores_in_use())
+    path = Path(default_url().removeprefix("sqlite:///"))
+    return path if used and not path.exists() else None

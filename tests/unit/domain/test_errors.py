@@ -1,0 +1,99 @@
+"""Every exception of the package can be copied and sent to another process."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import multiprocessing
+import pickle
+import pkgutil
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import memory
+from memory.domain.entry import Entry
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError, StoreFull, Unsupported
+from memory.ports.record import Key
+
+EXAMPLES: dict[Any, object] = {
+    str: "what it was",
+    str | None: "perhaps",
+    str | Sequence[str]: ("ttl", "atomic"),
+    Sequence[str]: ("e1", "e2"),
+    int: 7,
+    bool: True,
+    float: 0.5,
+    timedelta: timedelta(seconds=5),
+    Mapping[int, Conflict]: {1: Conflict("taken", "e1")},
+    Mapping[int, Entry]: {},
+    Key: Key("acme", "e1"),
+}
+
+
+def _exceptions() -> Iterator[type[BaseException]]:
+    """Every exception class that a module of the package defines."""
+    seen = set[type[BaseException]]()
+    for module in pkgutil.walk_packages(memory.__path__, "memory."):
+        if module.name.endswith("__main__") or ".migrations" in module.name or ".versions" in module.name:
+            continue
+        for found in vars(importlib.import_module(module.name)).values():
+            if inspect.isclass(found) and issubclass(found, BaseException) and found.__module__.startswith("memory.") and found not in seen:
+                seen.add(found)
+                yield found
+
+
+def _example(kind: type[BaseException]) -> BaseException:
+    """One of this class, made as its constructor wants."""
+    if kind.__init__ in (BaseException.__init__, Exception.__init__, ValueError.__init__, OSError.__init__):
+        return kind("what it was")
+    home = importlib.import_module(kind.__module__)
+    hints = typing.get_type_hints(kind.__init__, {**vars(typing), **vars(home), "Sequence": Sequence, "Entry": Entry})
+    parameters = [p for p in list(inspect.signature(kind.__init__).parameters.values())[1:] if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    given = {p.name: EXAMPLES.get(hints[p.name], ["one", 2] if "list" in str(hints[p.name]) else None) for p in parameters}
+    return kind(**given)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=f"{kind.__module__}.{kind.__name__}") for kind in _exceptions()])
+def test_an_exception_is_the_same_after_a_copy_and_a_journey(kind: type[BaseException]) -> None:
+    raised = _example(kind)
+    raised.add_note("seen on Tuesday")
+    for again in (copy.copy(raised), copy.deepcopy(raised), *(pickle.loads(pickle.dumps(raised, protocol)) for protocol in range(2, 6))):  # noqa: S301
+        assert type(again) is kind
+        assert str(again) == str(raised)
+        assert again.args == raised.args
+        assert repr(vars(again)) == repr(vars(raised))
+        assert again is not raised
+
+
+def test_the_walk_meets_the_errors_of_every_layer() -> None:
+    modules = {kind.__module__.split(".")[1] for kind in _exceptions()}
+    assert {"domain", "facade", "adapters", "ports"} <= modules
+    assert sum(issubclass(kind, MemoryTiersError) for kind in _exceptions()) >= 18
+
+
+def test_attributes_are_there_after_the_journey() -> None:
+    field = pickle.loads(pickle.dumps(InvalidInput("tags", "must be a list")))  # noqa: S301
+    assert (field.field, field.problem, str(field)) == ("tags", "must be a list", "tags: must be a list")
+    lost = pickle.loads(pickle.dumps(Unsupported(["ttl"], store="archive", tier="long")))  # noqa: S301
+    assert (lost.missing, lost.store, lost.tier) == (("ttl",), "archive", "long")
+
+
+def _fails(number: int) -> None:
+    raise (InvalidInput("tags", "bad"), NotFound("e1"), CompactionError(["e1"], "no"), StoreFull("main", "no room"))[number]
+
+
+def test_a_process_pool_hands_its_caller_the_error_that_was_raised() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = [pool.submit(_fails, number) for number in range(4)]
+        found = [future.exception(timeout=60) for future in futures]
+    assert [type(error) for error in found] == [InvalidInput, NotFound, CompactionError, StoreFull]
+    assert isinstance(found[0], InvalidInput)
+    assert found[0].field == "tags"
+    assert isinstance(found[3], StoreError)
+    assert found[3].store == "main"

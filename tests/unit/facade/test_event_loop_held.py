@@ -1,0 +1,181 @@
+"""No call holds the event loop: the CPU that one callback takes is measured, not the time that passes, which is the machine's business."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
+from memory.facade.memory import Memory
+from memory.facade.transfer import Message, read
+from memory.ports.collections import ENTRIES
+from memory.ports.query import In, Query, Search, Words, within
+from memory.ports.record import Partition
+from tests.support.backends import marks_of
+from tests.support.placings import PLACINGS, forget
+
+HELD = 0.05
+"""Seconds of CPU."""
+
+_chance = random.Random(7)  # noqa: S311 - the same texts in every run
+_NAMES = "the ferry runs on Sundays when Ada drinks tea in Lisbon quietly boat harbour captain".split()
+LONGEST = " ".join(f"{_chance.choice(_NAMES)}{_chance.randrange(500)}" for _ in range(12_000))[:65_536]
+LARGEST = {f"k{number}": _chance.random() for number in range(2_600)}
+TAGS = [f"tag{number}" for number in range(32)]
+
+ONE_FILE = pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite"))
+SERVED = pytest.param(PLACINGS[0].config, id=PLACINGS[0].name, marks=marks_of(*PLACINGS[0].backends))
+
+
+class Holding:
+    """The longest that one callback of an event loop took."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.what = ""
+
+    def measured(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def measure(handle: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return run(handle)
+            finally:
+                if (took := time.thread_time() - began) > self.longest:
+                    self.longest, self.what = took, repr(handle)[:300]
+
+        return measure
+
+    async def of(self, call: Callable[[], Any]) -> Any:
+        """What the call returns, which must not have held the loop."""
+        await asyncio.sleep(0)  # what comes before it is the test's own
+        gc.collect()
+        await asyncio.sleep(0)
+        self.longest = 0.0
+        gc.disable()
+        try:
+            made = call()
+            result = await made if asyncio.iscoroutine(made) else [one async for one in made]
+            await asyncio.sleep(0)  # a callback counts when it has ended
+        finally:
+            gc.enable()
+        assert self.longest < HELD, f"held the event loop for {self.longest * 1000:.0f} ms: {self.what}"
+        return result
+
+
+@pytest.fixture
+def holding(monkeypatch: pytest.MonkeyPatch) -> Holding:
+    holding = Holding()
+    monkeypatch.setattr(asyncio.Handle, "_run", holding.measured(asyncio.Handle._run))
+    return holding
+
+
+@pytest.fixture(params=[ONE_FILE])
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    yield request.param(tmp_path)
+    forget(tmp_path)
+
+
+@pytest.fixture
+async def memory(config: Any) -> AsyncIterator[Memory]:
+    """With the embedder everyone gets, each path gone once: what is loaded and compiled at first is not looked at."""
+    async with Memory(config) as opened:
+        entry = await opened.write("the harbour is quiet", scope="user:warm", key="k", metadata={"a": 1})
+        await opened.update(entry.id, content="the harbour is loud")
+        await opened.search("harbour", scope="user:warm")
+        yield opened
+
+
+async def test_the_measure_sees_what_holds_the_loop(holding: Holding) -> None:
+    async def busy() -> None:
+        until = time.thread_time() + 2 * HELD
+        while time.thread_time() < until:
+            pass
+
+    with pytest.raises(AssertionError, match=r"held the event loop for 1\d\d ms"):
+        await holding.of(busy)
+    await holding.of(lambda: asyncio.sleep(0.001))
+
+
+async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    whole: Any = {"scope": "user:ada", "metadata": LARGEST, "tags": TAGS, "title": "x" * 200}
+    entry = await holding.of(lambda: memory.write(LONGEST, key="k", **whole))
+    await holding.of(lambda: memory.write(LONGEST, key="k", **whole))
+    await holding.of(lambda: memory.write("é" * 32_768, scope="user:ada"))
+    await holding.of(lambda: memory.update(entry.id, content=LONGEST[::-1], metadata={"b": 1}))
+    assert (await holding.of(lambda: memory.get(entry.id))).content == LONGEST[::-1]
+    assert len(await holding.of(lambda: memory.history(entry.id))) == 2
+
+
+async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    short = [{"content": f"note {number}: " + LONGEST[:200], "scope": "user:ada", "key": str(number)} for number in range(500)]
+    first = await holding.of(lambda: memory.write_many(short))
+    assert await holding.of(lambda: memory.write_many(short)) == first
+    assert len(await holding.of(lambda: memory.entries())) == 501
+    assert await holding.of(lambda: memory.delete_scope("user:ada")) == 500
+
+
+async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    whole: Any = {"metadata": LARGEST, "scope": "user:ada"}
+    large = [{"content": f"{number} {LONGEST[: 3_000 * (number % 3)]}", "key": str(number), **whole} for number in range(60)]
+    await holding.of(lambda: memory.write_many(large))
+    await holding.of(lambda: memory.write_many(large))
+    assert len(await holding.of(lambda: memory.entries("user:ada"))) == 60
+
+
+async def test_asking_with_the_longest_query_and_the_most_scopes_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    await memory.write_many([{"content": LONGEST[number * 100 : number * 100 + 100], "scope": "user:ada"} for number in range(500)])
+    assert await holding.of(lambda: memory.search(LONGEST, scope="user:ada"))
+    assert await holding.of(lambda: memory.search("ferry1 boat2", scope=[f"user:{n}" for n in range(999)] + ["user:ada"]))
+    assert len(await holding.of(lambda: memory.retrieve("user:ada", limit=500))) == 500
+
+
+async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    lines = b"".join(json.dumps({"role": "user", "content": f"{n} {LONGEST[:500]}", "id": str(n)}).encode() + b"\n" for n in range(500))
+    drafts = [item.draft for item in read(io.BytesIO(lines), "a.jsonl", Scope.session("s")) if isinstance(item, Message)]
+    assert len(await holding.of(lambda: memory.write_many(drafts))) == 500
+    assert len((await holding.of(lambda: memory.end_session("s"))).kept) == 500
+
+
+@pytest.mark.parametrize("config", [ONE_FILE, SERVED], indirect=True)
+async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    await memory.write_many([{"content": f"ferry {n}", "source": f"v{n * 90}", "scope": "session:s"} for n in range(450)])
+    where = within(Partition("default", "session:s"))
+    wanted = In("source", tuple(f"v{n}" for n in range(40_000)))
+    found = 0
+    for store in memory._life.engine.topology.leaves:
+        page = await holding.of(partial(store.query, Query(ENTRIES, where, wanted)))
+        found += len(page.records)
+        if store.capabilities.lexical:
+            await holding.of(partial(store.search, Search(ENTRIES, where, Words("ferry"), 10, wanted)))
+    assert found == 445
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tags": ["x"] * 1_000_000},
+        {"metadata": {"a": [""] * 1_000_000}},
+        {"metadata": {"a": ["x"] * 1_000_000}},
+        {"metadata": {"a": [[]] * 1_000_000}},
+        {"metadata": {str(n): None for n in range(1_000_000)}},
+        {"content": "é" * 30_000_000},
+    ],
+    ids=["tags", "empty texts", "letters", "lists", "names", "content"],
+)
+async def test_refusing_what_is_far_too_large_does_not_hold_the_loop(memory: Memory, holding: Holding, wrong: dict[str, Any]) -> None:
+    async def refused() -> None:
+        with pytest.raises(InvalidInput):
+            await memory.write(**{"content": "x", "scope": "user:ada", **wrong})
+
+    await holding.of(refused)
