@@ -9,7 +9,7 @@ import pytest
 from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.reporting import BackendReport
 
-LONGEST_FIRST = ("simulation", "contract", "meta", "faults", "cli")
+LONGEST_FIRST = ("simulation", "month", "contract", "meta", "faults", "cli")
 
 pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.installed"]
 

@@ -20,8 +20,10 @@ PROMOTABLE = {
     "org": (),
     "object": ("user", "workspace", "org"),
 }
+MICROSECOND = timedelta(microseconds=1)
 SKEW = timedelta(minutes=5)
 IDLE = timedelta(days=7)
+EXPIRED_GRACE = timedelta(days=1)
 TOMBSTONE_LIFE = timedelta(days=30)
 FACT, SURE = "fact", 0.8
 
@@ -159,6 +161,8 @@ class Model:
         self.keys: dict[tuple[str, str, str | None], str] = {}
         """By tenant, scope and key: the id of the entry that was written under it."""
         self.links: dict[str, dict[str, Link]] = {}
+        self.forgetful: frozenset[str] = frozenset()
+        """The tiers whose stores are asked to forget what expired."""
         self.summaries: dict[tuple[Any, ...], Id] = {}
 
     # -- finding ------------------------------------------------------------------------------------------------------
@@ -278,7 +282,10 @@ class Model:
         chosen = {"version": found["version"], "updated_at": found["updated_at"]}
         fields = life.now.fields | changes | chosen
         self._match(said, found, fields | {"tier": life.tier})
-        if not said.begun <= found["updated_at"] <= said.ended or found["version"] <= life.now.fields["version"]:
+        latest = max(
+            said.ended, life.now.fields["updated_at"] + MICROSECOND
+        )  # it comes after the version before, also where that is ahead of our clock
+        if not said.begun <= found["updated_at"] <= latest or found["version"] <= life.now.fields["version"]:
             said.wrong("does not come after the version before", f"{chosen} after version {life.now.fields['version']}, begun {said.begun}")
         life.versions.append(Version(fields, (found["updated_at"], found["updated_at"])))
 
@@ -470,15 +477,19 @@ class Model:
             life.tier = to
 
     def swept_over(self, said: Said) -> None:
-        """What nobody touched for a week leaves `short`; nothing remains owed."""
+        """What nobody touched for a week leaves `short`; where a store is asked to forget, what expired goes; nothing remains owed."""
         report = said.given()
         idle = [life for life in self.lives.values() if life.tier == "short" and not life.now.expired(said.begun)]
         idle = [life for life in idle if said.begun - life.now.fields["updated_at"] >= IDLE]
         for life in idle:
             life.tier = "mid"
-        told = (report.ran, report.still_owed, report.waiting, report.moved)
-        if told != (True, 0, (), len(idle)):
-            said.wrong("does otherwise", f"{report}, wanted {len(idle)} moved and nothing owed")
+        over = {key: life.now.fields["expires_at"] for key, life in self.lives.items() if life.tier in self.forgetful}
+        forgotten = [key for key, end in over.items() if end is not None and end + EXPIRED_GRACE < said.begun]
+        for tenant, entry_id in forgotten:
+            self.bury(tenant, [entry_id], said.ended)
+        told = (report.ran, report.still_owed, report.waiting, report.moved, report.expired)
+        if told != (True, 0, (), len(idle), len(forgotten)):
+            said.wrong("does otherwise", f"{report}, wanted {len(idle)} moved, {len(forgotten)} expired and nothing owed")
 
     # -- reading many -------------------------------------------------------------------------------------------------
 
