@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
 
+from memory.adapters.answering import expecting
 from memory.adapters.sql.mysql.auditing import audit_registries, audit_rows, audit_words
 from memory.adapters.sql.mysql.batches import MyBatch
 from memory.adapters.sql.mysql.claims import CLAIMS, parse
@@ -59,7 +60,8 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        connection = await connect(self._config)
+        place = self._config.socket or self._config.host, self._config.port
+        connection = await expecting("MySQL or MariaDB", self.name, *place, connect(self._config), self._server_said)
         try:
             settings = self._settings = await Settings.read(connection, self.name)
             await make_ready(connection, self._config, self.name, settings.flavour, collections)

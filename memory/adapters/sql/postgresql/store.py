@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import asyncpg
 
+from memory.adapters.answering import expecting
 from memory.adapters.sql.postgresql.auditing import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batches import PgBatch
 from memory.adapters.sql.postgresql.claims import CLAIMS, parse
@@ -54,7 +55,8 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        connection = await connect(self._config)
+        place = self._config.host, self._config.port
+        connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said)
         try:
             self._settings = await Settings.read(connection, self.name)
             self._found = await make_ready(connection, self._config, self.name, collections)
