@@ -16,7 +16,6 @@ from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
 from pymongo.uri_parser import parse_uri
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.answering import expecting
 from memory.adapters.mongo import reading
 from memory.adapters.mongo.aside import Aside, Spoiled
 from memory.adapters.mongo.auditing import audit_copies, audit_words
@@ -36,6 +35,7 @@ from memory.adapters.mongo.turns import Turns
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
 from memory.domain.errors import ConfigError, InvalidInput, NotOpen, StoreUnavailable
+from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from redis.exceptions import ResponseError
 
-from memory.adapters.answering import expecting
 from memory.adapters.redis import auditing as audit
 from memory.adapters.redis.asking import Match, Question
 from memory.adapters.redis.claims import CLAIMS, RedisConfig, parse
@@ -41,6 +40,7 @@ from memory.adapters.redis.writing import (
     set_aside_call,
 )
 from memory.domain.errors import ConfigError
+from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from memory.adapters.answering import what_answers
 from memory.adapters.mongo.store import MongoStore
 from memory.adapters.redis.store import RedisStore
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError
+from memory.ports.answering import what_answers
 from memory.ports.collections import COLLECTIONS
 from memory.ports.store import Store
 from tests.support import mongo_servers, mysql_servers, postgres_servers, redis_servers, servers

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import asyncpg
 
-from memory.adapters.answering import expecting
 from memory.adapters.sql.postgresql.auditing import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batches import PgBatch
 from memory.adapters.sql.postgresql.claims import CLAIMS, parse
@@ -23,6 +22,7 @@ from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.writing import write_one
 from memory.adapters.sql.server.batch import NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
+from memory.ports.answering import expecting
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
