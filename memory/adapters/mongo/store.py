@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from bson.codec_options import CodecOptions
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
-from pymongo.errors import ConfigurationError, InvalidURI
+from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
 from pymongo.uri_parser import parse_uri
 from pymongo.write_concern import WriteConcern
 
@@ -35,6 +35,7 @@ from memory.adapters.mongo.turns import Turns
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
 from memory.domain.errors import ConfigError, InvalidInput, NotOpen, StoreUnavailable
+from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -89,7 +90,7 @@ class MongoStore(BaseStore):
         heartbeats = Heartbeats()
         client = _client(self._config, heartbeats)
         try:
-            found = await inspect(self.name, client)
+            found = await self._inspected(client)
             database = _database(client, self._config, found)
             await make_ready(self.name, database, self._names, collections, passes=not found.sharded)
         except BaseException:
@@ -104,6 +105,13 @@ class MongoStore(BaseStore):
         self._epoch = "" if found.durable else found.run
         for line in found.advice:
             log.warning("store '%s' is not durable: %s", self.name, line)
+
+    async def _inspected(self, client: AsyncMongoClient[Document]) -> Inspection:
+        host, _, port = self._config.hosts.partition(",")[0].rpartition(":") if ":" in self._config.hosts else (self._config.hosts, "", "27017")
+        looking = inspect(self.name, client)
+        if self._config.uri.startswith("mongodb+srv://") or not port.isdecimal() or "," in self._config.hosts:
+            return await looking
+        return await expecting("MongoDB", self.name, host.strip("[]"), int(port), looking, lambda error: isinstance(error, OperationFailure))
 
     async def close(self) -> None:
         await super().close()

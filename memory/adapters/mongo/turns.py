@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
-from memory.domain.ids import digest_of, is_id, partition_digest
-from memory.ports.writes import Append, Put, RaiseGeneration, Write
+from memory.ports.writes import RaiseGeneration, Write
 
+_ID_LENGTH = 36
 _PLACES = 1_024
 """So many turns there are. Partitions that share one wait for each other where they need not."""
 
@@ -27,7 +27,11 @@ class Turns:
 
     def of(self, writes: Iterable[Write], patience: float) -> Turn:
         """The turn of what these writes are about, to be waited for so many seconds in all."""
-        return Turn(self, sorted({_place(write) % _PLACES for write in writes}), asyncio.get_running_loop().time() + patience)
+        return Turn(
+            self,
+            sorted({_place(w.key.id) % _PLACES for w in writes if not isinstance(w, RaiseGeneration)}),
+            asyncio.get_running_loop().time() + patience,
+        )
 
 
 class Turn:
@@ -67,9 +71,9 @@ class Turn:
             return
 
 
-def _place(write: Write) -> int:
-    if isinstance(write, Put | Append):
-        return partition_digest(write.record.key.tenant, write.record.scope)
-    if isinstance(write, RaiseGeneration):
-        return partition_digest(write.partition.tenant, write.partition.scope)
-    return digest_of(write.key.id) if is_id(write.key.id) else hash(write.key)
+def _place(record_id: str) -> int:
+    """Where a write belongs: ids of one partition carry the same digest."""
+    try:
+        return int(record_id[19:23], 16) if len(record_id) == _ID_LENGTH else hash(record_id)
+    except ValueError:
+        return hash(record_id)

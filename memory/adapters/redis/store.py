@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
+from redis.exceptions import ResponseError
+
 from memory.adapters.redis import auditing as audit
 from memory.adapters.redis.asking import Match, Question
 from memory.adapters.redis.claims import CLAIMS, RedisConfig, parse
@@ -37,6 +39,8 @@ from memory.adapters.redis.writing import (
     raise_beside_call,
     set_aside_call,
 )
+from memory.domain.errors import ConfigError
+from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -76,8 +80,13 @@ class RedisStore(BaseStore):
         self._link = _link_for(self._config)
         inspection = Inspection(self.name, self._link)
         try:
-            await self._link.open()
-            await inspection.require_server()
+            host, port = self._config.nodes[0]
+            if self._config.kind == "single":
+                await expecting(
+                    "Redis", self.name, host, port, self._reached(inspection), lambda error: isinstance(error, ResponseError | ConfigError)
+                )
+            else:
+                await self._reached(inspection)
             await inspection.require_schema()
             safety = await inspection.safety()
             await note_collections(self._link, collections)
@@ -87,6 +96,10 @@ class RedisStore(BaseStore):
         self._capabilities = replace(self.claims, durable=safety.durable, atomic=self._link.one_server, loss_window=safety.loss_window)
         for line in safety.advice:
             log.warning("store '%s' is not durable: %s", self.name, line)
+
+    async def _reached(self, inspection: Inspection) -> None:
+        await self._link.open()
+        await inspection.require_server()
 
     async def _close(self) -> None:
         while self._calls:

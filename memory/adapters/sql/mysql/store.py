@@ -23,6 +23,7 @@ from memory.adapters.sql.mysql.writing import annotate, put_absent
 from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.domain.errors import MemoryTiersError, NotOpen
+from memory.ports.answering import expecting
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -59,7 +60,8 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        connection = await connect(self._config)
+        place = self._config.socket or self._config.host, self._config.port
+        connection = await expecting("MySQL or MariaDB", self.name, *place, connect(self._config), self._server_said)
         try:
             settings = self._settings = await Settings.read(connection, self.name)
             await make_ready(connection, self._config, self.name, settings.flavour, collections)

@@ -22,6 +22,7 @@ from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.writing import write_one
 from memory.adapters.sql.server.batch import NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
+from memory.ports.answering import expecting
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -54,7 +55,8 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        connection = await connect(self._config)
+        place = self._config.host, self._config.port
+        connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said)
         try:
             self._settings = await Settings.read(connection, self.name)
             self._found = await make_ready(connection, self._config, self.name, collections)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.adapters.sql.mysql.store import MySqlStore
+from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import done, hit_ids, id_of, key_of, put, record
 from memory.ports.writes import Delete, Newer
 from tests.unit.adapters import auditing
@@ -68,5 +69,5 @@ async def test_segments_give_back_what_a_long_history_put_into_them(store: MySql
     assert await hit_ids(store, "edition1950") == {id_of(0)}
     assert len(await hit_ids(store, "text")) == 50
     assert (await store.audit()).problems == ()
-    await done(store, *[Delete(auditing.ENTRIES, key_of(n), 9_999, Newer()) for n in range(50)])
+    await done(store, *[Delete(ENTRIES, key_of(n), 9_999, Newer()) for n in range(50)])
     assert await postings() == (0, 0)

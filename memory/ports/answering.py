@@ -1,0 +1,78 @@
+"""What kind of server answers at a port, for the message of whoever expected another kind there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from memory.domain.errors import ConfigError
+
+T = TypeVar("T")
+
+_PATIENCE = 1.5
+"""Seconds in which the right server has answered long since."""
+_A_WORD = 0.5
+"""Seconds a server gets for its first word."""
+_KNOWN = {"Redis": "redis://", "PostgreSQL": "postgresql://", "MySQL or MariaDB": "mysql://", "MongoDB": "mongodb://"}
+
+
+async def expecting(kind: str, store: str, host: str, port: int, opening: Awaitable[T], refused: Callable[[BaseException], bool]) -> T:
+    """The result of opening a store; where that fails or takes long because a server of another kind answers, an error that says so, soon.
+
+    `refused` tells of an error that a server of the right kind has answered with it.
+    """
+    work = asyncio.ensure_future(opening)
+    try:
+        await asyncio.wait((work,), timeout=_PATIENCE)
+        if work.done() and ((error := work.exception()) is None or refused(error)):
+            return work.result()
+        answers = await what_answers(host, port)
+        if answers and answers != kind:
+            scheme = f"begin the URL with {_KNOWN[answers]}" if answers in _KNOWN else "look at the URL"
+            raise ConfigError(f"store '{store}': at {host}:{port} {answers} answers, not {kind}; name another port, or {scheme}")
+        return await work
+    finally:
+        if not work.done():
+            work.cancel()
+            await asyncio.wait((work,))
+        elif not work.cancelled():
+            work.exception()
+
+
+async def what_answers(host: str, port: int) -> str:
+    """The kind of server, empty where nothing answers or it is not known. It is asked without a name or a password."""
+    if host.startswith("/"):
+        return ""
+    with contextlib.suppress(OSError, TimeoutError):
+        word = await _said(host, port, b"")
+        if len(word) > 5 and word[4:5] in (b"\x0a", b"\xff") and word[3:4] == b"\x00":
+            return "MySQL or MariaDB"
+        word = await _said(host, port, b"PING\r\n")
+        if word.startswith((b"+PONG", b"-NOAUTH", b"-DENIED", b"-ERR", b"-LOADING")):
+            return "Redis"
+        if await _said(host, port, b"\x00\x00\x00\x08\x04\xd2\x16\x2f") in (b"S", b"N"):  # may this be encrypted?
+            return "PostgreSQL"
+        word = await _said(host, port, b"GET / HTTP/1.0\r\n\r\n")
+        if b"MongoDB" in word:
+            return "MongoDB"
+        if word.startswith(b"HTTP/"):
+            return "a web server"
+    return ""
+
+
+async def _said(host: str, port: int, asked: bytes) -> bytes:
+    """The first bytes a server sends, none where it sends none in time."""
+    async with asyncio.timeout(2 * _A_WORD):
+        reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(asked)
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_A_WORD):
+                return await reader.read(512)
+        return b""
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
