@@ -62,6 +62,9 @@ _SUMMED_UP_AND_ERASED = (
 )
 _SUMMED_UP_AND_EDITED = (Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, meets=True, lured=True), Turn(_K.UPDATE, who=1, meets=True, late=0.04), Turn(_K.GET))
 _PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1), Turn(_K.PROMOTE_AWAY), Turn(_K.GET, copy=True), Turn(_K.RETRIEVE))
+_WRITTEN_TWICE = (Turn(_K.WRITE, lured=True), Turn(_K.MOVE), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
+_TWO_MOVERS = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
+_ERASED_FROM_A_CACHE = (Turn(_K.WRITE), Turn(_K.GET), Turn(_K.DELETE_SCOPE, who=1), Turn(_K.GET), Turn(_K.GET, who=1))
 _THREE_MOVED = tuple(Turn(kind, entry=entry) for entry in range(3) for kind in (_K.WRITE, _K.MOVE))
 """Leaves three marks, or three stamps in a cache."""
 _RELATED = (*(Turn(_K.WRITE, entry=entry) for entry in range(3)), *(Turn(_K.RELATE),) * 4, Turn(_K.DELETE))
@@ -132,6 +135,7 @@ _AIMS = {
     "relation.sweep": Aim((_K.RELATE, _K.SWEEP), share=10),
     "relation.erase": Aim(share=12, scene=_RELATED),
     "cache.invalidate": Aim((_K.GET, _K.INVALIDATE, _K.GET), (Layout.CACHE,), (SESSION,), share=2),
+    "cache.look": Aim((), (Layout.CACHE,), (SESSION,), share=4, scene=_ERASED_FROM_A_CACHE),
     "cache": Aim((_K.GET, _K.UPDATE), (Layout.CACHE,), (SESSION,), share=2),
     "cache.fill": Aim((), (Layout.CACHE,), (SESSION,), share=6, scene=_FILLED_LATE),
     "write": Aim((_K.KEYED, _K.BATCH)),
@@ -155,6 +159,8 @@ _AIMS = {
 
 _FROZEN = {
     ("write.home", Fault.FROZEN): Aim((), (Layout.THREE,), (), ("write.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_KEYED_WRITE),
+    ("write.home", Fault.DUPLICATE): Aim((), (Layout.THREE,), (), ("write.home", Fault.DUPLICATE), share=8, scene=_WRITTEN_TWICE),
+    ("move.arrive", Fault.DELAY): Aim((), (Layout.SHARED,), (SESSION,), share=8, scene=_TWO_MOVERS),
     ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
 }
 """Where one of two writers is frozen before the same write."""
