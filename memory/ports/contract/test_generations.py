@@ -107,6 +107,8 @@ async def test_a_write_sees_a_generation_raised_earlier_in_its_batch(store: Stor
 
     assert [o.status for o in outcomes] == ["applied", "applied", "rejected", "applied"]
     assert (await live(store, 3)).generation == 1
+    outcomes = await store.apply([put(record(4)), put(record(5, generation=0)), put(record(6, generation=1))])
+    assert [o.status for o in outcomes] == ["applied", "rejected", "applied"], "each by its own generation, whatever the first brings"
 
 
 @clause("generation.stamps")
