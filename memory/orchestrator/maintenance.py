@@ -29,7 +29,7 @@ from memory.ports.collections import COLLECTIONS, ENTRIES, LEASES, Collection
 from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Purge, Put
+from memory.ports.writes import Absent, Annotate, AtVersion, Purge, Put
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +207,8 @@ class Maintenance:
     # -- moves that were broken off -----------------------------------------------------------------------------------
 
     async def _settle_arriving(self, store: Store, report: SweepReport) -> None:
-        """An arriving copy whose source holds neither the record nor a mark goes; one whose source still lives is moved to the end.
+        """An arriving copy whose source holds neither the record nor a mark goes; one whose source still lives is moved to the end, and one to which
+        the source shows a mark has arrived.
 
         It may not be rolled back while its source lives: a frozen mover may yet release the source.
         """
@@ -222,6 +223,9 @@ class Maintenance:
         source = await self._source(collection, copy, store)
         if isinstance(source, Record):
             report.moved += await self._tiering.move(collection, copy.key, copy.tier) is MoveResult.MOVED
+        elif isinstance(source, Mark) and source.version == copy.version:  # a store restored to the middle of a move: its source has let go of it
+            clear = Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, role=Role.HOME)
+            await self._placement.write_one("move.arrive", store, clear)
         elif isinstance(source, Corrupt):
             report.stays += (f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier is corrupt",)
         elif source is None or isinstance(source, Tombstone):

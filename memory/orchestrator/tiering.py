@@ -136,7 +136,7 @@ class Tiering:
         stands = outcome.stored
         if isinstance(stands, Record) and stands.version == copy.version:
             if stands.role is Role.ARRIVING:
-                return None  # another mover brought it
+                return await self._take_over(collection, stands, target, to)
             if stands.role is Role.REPLICA:
                 flag = Annotate(collection, copy.key, at=copy.version, role_is=Role.REPLICA, role=Role.ARRIVING, tier=to)
                 adopted = await self._placement.write_one("move.adopt", target, flag)
@@ -145,6 +145,13 @@ class Tiering:
         if isinstance(stands, Tombstone | Mark):
             return await self._still_there(collection, copy)
         return AGAIN
+
+    async def _take_over(self, collection: Collection, copy: Record, target: Store, to: str) -> Step | None:
+        """Another mover brought the copy, perhaps for a tier that comes before this one in the same store."""
+        if not is_onward(copy.tier, to):
+            return None
+        flag = Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, tier=to)
+        return None if (await self._placement.write_one("move.adopt", target, flag)).applied else AGAIN
 
     async def _still_there(self, collection: Collection, copy: Record) -> Step:
         """A grave from an earlier life stands in the target: the move waits until it is purged, or the record is gone by now."""

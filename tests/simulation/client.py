@@ -21,7 +21,6 @@ from tests.simulation.audit import settle
 from tests.simulation.faults import Process
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Derived, Erased, Moments
-from tests.simulation.known_defects import waits
 from tests.simulation.reader import Reader, Text, value_of
 from tests.simulation.setup import build_engine
 from tests.simulation.workload import PROMOTED, SOON, Kind, Operation
@@ -271,7 +270,7 @@ class EngineClient(Reader):
         done = await self.attempt("move", lambda: self.engine.tiering.move(ENTRIES, Key(o.tenant, entry_id), to))
         if done is not None:
             self._moved(start, done[1].end)
-            if done[0] is MoveResult.MOVED and not waits("a move ends in the tier it was asked for"):
+            if done[0] is MoveResult.MOVED:
                 self.lives(name, to, done[1])
 
     async def end_session(self, o: Operation) -> None:
@@ -282,7 +281,7 @@ class EngineClient(Reader):
             return
         self._moved(start, done[1].end)
         for moved in done[0].moved:
-            if (name := self.history.names.get(moved.entry_id)) is not None and not waits("a move ends in the tier it was asked for"):
+            if (name := self.history.names.get(moved.entry_id)) is not None:
                 self.lives(name, moved.to_tier, done[1])
 
     async def sweep(self, o: Operation) -> None:

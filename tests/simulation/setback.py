@@ -15,8 +15,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.ports.record import Key, Record, Role
-from tests.simulation.known_defects import waits
+from memory.ports.record import Key, Record
 from tests.simulation.loop import seeded
 from tests.simulation.workload import ALL_SCOPES, TENANTS
 
@@ -31,10 +30,6 @@ def set_back(world: World) -> None:
     durable = [s.store for s in world.distinct if s.restart is None and isinstance(s.store, InMemoryStore)]
     store = durable[int(random.random() * len(durable))]
     earlier = world.remembered.get(store.name, [])
-    if waits("a copy whose source let go arrives, whatever was restored"):
-        earlier = [
-            backup for backup in earlier if not any(getattr(s, "role", None) is Role.ARRIVING for s in backup.slots.get(ENTRIES.name, {}).values())
-        ]
     if earlier and random.random() < 0.6:
         store.state.restore(random.choice(earlier))
         world.say("operator", f"--- {store.name} is restored from a backup ---")

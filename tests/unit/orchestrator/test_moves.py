@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput, StoreUnavailable
+from memory.orchestrator.engine import Engine
 from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.topology import Topology
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Mark
 from memory.ports.writes import Delete, Newer, Put, Release
-from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, Flaky, World
 
 
 async def test_a_move_leaves_a_mark_and_a_home_and_then_only_the_home(world: World) -> None:
@@ -179,3 +183,37 @@ async def test_a_scope_erased_in_mid_move_stays_erased(world: World) -> None:
         assert not outcome.applied
     assert await world.move(entry, "long") == MoveResult.GONE
     assert await world.browse() == []
+
+
+async def test_a_copy_brought_for_an_earlier_tier_of_the_same_store_is_taken_over_for_the_later_one() -> None:
+    short, late = Flaky("short", DURABLE), Flaky("late", DURABLE)
+    engine = Engine(Topology(short=short, mid=late, long=late))
+    await engine.open()
+    entry = await engine.entries.write(TENANT, EntryDraft(scope=SESSION, content="text"))
+    key = Key(TENANT, entry.id)
+    short.fails_before.add("move.release")
+    with pytest.raises(StoreUnavailable):
+        await engine.tiering.move(ENTRIES, key, "mid")
+    short.heal()
+    assert await engine.tiering.move(ENTRIES, key, "long") == MoveResult.MOVED
+    moved = await engine.entries.get(TENANT, entry.id)
+    assert moved is not None
+    assert moved.tier == "long"
+    assert await engine.tiering.move(ENTRIES, key, "mid") == MoveResult.ALREADY
+
+
+async def test_a_store_restored_to_the_middle_of_a_move_keeps_what_had_arrived(world: World) -> None:
+    entry = await world.write()
+    world.mid.fails_before.add("move.arrive")
+    await world.move(entry, "mid")
+    world.heal()
+    backup = world.mid.state.snapshot()
+    await world.engine.maintenance.sweep()
+    world.mid.state.restore(backup)
+    for hours in (0, 0, 2, 2):
+        world.clock.advance(hours * HOUR + timedelta(minutes=1))
+        report = await world.engine.maintenance.sweep()
+        assert report.removed_copies == 0
+        assert await world.seen(entry) == ["text"]
+    assert await world.owed() == 0
+    assert await world.stands(entry) == ["-", "home", "replica"]
