@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -298,13 +300,26 @@ class Lane:
 
 
 def _make_own(path: Path) -> None:
-    """Let a file that is not there yet be its owner's alone, whatever the umask. The log and its index, which SQLite puts beside it, are as it is."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError:  # it is there, or SQLite will say why it cannot be
+    """Let a file that is not there yet be its owner's alone, whatever the umask. The log and its index, which SQLite puts beside it, are as it is.
+
+    It is made under another name first: who closes a file that is open in this process besides takes all locks from it, SQLite's too
+    ("How To Corrupt An SQLite Database File", 2.2).
+    """
+    if path.exists():
         return
-    os.close(descriptor)
-    path.chmod(0o600)
+    with contextlib.suppress(OSError):  # SQLite will say what is wrong
+        descriptor, made = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        os.close(descriptor)
+        try:
+            os.chmod(made, 0o600)
+            os.link(made, path)
+        except FileExistsError:
+            pass
+        except OSError:  # no links on this kind of disk
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            path.chmod(0o600)
+        finally:
+            os.unlink(made)
 
 
 def _lenient(text: bytes) -> str:
