@@ -155,12 +155,12 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
         except StoreError as error:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
-    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, stuck(engine, tenant), tuple(degraded))
+    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, await stuck(engine, tenant), tuple(degraded))
 
 
-def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
+async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
     """What this process tried for the tenant and could not do, a sentence each."""
-    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in engine.owed.problems if p.tenant == tenant]
+    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in await engine.owed.still_owed() if p.tenant == tenant]
     moves = [f"move of {key.id}: {said}" for key, said in engine.tiering.refusals.items() if key.tenant == tenant]
     return (*owed, *moves)
 

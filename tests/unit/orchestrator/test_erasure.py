@@ -120,6 +120,21 @@ async def test_a_record_refused_while_its_scope_is_being_erased_is_not_healed(wo
     assert await world.get(entry) is None
 
 
+async def test_an_erasure_erases_what_is_of_a_higher_generation_than_its_store_which_forgot_the_scope(world: World) -> None:
+    await world.write("text")
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    entry = await world.write("text of the second life")
+    world.clock.advance(31 * DAY)
+    assert await world.engine.erasure.forget() == 1, "mid holds nothing of the session, and forgets that it was erased"
+    assert await world.move(entry, "mid") == "moved"
+    for _ in range(3):
+        await _sweep(world, DAY)
+    assert [await world.engine.generations.of(store, HERE) for store in world.stores] == [0, 0, 0]
+    assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+    assert await world.get(entry) is None
+    assert await world.rows(world.mid, ENTRIES) == []
+
+
 # -- watching and forgetting ------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +150,49 @@ async def test_an_erasure_is_repeated_in_a_store_that_cannot_refuse_a_late_put_a
             await _sweep(world, timedelta(minutes=minutes) + timedelta(minutes=2))
             assert isinstance(await world.standing(world.long, entry.id), Tombstone), minutes
             assert await world.get(entry) is None
+
+
+async def test_a_repeat_of_an_erasure_spares_what_was_written_since_to_a_store_that_was_replaced() -> None:
+    async with World(short=replace(DURABLE, fenced=False)) as world:
+        old = await world.write("erased text")
+        backup = world.short.state.snapshot()
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+        world.short.state.restore(backup)
+        entry = await world.write("text")
+        await _sweep(world, timedelta(minutes=2))
+        assert await world.seen(entry) == ["text"]
+        assert await world.get(old) is None
+        assert [d.store for d in world.engine.generations.healed] == ["short"]
+        assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+
+
+async def test_an_erasure_that_a_store_was_away_for_is_watched_from_when_it_was_carried_out_there() -> None:
+    async with World(long=replace(DURABLE, fenced=False)) as world:
+        entry = await world.write("erased text")
+        await world.move(entry, "long")
+        late = await world.standing(world.long, entry.id)
+        assert isinstance(late, Record)
+        world.long.fails_before.add("erase.delete")
+        with pytest.raises(StoreUnavailable):
+            await world.engine.erasure.erase_scope(TENANT, SESSION)
+        await _sweep(world, 3 * HOUR)
+        await _sweep(world, timedelta(minutes=2))
+        world.long.state.place("entries", late.key, late)
+        await _sweep(world, timedelta(minutes=20))
+        assert isinstance(await world.standing(world.long, entry.id), Tombstone)
+
+
+async def test_a_scope_is_remembered_for_the_life_of_a_tombstone_after_the_last_store_was_erased(world: World) -> None:
+    await world.write("text")
+    world.long.down = True
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+    await _sweep(world, 29 * DAY)
+    world.clock.advance(2 * DAY)
+    assert await world.engine.erasure.forget() == 0
+    assert await world.engine.generations.of(world.long, HERE) == 1
+    world.clock.advance(29 * DAY)
+    assert await world.engine.erasure.forget() == 1
 
 
 @pytest.mark.parametrize("fenced", [True, False])
