@@ -301,15 +301,18 @@ class Erasure:
 
     async def forget_idle(self, leaf: Store) -> int:
         """Forget partitions of one store in which nothing stands and that no remembered erasure is about; how many."""
+        with step("erase.count"):
+            held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
         with step("partition.idle"):
-            idle = await leaf.idle_partitions(self._placement.settings.page)
-        free = [(p, generation) for p, generation in idle if generation == 0 or await self._generations.operation(p, generation) is None]
+            idle = await leaf.idle_partitions(self._placement.settings.page + held_back)  # or those held back would hide the others
+        remembered = {_asked_of(operation) for operation in await self._operations(None)} if idle else set()  # asked last: none has begun since
+        free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
             return 0
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
 
-    async def _operations(self, condition: Eq | And) -> list[Record]:
+    async def _operations(self, condition: Eq | And | None) -> list[Record]:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]

@@ -104,6 +104,8 @@ class Maintenance:
                 await self._job(report, lambda s=leaf: self._purge(s, GRAVES, report))  # type: ignore[misc]
             await self._job(report, lambda: self._watch(report))
             await self._job(report, lambda: self._forget_scopes(report))
+            for leaf in self._placement.topology.leaves:
+                await self._job(report, lambda s=leaf: self._forget_idle(s, report))  # type: ignore[misc]
             await self._job(report, lambda: self._clear_cache(report))
             await self._job(report, lambda: self._drop_relations(report))
             await self._job(report, lambda: self._apply_rules(report))
@@ -149,8 +151,9 @@ class Maintenance:
 
     async def _forget_scopes(self, report: SweepReport) -> None:
         report.forgotten_scopes += await self._erasure.forget()
-        for leaf in self._placement.topology.leaves:
-            report.forgotten_scopes += await self._erasure.forget_idle(leaf)
+
+    async def _forget_idle(self, leaf: Store, report: SweepReport) -> None:
+        report.forgotten_scopes += await self._erasure.forget_idle(leaf)
 
     async def _drop_relations(self, report: SweepReport) -> None:
         report.dropped_relations += await self._relations.drop_dangling()

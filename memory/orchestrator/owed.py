@@ -121,7 +121,7 @@ class OwedWork:
         done = [owed for owed in debt.holder.owed if await self._tried(debt, owed, away)]
         left = tuple(o for o in debt.holder.owed if o not in done)
         if done:
-            await self._settle(debt, tuple(done), all_done=not left)
+            await self._settle(debt, tuple(done))
         return left
 
     async def _tried(self, debt: Debt, owed: Owed, away: set[str]) -> bool:
@@ -184,11 +184,12 @@ class OwedWork:
             except StoreError as error:
                 log.warning("%d replicas wait: %s", len(group), error)
 
-    async def _settle(self, debt: Debt, done: tuple[Owed, ...], *, all_done: bool) -> None:
+    async def _settle(self, debt: Debt, done: tuple[Owed, ...]) -> None:
+        """Take the steps away. Marks and tombstones are given their time each time: another may be at the other steps, and nobody knows who is last."""
         discard_at = None
-        if all_done and isinstance(debt.holder, Mark):
+        if isinstance(debt.holder, Mark):
             discard_at = self._placement.now() + self._mark_life(debt.holder)
-        elif all_done and isinstance(debt.holder, Tombstone):
+        elif isinstance(debt.holder, Tombstone):
             discard_at = self._placement.tombstone_until()
         settle = Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=done, discard_at=discard_at)
         await self._placement.write("owed.settle", debt.store, settle)

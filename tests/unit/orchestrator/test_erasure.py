@@ -9,6 +9,8 @@ import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.errors import StoreUnavailable
+from memory.domain.scope import Scope
+from memory.orchestrator.settings import EngineSettings
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
@@ -216,6 +218,34 @@ async def test_a_scope_that_died_leaves_nothing_behind_after_its_tombstones(fenc
         assert await world.write("text again")
         assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
         assert await world.browse() == []
+
+
+async def test_scopes_that_are_remembered_keep_no_other_from_being_forgotten() -> None:
+    async with World(settings=EngineSettings(page=2)) as world:
+        for n in range(5):
+            await world.write("text", scope=Scope.session(f"a{n}"))
+            await world.engine.erasure.erase_scope(TENANT, Scope.session(f"a{n}"))
+        entry = await world.write("text")
+        await world.delete(entry)
+        for _ in range(4):
+            await _sweep(world, DAY)
+        assert HERE not in [partition for partition, _ in await world.short.idle_partitions()]
+        assert len([p for p, generation in await world.short.idle_partitions() if generation == 1]) == 5
+
+
+async def test_a_store_that_is_down_keeps_no_other_from_forgetting(world: World) -> None:
+    entry = await world.write("text", scope=USER)
+    await world.delete(entry)
+    await _sweep(world, 31 * DAY)
+    await world.mid.apply([RaiseGeneration(HERE, to=3)])
+    world.short.idle_partitions = _fails  # type: ignore[method-assign]
+    report = await world.engine.maintenance.sweep()
+    assert report.waiting == ("store 'short': nobody listens",)
+    assert HERE not in [partition for partition, _ in await world.mid.idle_partitions()]
+
+
+async def _fails(limit: int = 1_000) -> list[tuple[Partition, int]]:
+    raise StoreUnavailable("short", "nobody listens")
 
 
 # -- deletions --------------------------------------------------------------------------------------------------------------

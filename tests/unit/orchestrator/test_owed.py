@@ -6,8 +6,9 @@ import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.orchestrator import owed
-from memory.orchestrator.owed import MOST_VERSIONS_OWED
-from memory.ports.collections import ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.owed import MOST_VERSIONS_OWED, Debt
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.ports.record import Tombstone
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
 
@@ -249,3 +250,25 @@ async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: Wo
     world.heal()
     assert await world.engine.owed.still_owed() == ()
     assert await world.engine.maintenance.overdue() == []
+
+
+async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgotten_in_its_time(world: World) -> None:
+    entry = await world.write()
+    world.long.down = True
+    world.mid.fails_before.add("relation.find")
+    assert await world.delete(entry) is True
+    row = await world.standing(world.short, entry.id)
+    assert isinstance(row, Tombstone)
+    assert {owed.kind for owed in row.owed} == {"unplace", "unrelate"}
+    seen, other = Debt(ENTRIES, world.short, row), await world.another_process()
+    world.heal()
+    world.mid.fails_before.add("relation.find")
+    assert len(await world.engine.owed.finish(seen)) == 1
+    world.heal()
+    world.mid.fails_before.add("delete.elsewhere")
+    assert len(await other.owed.finish(seen)) == 1
+    world.heal()
+    assert await world.owed() == 0
+    world.clock.advance(31 * DAY)
+    await world.engine.maintenance.sweep()
+    assert await world.standing(world.short, entry.id) is None
