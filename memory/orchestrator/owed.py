@@ -185,7 +185,7 @@ class OwedWork:
                 log.warning("%d replicas wait: %s", len(group), error)
 
     async def _settle(self, debt: Debt, done: tuple[Owed, ...]) -> None:
-        """Take the steps away. Marks and tombstones are given their time each time: another may be at the other steps, and nobody knows who is last."""
+        """Take the steps away. Marks and tombstones get their time each time: others may do the other steps, and nobody knows who is last."""
         discard_at = None
         if isinstance(debt.holder, Mark):
             discard_at = self._placement.now() + self._mark_life(debt.holder)

@@ -265,7 +265,7 @@ async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgo
     world.mid.fails_before.add("relation.find")
     assert len(await world.engine.owed.finish(seen)) == 1
     world.heal()
-    world.mid.fails_before.add("delete.elsewhere")
+    world.long.fails_before.add("delete.elsewhere")
     assert len(await other.owed.finish(seen)) == 1
     world.heal()
     assert await world.owed() == 0
