@@ -101,14 +101,14 @@ class Maintenance:
             away: set[str] = set()
             answering = [store for store in self._placement.topology.homes if await self._jobs_of(store, report, away)]
             for leaf in dict.fromkeys(leaf for store in answering for leaf in leaves_of(store)):  # once every mark has told what it can
-                await self._job(report, lambda s=leaf: self._purge(s, GRAVES, report))  # type: ignore[misc]
-            await self._job(report, lambda: self._watch(report))
-            await self._job(report, lambda: self._forget_scopes(report))
+                await self._job(report, self._purge, leaf, GRAVES, report)
+            await self._job(report, self._watch, report)
+            await self._job(report, self._forget_scopes, report)
             for leaf in self._placement.topology.leaves:
-                await self._job(report, lambda s=leaf: self._forget_idle(s, report))  # type: ignore[misc]
-            await self._job(report, lambda: self._clear_cache(report))
-            await self._job(report, lambda: self._drop_relations(report))
-            await self._job(report, lambda: self._apply_rules(report))
+                await self._job(report, self._forget_idle, leaf, report)
+            await self._job(report, self._clear_cache, report)
+            await self._job(report, self._drop_relations, report)
+            await self._job(report, self._apply_rules, report)
         finally:
             await self._give_back(lease)
         report.healed = len(self._generations.healed) - before
@@ -128,10 +128,10 @@ class Maintenance:
                 return False
         return True
 
-    async def _job(self, report: SweepReport, job: Callable[[], Awaitable[None]]) -> Exception | None:
+    async def _job(self, report: SweepReport, job: Callable[..., Awaitable[None]], *about: Any) -> Exception | None:
         """Do one job; what it raises is told in the report and returned."""
         try:
-            await job()
+            await job(*about)
         except StoreError as error:
             log.warning("maintenance leaves out a job: %s", error)
             if str(error) not in report.waiting:
@@ -176,7 +176,7 @@ class Maintenance:
         """What is owed and cannot be done, a sentence each: steps are tried again, as a sweep would, to tell why."""
         report, away = SweepReport(), set[str]()
         for store in self._placement.topology.homes:
-            await self._job(report, lambda s=store: self._finish_owed(s, report, away, most))  # type: ignore[misc]
+            await self._job(report, self._finish_owed, store, report, away, most)
         said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in await self._owed.still_owed()]
         return [*report.waiting, *report.stays, *said][:most]
 
@@ -187,7 +187,7 @@ class Maintenance:
         for collection in COLLECTIONS:
             holders = [row async for row in self._holders(store, collection)]
             for debt in [Debt(collection, store, holder) for holder in holders[:most]]:
-                failure = await self._job(report, lambda d=debt: self._finish_one(d, report, away))  # type: ignore[misc]
+                failure = await self._job(report, self._finish_one, debt, report, away)
                 if isinstance(failure, StoreUnavailable):
                     raise failure
 
@@ -220,7 +220,7 @@ class Maintenance:
         for collection in SCOPED:
             query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
             for copy in [row async for row in self._rows("sweep.arriving", store, query)]:
-                failure = await self._job(report, lambda c=collection, r=copy: self._settle_one(c, r, store, report))  # type: ignore[misc]
+                failure = await self._job(report, self._settle_one, collection, copy, store, report)
                 if isinstance(failure, StoreUnavailable):
                     return
 
@@ -254,7 +254,7 @@ class Maintenance:
             return
         query = Query(ENTRIES, Everywhere(), Lt("expires_at", self._placement.now() - EXPIRED_GRACE), limit=self._placement.settings.page)
         for row in [row async for row in self._rows("sweep.expired", store, query)]:
-            failure = await self._job(report, lambda r=row: self._delete_one(r, report))  # type: ignore[misc]
+            failure = await self._job(report, self._delete_one, row, report)
             if isinstance(failure, StoreUnavailable):
                 return
 
