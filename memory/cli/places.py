@@ -42,9 +42,13 @@ def show_stats(out: Any, counted: Stats) -> None:
     if counted.by_type:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:
-        out.print(f"{counted.owed} steps are owed; a sweep will do them", markup=False)
+        out.print(show.plain(f"{_owing(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"))
     for sentence in (*counted.stuck, *counted.degraded):
         out.print(show.plain(f"- {sentence}", "yellow"))
+
+
+def _owing(owed: int) -> str:
+    return "1 record owes a step" if owed == 1 else f"{owed:,} records owe a step"
 
 
 async def doctor(
@@ -52,7 +56,7 @@ async def doctor(
     audit: Annotated[bool, typer.Option("--audit", help="Also compare word indexes and statistics with the records. Reads everything.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Audit, and make anew from the records what differs.")] = False,
 ) -> int:
-    """Check the configuration and every store, also those that do not open. Makes nothing. Ends with 1 when a check failed."""
+    """Check the configuration and every store, also those that do not open, and do what is owed. Makes no store. Ends with 1 when a check failed."""
     from memory.facade.build import build_engine, embedder_named
     from memory.facade.explain import meaning_by_tier
     from memory.facade.places import not_there_yet, path_of
@@ -71,6 +75,9 @@ async def doctor(
         "stores": [{**report.to_dict(), "path": str(paths[report.store]) if report.store in paths else None} for report in found.stores],
         "meaning": {} if found.problems or not all(report.ok for report in found.stores) else meaning_by_tier(engine),
         "problems": found.problems,
+        "owed": found.owed,
+        "overdue": found.overdue,
+        "healed": found.healed,
         **({"audits": [one.to_dict() for one in found.audits]} if audit or repair else {}),
     }
     cli.emit(data, lambda out: _show_health(out, data))
@@ -102,6 +109,10 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
         out.print(show.plain(f"\ntier{'s' * (len(said) == 1)} {tiers}: {sentence}"))
     for problem in data["problems"]:
         out.print(show.plain(f"\n{problem}", "bold red"))
+    if data["owed"]:
+        out.print(show.plain(f"\n{_owing(data['owed'])} still", "yellow"))
+    for sentence in (*data["overdue"], *data["healed"]):
+        out.print(show.plain(f"- {sentence}", "yellow"))
     for one in data.get("audits", ()):
         out.print()
         out.print(show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green"))

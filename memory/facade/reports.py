@@ -11,6 +11,7 @@ from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
 from memory.domain.shown import Shown
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.generations import Disagreement
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
 from memory.ports.collections import COLLECTIONS, ENTRIES
@@ -155,12 +156,12 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
         except StoreError as error:
             degraded.append(str(error))
     tiers.sort(key=lambda t: TIERS.index(t.tier))
-    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, stuck(engine, tenant), tuple(degraded))
+    return Stats(tiers, {name: n for name, n in by_type.items() if n}, owed, await stuck(engine, tenant), tuple(degraded))
 
 
-def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
+async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
     """What this process tried for the tenant and could not do, a sentence each."""
-    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in engine.owed.problems if p.tenant == tenant]
+    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in await engine.owed.still_owed() if p.tenant == tenant]
     moves = [f"move of {key.id}: {said}" for key, said in engine.tiering.refusals.items() if key.tenant == tenant]
     return (*owed, *moves)
 
@@ -173,6 +174,12 @@ class Examination(Shown):
     problems: list[str]
     audits: list[StoreAudit] = field(default_factory=list)
     """Of the stores that open, where an audit was asked for."""
+    owed: int = 0
+    """How many records owe a step still, of every tenant, after what could be done was done; asked where every store is there."""
+    overdue: list[str] = field(default_factory=list)
+    """What could not be done, a sentence each with why; the first twenty."""
+    healed: list[str] = field(default_factory=list)
+    """Stores that were found behind the others on the way, restored or replaced, and what became of what stood in them."""
 
     @property
     def ok(self) -> bool:
@@ -185,12 +192,13 @@ async def check(engine: Engine) -> list[StoreReport]:
 
 
 async def examine(engine: Engine, *, audited: bool = False, repair: bool = False, absent: Mapping[str, str] | None = None) -> Examination:
-    """Open every store of an engine that is not open, alone and then together, ask how it is, and close it again.
+    """Open every store of an engine that is not open, alone and then together, ask how it is, try what is owed, and close it again.
 
     The stores in `absent` are not opened, which would make them: what is said there of each stands in its report.
     """
     absent = absent or {}
     stores, problems, audits = [s for s in engine.topology.leaves if s.name not in absent], list[str](), list[StoreAudit]()
+    owed, overdue = 0, list[str]()
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
         reports += [_not_there(engine, store, absent[store.name]) for store in engine.topology.leaves if store.name in absent]
@@ -202,12 +210,19 @@ async def examine(engine: Engine, *, audited: bool = False, repair: bool = False
                 engine.topology.settle()
                 if not absent:
                     await engine.meaning.check()
+                    overdue = await engine.maintenance.overdue()
+                    owed = await engine.maintenance.owed()
             except (ConfigError, StoreError) as error:
                 problems.append(str(error))
     finally:
         for store in stores:
             await store.close()
-    return Examination(reports, problems, audits)
+    return Examination(reports, problems, audits, owed, overdue, [_healed(found) for found in engine.generations.healed])
+
+
+def _healed(found: Disagreement) -> str:
+    became = f"{found.restamped} of its records live on, {found.erased} are erased"
+    return f"store '{found.store}' was behind the others in one scope, restored or replaced (generation {found.was} of {found.now}): {became}"
 
 
 def _not_there(engine: Engine, store: Store, said: str) -> StoreReport:

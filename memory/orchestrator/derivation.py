@@ -138,13 +138,13 @@ class Derivation:
         union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
         kinds = {origin.type for origin in origins}
         try:
-            draft = self._draft(
-                scope,
-                kinds.pop() if len(kinds) == 1 else EntryType.CONTEXT,
-                None,
-                None,
-                _latest([o.expires_at for o in origins]),
-                {"content": content, "tags": union if tags is None else tags, "metadata": merged},
+            draft = EntryDraft(
+                scope=scope,
+                type=kinds.pop() if len(kinds) == 1 else EntryType.CONTEXT,
+                content=content,
+                tags=union if tags is None else tags,
+                metadata=merged,
+                expires_at=_latest([o.expires_at for o in origins]),
             )
         except InvalidInput as error:
             raise CompactionError(distinct, str(error)) from error
@@ -172,12 +172,6 @@ class Derivation:
         if not isinstance(content, str):
             raise CompactionError(entry_ids, f"the callback must return text, not {type(content).__name__}")
         return content
-
-    @staticmethod
-    def _draft(
-        scope: Scope, kind: EntryType, title: str | None, source: str | None, expires_at: datetime | None, wanted: dict[str, Any]
-    ) -> EntryDraft:
-        return EntryDraft(scope=scope, type=kind, title=title, source=source, expires_at=expires_at, **wanted)
 
     async def _store(self, record: Record, to_delete: Sequence[Record], check: Callable[[Record], None] = lambda there: None) -> Entry:
         """Put a derived record where nothing stands under its id, or over the tombstone of an earlier life.

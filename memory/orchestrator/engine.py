@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
@@ -96,9 +97,10 @@ class Engine:
             raise
 
     async def close(self) -> None:
-        """Tell how often entries were read, and close the stores."""
+        """Tell how often entries were read, as far as the stores answer within the deadline, and close the stores."""
         try:
-            await self.accesses.tell()
+            async with asyncio.timeout(self.settings.deadline.total_seconds()):
+                await self.accesses.tell()
         except Exception as error:  # noqa: BLE001 - a count is no reason not to close
             log.warning("accesses were not counted: %s", error)
         finally:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
+from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SCOPED, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
@@ -239,12 +241,12 @@ class Erasure:
         """An erasure that a crash cut short."""
         if isinstance(debt.holder, Record):
             await self._carry_out(debt.holder)
-        return False  # ending the operation took the debt away with it
+        return True  # ending the operation took the debt away with it
 
     async def _end(self, operation: Record) -> None:
         """The erasure has been carried out: it is watched where a store needs that, and remembered."""
         needs_watch = any(not store.capabilities.fenced for store in self._placement.topology.stores)
-        await self._becomes(operation, WATCHED if needs_watch else REMEMBERED)
+        await self._becomes(operation, WATCHED if needs_watch else REMEMBERED, ended=micros(self._placement.now()))
 
     async def _becomes(self, operation: Record, kind: str, **noted: int) -> None:
         version = self._placement.next_version(operation.version)
@@ -265,12 +267,12 @@ class Erasure:
         """Repeat watched erasures whose time has come in the stores that need it; how many were repeated."""
         repeated = 0
         for operation in await self._operations(Eq("kind", WATCHED)):
-            age, done = self._placement.now() - operation.created_at, int(operation.body.get("repeats", 0))
+            age, done = self._placement.now() - _ended(operation), int(operation.body.get("repeats", 0))
             due = sum(age >= part * self._placement.settings.mark_life for part in REPEATED_AT)
             if due > done:
                 partition, generation = _asked_of(operation)
                 for store in self._stores():
-                    if not store.capabilities.fenced:
+                    if not store.capabilities.fenced and not await self._generations.levelled(store, partition, generation, operation.created_at):
                         await self._erase_in(store, partition, generation)
                 await self._becomes(operation, REMEMBERED if due == len(REPEATED_AT) else WATCHED, repeats=due)
                 repeated += 1
@@ -281,6 +283,8 @@ class Erasure:
         forgotten = 0
         long_ago = self._placement.now() - self._placement.settings.tombstone_life
         for operation in await self._operations(And((Eq("kind", REMEMBERED), Lt("created_at", long_ago)))):
+            if _ended(operation) >= long_ago:
+                continue
             partition, generation = _asked_of(operation)
             for store in self._placement.topology.leaves:
                 with step("partition.forget"):
@@ -297,15 +301,18 @@ class Erasure:
 
     async def forget_idle(self, leaf: Store) -> int:
         """Forget partitions of one store in which nothing stands and that no remembered erasure is about; how many."""
+        with step("erase.count"):
+            held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
         with step("partition.idle"):
-            idle = await leaf.idle_partitions(self._placement.settings.page)
-        free = [(p, generation) for p, generation in idle if generation == 0 or await self._generations.operation(p, generation) is None]
+            idle = await leaf.idle_partitions(self._placement.settings.page + held_back)  # or those held back would hide the others
+        remembered = {_asked_of(operation) for operation in await self._operations(None)} if idle else set()  # asked last: none has begun since
+        free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
             return 0
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
 
-    async def _operations(self, condition: Eq | And) -> list[Record]:
+    async def _operations(self, condition: Eq | And | None) -> list[Record]:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
@@ -314,3 +321,8 @@ class Erasure:
 def _asked_of(operation: Record) -> tuple[Partition, int]:
     """The partition an operation record erases, and the generation it raises it to."""
     return Partition(operation.body["tenant"], operation.body["scope"]), int(operation.body["generation"])
+
+
+def _ended(operation: Record) -> datetime:
+    """When an erasure had been carried out in the last store, which may have been away for long after it began."""
+    return moment(operation.body["ended"]) if "ended" in operation.body else operation.created_at

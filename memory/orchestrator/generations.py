@@ -19,7 +19,7 @@ from memory.domain.time import micros
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.ports.query import And, Lt, Query, within
+from memory.ports.query import And, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put, RaiseGeneration
@@ -60,15 +60,31 @@ class Generations:
         return {store: await self.of(store, partition) for store in stores}
 
     async def highest(self, partition: Partition) -> int:
-        """The highest generation of the partition in the stores that answer. Raises where the archive does not."""
-        found = []
+        """The highest generation of the partition in the stores that answer, or of a record in them. Raises where the archive does not.
+
+        A store that has forgotten the partition, or was replaced, takes records of a generation above its own.
+        """
+        highest = 0
         for store in self._placement.topology.stores:
             try:
-                found.append(await self.of(store, partition))
+                highest = max(highest, await self.of(store, partition))
+                highest = await self._highest_born(store, partition, highest)
             except StoreError:
                 if store is self._placement.topology.archive:
                     raise
-        return max(found)
+        return highest
+
+    async def _highest_born(self, store: Store, partition: Partition, highest: int) -> int:
+        """The highest generation of any record of the partition in a store, if it is above `highest`."""
+        for collection in SCOPED:
+            found = True
+            while found:
+                above = Query(collection, within(partition), Gt("generation", highest), limit=1, roles=frozenset(Role))
+                with step("erase.find"):
+                    page = await store.query(above)
+                found = bool(page.records)
+                highest = max([highest, *(row.generation or 0 for row in page.records if isinstance(row, Record))])
+        return highest
 
     async def of(self, store: Store, partition: Partition) -> int:
         outcome = await self._placement.write_one("erase.read", store, RaiseGeneration(partition, to=0))
@@ -96,6 +112,13 @@ class Generations:
         for store in dict.fromkeys((*behind, home)):  # of the record's own store also what a healer before left in the middle
             await self._bring_up(store, partition, by_store[store], highest, begun)
         return begun is None or record.version >= micros(begun)
+
+    async def levelled(self, store: Store, partition: Partition, generation: int, begun: datetime) -> bool:
+        """Whether a store was behind the erasure that raised the partition so far, restored or replaced since; then it is level now."""
+        was = await self.of(store, partition)
+        if was < generation:
+            await self._bring_up(store, partition, was, generation, begun)
+        return was < generation
 
     async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None) -> None:
         """What stands in a store that is behind is of after the erasure, but for what is older than `begun`; then the store is level."""

@@ -25,6 +25,7 @@ from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.relations import Relations
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
+from memory.orchestrator.topology import leaves_of
 from memory.ports.collections import COLLECTIONS, ENTRIES, LEASES, Collection
 from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
@@ -98,36 +99,39 @@ class Maintenance:
         before = len(self._generations.healed)
         try:
             away: set[str] = set()
-            for store in self._placement.topology.homes:
-                await self._jobs_of(store, report, away)
-            await self._job(report, lambda: self._watch(report))
-            await self._job(report, lambda: self._forget_scopes(report))
-            await self._job(report, lambda: self._clear_cache(report))
-            await self._job(report, lambda: self._drop_relations(report))
-            await self._job(report, lambda: self._apply_rules(report))
+            answering = [store for store in self._placement.topology.homes if await self._jobs_of(store, report, away)]
+            for leaf in dict.fromkeys(leaf for store in answering for leaf in leaves_of(store)):  # once every mark has told what it can
+                await self._job(report, self._purge, leaf, GRAVES, report)
+            await self._job(report, self._watch, report)
+            await self._job(report, self._forget_scopes, report)
+            for leaf in self._placement.topology.leaves:
+                await self._job(report, self._forget_idle, leaf, report)
+            await self._job(report, self._clear_cache, report)
+            await self._job(report, self._drop_relations, report)
+            await self._job(report, self._apply_rules, report)
         finally:
             await self._give_back(lease)
         report.healed = len(self._generations.healed) - before
-        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in self._owed.problems if not p.waits)
+        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in await self._owed.still_owed() if not p.waits)
         return report
 
-    async def _jobs_of(self, store: Store, report: SweepReport, away: set[str]) -> None:
-        """What is to be done for one store. When it does not answer once it is not asked again."""
+    async def _jobs_of(self, store: Store, report: SweepReport, away: set[str]) -> bool:
+        """What is to be done for one store. When it does not answer once it is not asked again: false."""
         jobs: Sequence[Callable[[], Awaitable[None]]] = (
             lambda: self._finish_owed(store, report, away),
             lambda: self._settle_arriving(store, report),
             lambda: self._delete_expired(store, report),
-            lambda: self._purge(store, GRAVES, report),
         )
         for job in jobs:
             failure = await self._job(report, job)
             if isinstance(failure, StoreUnavailable) and failure.store == store.name:
-                return
+                return False
+        return True
 
-    async def _job(self, report: SweepReport, job: Callable[[], Awaitable[None]]) -> Exception | None:
+    async def _job(self, report: SweepReport, job: Callable[..., Awaitable[None]], *about: Any) -> Exception | None:
         """Do one job; what it raises is told in the report and returned."""
         try:
-            await job()
+            await job(*about)
         except StoreError as error:
             log.warning("maintenance leaves out a job: %s", error)
             if str(error) not in report.waiting:
@@ -147,8 +151,9 @@ class Maintenance:
 
     async def _forget_scopes(self, report: SweepReport) -> None:
         report.forgotten_scopes += await self._erasure.forget()
-        for leaf in self._placement.topology.leaves:
-            report.forgotten_scopes += await self._erasure.forget_idle(leaf)
+
+    async def _forget_idle(self, leaf: Store, report: SweepReport) -> None:
+        report.forgotten_scopes += await self._erasure.forget_idle(leaf)
 
     async def _drop_relations(self, report: SweepReport) -> None:
         report.dropped_relations += await self._relations.drop_dangling()
@@ -169,28 +174,28 @@ class Maintenance:
 
     async def overdue(self, most: int = 20) -> list[str]:
         """What is owed and cannot be done, a sentence each: steps are tried again, as a sweep would, to tell why."""
-        away: set[str] = set()
+        report, away = SweepReport(), set[str]()
         for store in self._placement.topology.homes:
-            for collection in COLLECTIONS:
-                holders = [row async for row in self._holders(store, collection)]
-                for holder in holders[:most]:
-                    await self._job(SweepReport(), lambda c=collection, s=store, h=holder: self._finish_one(Debt(c, s, h), away))  # type: ignore[misc]
-        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in self._owed.problems]
-        return said[-most:]
-
-    async def _finish_one(self, debt: Debt, away: set[str]) -> None:
-        await self._owed.finish(debt, away)
+            await self._job(report, self._finish_owed, store, report, away, most)
+        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in await self._owed.still_owed()]
+        return [*report.waiting, *report.stays, *said][:most]
 
     # -- owed work ----------------------------------------------------------------------------------------------------
 
-    async def _finish_owed(self, store: Store, report: SweepReport, away: set[str]) -> None:
+    async def _finish_owed(self, store: Store, report: SweepReport, away: set[str], most: int | None = None) -> None:
+        """Finish what is owed here, at most so many of each collection's. What one record cannot be rid of costs that record."""
         for collection in COLLECTIONS:
             holders = [row async for row in self._holders(store, collection)]
-            for holder in holders:
-                if await self._owed.finish(Debt(collection, store, holder), away):
-                    report.still_owed += 1
-                else:
-                    report.finished += 1
+            for debt in [Debt(collection, store, holder) for holder in holders[:most]]:
+                failure = await self._job(report, self._finish_one, debt, report, away)
+                if isinstance(failure, StoreUnavailable):
+                    raise failure
+
+    async def _finish_one(self, debt: Debt, report: SweepReport, away: set[str]) -> None:
+        if await self._owed.finish(debt, away):
+            report.still_owed += 1
+        else:
+            report.finished += 1
 
     async def _holders(self, store: Store, collection: Collection) -> AsyncIterator[Holder]:
         roles = frozenset({Role.HOME, Role.ARRIVING})
@@ -215,7 +220,7 @@ class Maintenance:
         for collection in SCOPED:
             query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
             for copy in [row async for row in self._rows("sweep.arriving", store, query)]:
-                failure = await self._job(report, lambda c=collection, r=copy: self._settle_one(c, r, store, report))  # type: ignore[misc]
+                failure = await self._job(report, self._settle_one, collection, copy, store, report)
                 if isinstance(failure, StoreUnavailable):
                     return
 
@@ -223,7 +228,7 @@ class Maintenance:
         source = await self._source(collection, copy, store)
         if isinstance(source, Record):
             report.moved += await self._tiering.move(collection, copy.key, copy.tier) is MoveResult.MOVED
-        elif isinstance(source, Mark) and source.version == copy.version:  # a store restored to the middle of a move: its source has let go of it
+        elif isinstance(source, Mark) and source.version >= copy.version:  # a store restored to the middle of a move: its source has let go of it
             clear = Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, role=Role.HOME)
             await self._placement.write_one("move.arrive", store, clear)
         elif isinstance(source, Corrupt):
@@ -249,12 +254,17 @@ class Maintenance:
             return
         query = Query(ENTRIES, Everywhere(), Lt("expires_at", self._placement.now() - EXPIRED_GRACE), limit=self._placement.settings.page)
         for row in [row async for row in self._rows("sweep.expired", store, query)]:
-            report.expired += await self._erasure.delete(ENTRIES, row.key, at=row.version)
+            failure = await self._job(report, self._delete_one, row, report)
+            if isinstance(failure, StoreUnavailable):
+                return
+
+    async def _delete_one(self, row: Record, report: SweepReport) -> None:
+        report.expired += await self._erasure.delete(ENTRIES, row.key, at=row.version)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
     async def _purge(self, store: Store, kinds: frozenset[Kind], report: SweepReport) -> None:
-        """Marks and tombstones whose time is over and which owe nothing."""
+        """Marks and tombstones whose time is over and which owe nothing. Parts of split stores are asked each: a record in one hides another's."""
         over = And((Lt("discard_at", self._placement.now()), Not(Eq("owing", True))))
         for collection in COLLECTIONS:
             query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, kinds=kinds)

@@ -6,6 +6,7 @@ because a store is away, refuses it, or nobody here knows its kind, stays owed a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -76,7 +77,7 @@ class OwedWork:
     def __init__(self, placement: Placement, generations: Generations) -> None:
         self._placement = placement
         self._generations = generations
-        self._problems: OrderedDict[tuple[str, Key, str], Problem] = OrderedDict()
+        self._problems: OrderedDict[tuple[str, Key, str], tuple[Debt, Problem]] = OrderedDict()
         self._finishers: dict[str, Finisher] = {
             REPLICATE: self._replicate,
             KEEP: self._keep,
@@ -93,7 +94,23 @@ class OwedWork:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What this process tried last and could not do, the newest last; at most a thousand."""
-        return tuple(self._problems.values())
+        return tuple(problem for _, problem in self._problems.values())
+
+    async def still_owed(self) -> tuple[Problem, ...]:
+        """`problems`, once those are forgotten whose step has been done since, or is not due any more: by another process, or for a deletion."""
+        by_place: dict[tuple[Store, Collection], list[Key]] = {}
+        for debt, _ in self._problems.values():
+            by_place.setdefault((debt.store, debt.collection), []).append(debt.holder.key)
+        for (store, collection), keys in by_place.items():
+            with contextlib.suppress(StoreError), step("owed.look"):
+                rows = await store.get(collection, list(dict.fromkeys(keys)))
+                owing = {(row.key, owed.kind) for row in rows if isinstance(row, Record | Mark | Tombstone) for owed in row.owed}
+                damaged = {row.key for row in rows if isinstance(row, Corrupt)}
+                for place, (debt, problem) in list(self._problems.items()):
+                    key = debt.holder.key
+                    if (debt.store, debt.collection) == (store, collection) and key not in damaged and (key, problem.step) not in owing:
+                        del self._problems[place]
+        return self.problems
 
     async def finish(self, debt: Debt, away: set[str] | None = None) -> tuple[Owed, ...]:
         """Do what the holder owes and take it away; what could not be done stays owed and is returned.
@@ -104,7 +121,7 @@ class OwedWork:
         done = [owed for owed in debt.holder.owed if await self._tried(debt, owed, away)]
         left = tuple(o for o in debt.holder.owed if o not in done)
         if done:
-            await self._settle(debt, tuple(done), all_done=not left)
+            await self._settle(debt, tuple(done))
         return left
 
     async def _tried(self, debt: Debt, owed: Owed, away: set[str]) -> bool:
@@ -121,7 +138,7 @@ class OwedWork:
             if isinstance(error, StoreUnavailable):
                 away.add(error.store)
             log.warning("%s of %s %s: %s", owed.kind, key.id, "waits" if waits else "cannot be done", error)
-            self._problems[debt.collection.name, key, owed.kind] = Problem(owed.kind, key.tenant, key.id, str(error), waits)
+            self._problems[debt.collection.name, key, owed.kind] = debt, Problem(owed.kind, key.tenant, key.id, str(error), waits)
             self._problems.move_to_end((debt.collection.name, key, owed.kind))
             if len(self._problems) > PROBLEMS_REMEMBERED:
                 self._problems.popitem(last=False)
@@ -167,11 +184,12 @@ class OwedWork:
             except StoreError as error:
                 log.warning("%d replicas wait: %s", len(group), error)
 
-    async def _settle(self, debt: Debt, done: tuple[Owed, ...], *, all_done: bool) -> None:
+    async def _settle(self, debt: Debt, done: tuple[Owed, ...]) -> None:
+        """Take the steps away. Marks and tombstones get their time each time: others may do the other steps, and nobody knows who is last."""
         discard_at = None
-        if all_done and isinstance(debt.holder, Mark):
+        if isinstance(debt.holder, Mark):
             discard_at = self._placement.now() + self._mark_life(debt.holder)
-        elif all_done and isinstance(debt.holder, Tombstone):
+        elif isinstance(debt.holder, Tombstone):
             discard_at = self._placement.tombstone_until()
         settle = Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=done, discard_at=discard_at)
         await self._placement.write("owed.settle", debt.store, settle)

@@ -12,14 +12,14 @@ from memory.domain.errors import CorruptRecord, StoreError
 from memory.domain.time import micros
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import step
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.topology import Topology, not_a_home
 from memory.orchestrator.versions import version_at
 from memory.ports.clock import Clock
 from memory.ports.collections import Collection
 from memory.ports.query import Page, Query
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Outcome, Status, Write
+from memory.ports.writes import Outcome, Put, Status, Write
 
 
 @dataclass(slots=True)
@@ -146,6 +146,8 @@ class Placement:
 
     async def write(self, name: str, store: Store, *writes: Write, together: bool = False) -> list[Outcome]:
         """Writes under a step's name: one `apply`, or as many as the store's `max_batch` asks for."""
+        if store is self.topology.cache and any(isinstance(w, Put) and w.record.role is not Role.CACHED for w in writes):
+            raise not_a_home(store)
         portion = store.capabilities.max_batch or len(writes)
         with step(name):
             if together or len(writes) <= portion:

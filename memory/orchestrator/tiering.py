@@ -95,7 +95,7 @@ class Tiering:
 
     async def _relabel(self, collection: Collection, record: Record, store: Store, to: str) -> Step:
         """Within one store the tier is a field; the same version, so that what was stored when stays true."""
-        moved = replace(record, tier=to, owed=self._replicas(collection, store, to))
+        moved = replace(record, tier=to, owed=owed_replicas(self._placement, collection, store, to))
         there = AtVersion(record.version, Role.HOME, record.tier)  # a mover to a later tier may have been faster: moves go onward only
         outcome = await self._placement.write_one("move.relabel", store, Put(collection, moved, there))
         if not outcome.applied:
@@ -104,7 +104,7 @@ class Tiering:
         return Step(MoveResult.MOVED)
 
     async def _carry(self, collection: Collection, record: Record, source: Store, target: Store, to: str) -> Step:
-        copy = replace(record, role=Role.ARRIVING, tier=to, owed=self._replicas(collection, target, to))
+        copy = replace(record, role=Role.ARRIVING, tier=to, owed=owed_replicas(self._placement, collection, target, to))
         copied = await self._copy(collection, copy, source, target, to)
         if copied is not None:
             return copied
@@ -181,9 +181,6 @@ class Tiering:
             return False  # another mover released it: the copy is home
         forget = Purge(collection, key, at=version, role_is=Role.ARRIVING)
         return (await self._placement.write_one("move.abort", target, forget)).applied
-
-    def _replicas(self, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
-        return owed_replicas(self._placement, collection, home, tier)
 
 
 def _is_derived(record: Record) -> bool:

@@ -94,11 +94,16 @@ class Topology:
 
     def later(self, store: Store) -> tuple[Store, ...]:
         """The home stores that a record here may yet move to."""
-        return self._distinct[self._distinct.index(store) + 1 :]
+        return self._distinct[self._place(store) + 1 :]
 
     def since(self, store: Store) -> tuple[Store, ...]:
         """The home stores in which a record born in this one can ever be."""
-        return self._distinct[self._distinct.index(store) :]
+        return self._distinct[self._place(store) :]
+
+    def _place(self, store: Store) -> int:
+        if store not in self._distinct:
+            raise not_a_home(store)
+        return self._distinct.index(store)
 
     @property
     def cache(self) -> Store | None:
@@ -115,24 +120,27 @@ class Topology:
         return tuple(tier for tier in TIERS if self.serving[tier] is store or store in leaves_of(self.serving[tier]))
 
     def settle(self) -> None:
-        """Say what each open store is; raise one `ConfigError` that names everything that is missing, tier by tier and store by store."""
+        """Say what each open store is; raise one `ConfigError` that names everything that is missing, tier by tier and store by store.
+
+        What does not fit changes nothing: a store that comes late and is kept out is what it was taken for.
+        """
         short, mid = self.serving["short"], self.serving["mid"]
-        volatile = short is not mid and not self._keeps(short)
-        self._cache = short if volatile else None
-        self._homes = {**self.serving, "short": mid} if volatile else dict(self.serving)
-        self._distinct = tuple(dict.fromkeys(self._homes[tier] for tier in TIERS))
-        problems = [problem for tier in TIERS for problem in self._problems(tier)]
+        cache = None if short is mid or self._keeps(short) else short
+        problems = [problem for tier in TIERS for problem in self._problems(tier, cache)]
         shared = [leaf.name for leaf in self.leaves if sum(leaf in leaves_of(store) for store in self.stores) > 1]
         problems += [f"store '{name}' is part of one tier's stores and also serves another tier: split both tiers alike" for name in shared]
         if problems:
             raise ConfigError("; ".join(problems))
+        self._cache = cache
+        self._homes = dict(self.serving) if cache is None else {**self.serving, "short": mid}
+        self._distinct = tuple(dict.fromkeys(self._homes[tier] for tier in TIERS))
 
-    def _problems(self, tier: str) -> list[str]:
+    def _problems(self, tier: str, cache: Store | None) -> list[str]:
         """What the stores of a tier lack, all of it, each store by name."""
         serving, problems = self.serving[tier], []
         for store in leaves_of(serving):
-            missing = store.capabilities.missing(CACHE_NEEDS if serving is self._cache else HOME_NEEDS)
-            if serving is not self._cache and not self._keeps(store):
+            missing = store.capabilities.missing(CACHE_NEEDS if serving is cache else HOME_NEEDS)
+            if serving is not cache and not self._keeps(store):
                 missing.append("durable")
             if missing:
                 problems.append(f"tier '{tier}' on store '{store.name}' lacks {', '.join(missing)}")
@@ -144,6 +152,11 @@ class Topology:
         return all(
             leaf.capabilities.durable or accepted is True or (not isinstance(accepted, bool) and leaf.name in accepted) for leaf in leaves_of(store)
         )
+
+
+def not_a_home(store: Store) -> StoreUnavailable:
+    """The error for who took for a home what was opened late and is a cache."""
+    return StoreUnavailable(store.name, "was opened just now and is a cache, no home of records as was claimed of it; try again")
 
 
 def leaves_of(store: Store) -> tuple[Store, ...]:

@@ -171,9 +171,11 @@ SLIPS: dict[str, Slip] = {
         tiering, "Tiering._relabel", "AtVersion(record.version, Role.HOME, record.tier)", "Newer()", ("move.relabel",)
     ),
     "a-move-within-a-store-owes-no-replica": Slip(
-        tiering, "Tiering._relabel", "owed=self._replicas(collection, store, to)", "owed=()", ("move.relabel",)
+        tiering, "Tiering._relabel", "owed=owed_replicas(self._placement, collection, store, to)", "owed=()", ("move.relabel",)
     ),
-    "a-move-owes-no-replica": Slip(tiering, "Tiering._carry", "owed=self._replicas(collection, target, to)", "owed=()", ("move.copy", "replica.")),
+    "a-move-owes-no-replica": Slip(
+        tiering, "Tiering._carry", "owed=owed_replicas(self._placement, collection, target, to)", "owed=()", ("move.copy", "replica.")
+    ),
     # reading
     "arriving-copies-count-for-readers": Slip(
         placement, "Placement._is_home", "return row.role is Role.ARRIVING and marked", "return row.role is Role.ARRIVING", ("move.",)

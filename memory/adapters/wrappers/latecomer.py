@@ -58,6 +58,7 @@ class Latecomer(Wrapper):
         async with self._attempting:
             self._collections, self._away = None, None
             await self.inner.close()
+            self._attempting = asyncio.Lock()  # of whichever event loop opens it again
 
     async def check(self) -> Health:
         try:
@@ -69,7 +70,10 @@ class Latecomer(Wrapper):
 
     async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
         if self._away is not None and asyncio.current_task() is not self._opening:
+            claimed = self.inner.capabilities
             await self._arrived()
+            if self.inner.capabilities != claimed:
+                raise StoreUnavailable(self.name, "was opened just now and differs from what was claimed of it; try again")
         return await work()
 
     async def _arrived(self) -> None:
@@ -82,7 +86,7 @@ class Latecomer(Wrapper):
             left = self._next_attempt - asyncio.get_running_loop().time()
             if left > 0:
                 raise StoreUnavailable(self.name, f"could not be opened ({_problem(self._away)}); it is tried again in {left:.0f} s")
-            claimed, self._opening = self.inner.capabilities, asyncio.current_task()
+            self._opening = asyncio.current_task()
             try:
                 await self.inner.open(self._collections)
                 if self.on_arrival is not None:
@@ -97,8 +101,6 @@ class Latecomer(Wrapper):
             finally:
                 self._opening = None
             self._away = None
-            if self.inner.capabilities != claimed:
-                raise StoreUnavailable(self.name, "was opened just now and differs from what was claimed of it; try again")
 
     def _failed(self, error: StoreUnavailable | ConfigError) -> None:
         self._away = error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -14,6 +15,11 @@ import pytest
 
 from memory.cli.command import Cli, run
 from memory.domain.errors import StoreFull, StoreUnavailable
+from memory.facade.memory import Memory
+from memory.facade.reports import Stats
+from memory.ports.collections import ENTRIES
+from memory.ports.record import Key, Owed, Record
+from memory.ports.writes import AtVersion, Put
 from tests.support.backends import marks_of
 from tests.support.placings import PLACINGS
 from tests.unit.cli.conftest import CommandLine
@@ -163,7 +169,6 @@ def test_a_full_disk_says_what_was_kept_and_what_to_do(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("main", "gone"), KeyboardInterrupt()], ids=["store", "ctrl-c"])
 def test_an_import_that_ends_early_says_how_much_is_kept(memory: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
-    from memory.facade.memory import Memory
 
     real, calls = Memory.write_many, iter([None, failure])
 
@@ -229,6 +234,71 @@ def test_what_an_audit_finds_ends_with_1_and_a_repair_says_what_it_was(memory: C
     assert report["audits"][0]["problems"] == ["2 dead records have words", "statistics are wrong"]
     assert memory.json("doctor", "--audit")["ok"]
     assert differing == [False, True, False]
+
+
+# -- what is owed -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owing(narrow: CommandLine) -> str:
+    """An entry whose step nobody here knows."""
+
+    async def owe() -> str:
+        async with Memory("sqlite:///memory.db", embedder="none") as memory:
+            entry = await memory.write("x", scope="user:ada")
+            store = memory._engine.topology.archive
+            (row,) = await store.get(ENTRIES, [Key(memory.tenant, entry.id)])
+            assert isinstance(row, Record)
+            debts = (Owed("of-version-2", {}),)
+            (outcome,) = await store.apply([Put(ENTRIES, replace(row, owed=debts, version=row.version + 1), AtVersion(row.version))])
+            assert outcome.applied
+            return entry.id
+
+    return asyncio.run(owe())
+
+
+def test_doctor_tells_what_is_owed_and_why_it_cannot_be_done(narrow: CommandLine, owing: str) -> None:
+    report = narrow.json("doctor")
+    assert report["owed"] == 1
+    (said,) = report["overdue"]
+    assert said.startswith(f"of-version-2 of {owing} of tenant 'default': ")
+    assert report["healed"] == []
+    shown = narrow.ok("doctor")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "1 record owes a step still" in shown
+    assert owing in shown
+    assert "a newer one left it" in " ".join(shown.split())
+
+
+def test_doctor_finds_nothing_owed_where_nothing_is(narrow: CommandLine, filled: list[str]) -> None:
+    report = narrow.json("doctor")
+    assert (report["owed"], report["overdue"], report["healed"]) == (0, [], [])
+    assert "owes a step" not in narrow.ok("doctor")
+
+
+def test_stats_tell_what_is_owed_and_where_to_ask_why(narrow: CommandLine, owing: str) -> None:
+    report = narrow.json("stats")
+    assert (report["owed"], report["stuck"], report["degraded"]) == (1, [], [])
+    shown = narrow.ok("stats")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "1 record owes a step; sweeps do that, and `memory doctor` tells what cannot be done" in " ".join(shown.split())
+
+
+def test_stats_tell_what_is_stuck_and_what_did_not_answer(narrow: CommandLine, owing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Memory.stats
+
+    async def after_a_sweep(memory: Memory) -> Stats:
+        await memory.sweep()
+        return replace(await counted(memory), degraded=("store 'long': nobody listens",))
+
+    monkeypatch.setattr(Memory, "stats", after_a_sweep)
+    report = narrow.json("stats")
+    assert [owing in said for said in report["stuck"]] == [True]
+    assert report["degraded"] == ["store 'long': nobody listens"]
+    shown = narrow.ok("stats")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert f"- of-version-2 of {owing}: " in " ".join(shown.split())
+    assert "- store 'long': nobody listens" in shown
 
 
 # -- meaning ----------------------------------------------------------------------------------------------------------

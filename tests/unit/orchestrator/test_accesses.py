@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 
 from memory.orchestrator import accesses
+from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.ports.record import Record
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, World
@@ -74,3 +78,13 @@ async def test_what_is_remembered_between_two_tellings_is_bounded(world: World, 
     assert await world.engine.accesses.tell() == 6
     world.clock.advance(DAY)
     assert await world.engine.accesses.tell() == 0
+
+
+async def test_a_store_that_never_answers_keeps_closing_no_longer_than_the_deadline() -> None:
+    async with World(settings=EngineSettings(deadline=timedelta(milliseconds=50))) as world:
+        entry = await world.write()
+        world.engine.accesses.note(TENANT, [entry.id])
+        world.short.silent = True
+        async with asyncio.timeout(10):
+            await world.engine.close()
+        world.heal()

@@ -9,6 +9,8 @@ import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.errors import StoreUnavailable
+from memory.domain.scope import Scope
+from memory.orchestrator.settings import EngineSettings
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
@@ -120,6 +122,21 @@ async def test_a_record_refused_while_its_scope_is_being_erased_is_not_healed(wo
     assert await world.get(entry) is None
 
 
+async def test_an_erasure_erases_what_is_of_a_higher_generation_than_its_store_which_forgot_the_scope(world: World) -> None:
+    await world.write("text")
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    entry = await world.write("text of the second life")
+    world.clock.advance(31 * DAY)
+    assert await world.engine.erasure.forget() == 1, "mid holds nothing of the session, and forgets that it was erased"
+    assert await world.move(entry, "mid") == "moved"
+    for _ in range(3):
+        await _sweep(world, DAY)
+    assert [await world.engine.generations.of(store, HERE) for store in world.stores] == [0, 0, 0]
+    assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+    assert await world.get(entry) is None
+    assert await world.rows(world.mid, ENTRIES) == []
+
+
 # -- watching and forgetting ------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +152,49 @@ async def test_an_erasure_is_repeated_in_a_store_that_cannot_refuse_a_late_put_a
             await _sweep(world, timedelta(minutes=minutes) + timedelta(minutes=2))
             assert isinstance(await world.standing(world.long, entry.id), Tombstone), minutes
             assert await world.get(entry) is None
+
+
+async def test_a_repeat_of_an_erasure_spares_what_was_written_since_to_a_store_that_was_replaced() -> None:
+    async with World(short=replace(DURABLE, fenced=False)) as world:
+        old = await world.write("erased text")
+        backup = world.short.state.snapshot()
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+        world.short.state.restore(backup)
+        entry = await world.write("text")
+        await _sweep(world, timedelta(minutes=2))
+        assert await world.seen(entry) == ["text"]
+        assert await world.get(old) is None
+        assert [d.store for d in world.engine.generations.healed] == ["short"]
+        assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+
+
+async def test_an_erasure_that_a_store_was_away_for_is_watched_from_when_it_was_carried_out_there() -> None:
+    async with World(long=replace(DURABLE, fenced=False)) as world:
+        entry = await world.write("erased text")
+        await world.move(entry, "long")
+        late = await world.standing(world.long, entry.id)
+        assert isinstance(late, Record)
+        world.long.fails_before.add("erase.delete")
+        with pytest.raises(StoreUnavailable):
+            await world.engine.erasure.erase_scope(TENANT, SESSION)
+        await _sweep(world, 3 * HOUR)
+        await _sweep(world, timedelta(minutes=2))
+        world.long.state.place("entries", late.key, late)
+        await _sweep(world, timedelta(minutes=20))
+        assert isinstance(await world.standing(world.long, entry.id), Tombstone)
+
+
+async def test_a_scope_is_remembered_for_the_life_of_a_tombstone_after_the_last_store_was_erased(world: World) -> None:
+    await world.write("text")
+    world.long.down = True
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+    await _sweep(world, 29 * DAY)
+    world.clock.advance(2 * DAY)
+    assert await world.engine.erasure.forget() == 0
+    assert await world.engine.generations.of(world.long, HERE) == 1
+    world.clock.advance(29 * DAY)
+    assert await world.engine.erasure.forget() == 1
 
 
 @pytest.mark.parametrize("fenced", [True, False])
@@ -158,6 +218,34 @@ async def test_a_scope_that_died_leaves_nothing_behind_after_its_tombstones(fenc
         assert await world.write("text again")
         assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
         assert await world.browse() == []
+
+
+async def test_scopes_that_are_remembered_keep_no_other_from_being_forgotten() -> None:
+    async with World(settings=EngineSettings(page=2)) as world:
+        for n in range(5):
+            await world.write("text", scope=Scope.session(f"a{n}"))
+            await world.engine.erasure.erase_scope(TENANT, Scope.session(f"a{n}"))
+        entry = await world.write("text")
+        await world.delete(entry)
+        for _ in range(4):
+            await _sweep(world, DAY)
+        assert HERE not in [partition for partition, _ in await world.short.idle_partitions()]
+        assert len([p for p, generation in await world.short.idle_partitions() if generation == 1]) == 5
+
+
+async def test_a_store_that_is_down_keeps_no_other_from_forgetting(world: World) -> None:
+    entry = await world.write("text", scope=USER)
+    await world.delete(entry)
+    await _sweep(world, 31 * DAY)
+    await world.mid.apply([RaiseGeneration(HERE, to=3)])
+    world.short.idle_partitions = _fails  # type: ignore[method-assign]
+    report = await world.engine.maintenance.sweep()
+    assert report.waiting == ("store 'short': nobody listens",)
+    assert HERE not in [partition for partition, _ in await world.mid.idle_partitions()]
+
+
+async def _fails(limit: int = 1_000) -> list[tuple[Partition, int]]:
+    raise StoreUnavailable("short", "nobody listens")
 
 
 # -- deletions --------------------------------------------------------------------------------------------------------------

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from memory.domain.entry import Entry, EntryType
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import StoreError, StoreUnavailable
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.record import Key, Owed, Record, Tombstone
-from memory.ports.writes import AtVersion, Put
+from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
 
@@ -276,3 +278,45 @@ async def test_a_store_with_ttl_gets_its_expired_entries_deleted_with_all_that_h
         assert await world.rows(world.short, ENTRIES) == []
         assert await world.rows(world.mid, ENTRY_VERSIONS) == []
         assert await world.stands(stays) == ["-", "home", "replica"], "hidden, not deleted (A36)"
+
+
+async def test_an_expired_entry_that_cannot_be_deleted_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World(short=replace(DURABLE, ttl=True)) as world:
+        bad, *others = [await world.write(f"text {n}", expires_at=world.clock() + HOUR) for n in range(3)]
+        world.clock.advance(2 * DAY)
+        apply = world.short.apply
+
+        async def refuses_one(writes: Sequence[Write], **more: Any) -> Any:
+            if any(isinstance(write, Delete) and write.key.id == bad.id for write in writes):
+                raise StoreError("short", "will not have it")
+            return await apply(writes, **more)
+
+        monkeypatch.setattr(world.short, "apply", refuses_one)
+        report = await world.engine.maintenance.sweep()
+        assert report.expired == len(others)
+        assert report.waiting == ("store 'short': will not have it",)
+
+
+async def test_a_record_whose_steps_cannot_be_taken_from_it_costs_itself_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.long.down = True
+    bad, *others = [await world.write(f"text {n}", scope=USER) for n in range(3)]
+    world.heal()
+    apply = world.mid.apply
+
+    async def refuses_one(writes: Sequence[Write], **more: Any) -> Any:
+        if any(isinstance(write, Annotate) and write.key.id == bad.id for write in writes):
+            raise StoreError("mid", "will not have it")
+        return await apply(writes, **more)
+
+    monkeypatch.setattr(world.mid, "apply", refuses_one)
+    report = await world.engine.maintenance.sweep()
+    assert report.finished == len(others)
+    assert report.waiting == ("store 'mid': will not have it",)
+
+
+async def test_what_is_overdue_is_told_though_a_store_does_not_answer(world: World) -> None:
+    entry = await world.write(scope=USER)
+    await _owe(world, entry, "of-version-2")
+    world.short.down = True
+    said = await world.engine.maintenance.overdue()
+    assert ["short" in said[0], entry.id in said[1]] == [True, True]

@@ -217,3 +217,19 @@ async def test_a_store_restored_to_the_middle_of_a_move_keeps_what_had_arrived(w
         assert await world.seen(entry) == ["text"]
     assert await world.owed() == 0
     assert await world.stands(entry) == ["-", "home", "replica"]
+
+
+async def test_a_store_restored_to_an_earlier_move_of_the_same_record_keeps_the_version_that_it_has(world: World) -> None:
+    entry = await world.write("text one")
+    world.mid.fails_after.add("move.copy")
+    with pytest.raises(StoreUnavailable):
+        await world.move(entry, "mid")
+    world.heal()
+    backup = world.mid.state.snapshot()
+    await world.update(entry, content="text two")
+    assert await world.move(entry, "mid") == "moved"
+    world.mid.state.restore(backup)
+    world.clock.advance(2 * HOUR)  # the mark has served by now: what it tells is asked before it is forgotten
+    for _ in range(2):
+        await world.engine.maintenance.sweep()
+        assert await world.seen(entry) == ["text one"]

@@ -6,8 +6,9 @@ import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.orchestrator import owed
-from memory.orchestrator.owed import MOST_VERSIONS_OWED
-from memory.ports.collections import ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.owed import MOST_VERSIONS_OWED, Debt
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.ports.record import Tombstone
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
 
@@ -217,3 +218,57 @@ async def test_long_versions_fill_a_record_sooner_but_one_edit_is_always_taken(w
     await world.update(entry, content="z" * 60_000)
     with pytest.raises(StoreUnavailable, match="has not taken 1 earlier version of"):
         await world.update(entry, content="short")
+
+
+async def test_an_erasure_finished_by_a_sweep_is_no_problem_any_more(world: World) -> None:
+    await world.write()
+    world.long.down = True
+    with pytest.raises(StoreUnavailable):
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+    world.clock.advance(HOUR)
+    await world.engine.maintenance.sweep()
+    assert [problem.step for problem in world.engine.owed.problems] == ["erase"]
+    world.heal()
+    world.clock.advance(HOUR)
+    report = await world.engine.maintenance.sweep()
+    assert (report.finished, report.still_owed) == (1, 0)
+    assert world.engine.owed.problems == ()
+
+
+@pytest.mark.parametrize("seen_to", ["finished", "deleted"])
+async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: World, seen_to: str) -> None:
+    world.long.down = True
+    entry = await world.write(scope=USER)
+    await world.engine.maintenance.sweep()
+    assert [problem.step for problem in await world.engine.owed.still_owed()] == ["replicate"]
+    assert len(await world.engine.maintenance.overdue()) > 0
+    world.heal()
+    other = await world.another_process()
+    await (other.delete(TENANT, entry.id) if seen_to == "deleted" else other.maintenance.sweep())
+    world.mid.down = True
+    assert len(await world.engine.owed.still_owed()) == 1, "nobody can tell just now"
+    world.heal()
+    assert await world.engine.owed.still_owed() == ()
+    assert await world.engine.maintenance.overdue() == []
+
+
+async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgotten_in_its_time(world: World) -> None:
+    entry = await world.write()
+    world.long.down = True
+    world.mid.fails_before.add("relation.find")
+    assert await world.delete(entry) is True
+    row = await world.standing(world.short, entry.id)
+    assert isinstance(row, Tombstone)
+    assert {owed.kind for owed in row.owed} == {"unplace", "unrelate"}
+    seen, other = Debt(ENTRIES, world.short, row), await world.another_process()
+    world.heal()
+    world.mid.fails_before.add("relation.find")
+    assert len(await world.engine.owed.finish(seen)) == 1
+    world.heal()
+    world.long.fails_before.add("delete.elsewhere")
+    assert len(await other.owed.finish(seen)) == 1
+    world.heal()
+    assert await world.owed() == 0
+    world.clock.advance(31 * DAY)
+    await world.engine.maintenance.sweep()
+    assert await world.standing(world.short, entry.id) is None

@@ -20,9 +20,9 @@ from memory.orchestrator.topology import Topology
 from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
-from memory.ports.record import Partition, Tombstone
+from memory.ports.record import Key, Partition, Tombstone
 from memory.ports.writes import Outcome, RaiseGeneration, Write
-from tests.unit.orchestrator.world import DURABLE
+from tests.unit.orchestrator.world import DAY, DURABLE, Clock
 
 SESSION = Partition("acme", "session:s1")
 
@@ -217,3 +217,21 @@ async def test_every_part_is_closed_also_when_one_fails_to() -> None:
         await whole.close()
     with pytest.raises(NotOpen):
         await other.get(ENTRIES, [key_of(1)])
+
+
+async def test_a_tombstone_in_one_part_is_forgotten_though_a_record_in_another_hides_it() -> None:
+    mid, parts = await split()
+    clock = Clock()
+    engine = Engine(Topology(short=store("short"), mid=mid, long=store("long")), clock=clock)
+    await engine.open()
+    draft = EntryDraft(scope=Scope.session("s1"), content="text", key="once")
+    first = await engine.entries.write("acme", draft)
+    assert await engine.delete("acme", first.id) is True
+    again = await engine.entries.write("acme", draft, revive=True)
+    assert await engine.tiering.move(ENTRIES, Key("acme", again.id), "mid") == "moved"
+    assert isinstance((await parts["rest"].get(ENTRIES, [Key("acme", again.id)]))[0], Tombstone)
+    clock.advance(31 * DAY)
+    await engine.maintenance.sweep()
+    assert await parts["rest"].get(ENTRIES, [Key("acme", again.id)]) == [None]
+    assert await engine.entries.get("acme", again.id) is not None
+    await engine.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,17 +13,17 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.wrappers import latecomer
 from memory.adapters.wrappers.latecomer import Latecomer
-from memory.domain.entry import EntryDraft
+from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
 from memory.ports.embedder import Embedder, Fingerprint
-from memory.ports.record import pack_vector
+from memory.ports.record import Record, pack_vector
 from memory.ports.store import Store
-from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, VOLATILE, World
+from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, VOLATILE, Clock, Flaky, World
 
 
 class Letters:
@@ -241,3 +243,70 @@ async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(m
     await engine.entries.write(TENANT, EntryDraft(scope=USER, content="cab"))
     assert await engine.maintenance.owed_in(engine.topology.home("mid")) == 1
     assert "of yesterday" in engine.topology.away["long"]
+
+
+class Claims(Flaky):
+    """A store that claims to keep what it holds, cannot be opened while it is `gone`, and is then found to forget."""
+
+    gone = True
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        await asyncio.sleep(0)
+        if self.gone:
+            raise StoreUnavailable(self.name, "nobody listens")
+        await super().open(collections)
+        self._capabilities = VOLATILE
+
+
+async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cache_is_nowhere_or_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
+    late, clock = Claims("short", DURABLE), Clock()
+    short, mid, long = Latecomer(late), Flaky("mid", DURABLE), Flaky("long", DURABLE)
+    engine = Engine(Topology(short=short, mid=mid, long=long), clock=clock)
+    await engine.open()
+    late.gone = False
+
+    async def write(content: str) -> Entry | None:
+        try:
+            return await engine.entries.write(TENANT, EntryDraft(scope=SESSION, content=content))
+        except StoreUnavailable:
+            return None
+
+    embedded = engine.meaning.embedded
+
+    async def arrives_meanwhile(records: Sequence[Record]) -> list[Record]:
+        with contextlib.suppress(StoreUnavailable):
+            await short.get(ENTRIES, [])
+        return await embedded(records)
+
+    side_by_side = await asyncio.gather(*(write(f"text {n}") for n in range(3)))
+    assert side_by_side == [None, None, None]
+    await engine.close()
+    late.gone, late._capabilities = True, DURABLE
+    await engine.open()
+    late.gone = False
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.meaning, "embedded", arrives_meanwhile)
+        assert await write("text that was on its way") is None
+    assert list(late.state.everything("entries")) == []
+    entry = await write("text")
+    assert entry is not None
+    assert (await engine.entries.get(TENANT, entry.id)) == entry
+    assert engine.topology.cache is short
+    await engine.close()
+
+
+async def test_a_store_that_comes_late_and_is_kept_out_is_what_it_was_taken_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
+    late = Claims("mid", DURABLE)
+    short, long = Flaky("short", DURABLE), Flaky("long", DURABLE)
+    topology = Topology(short=short, mid=Latecomer(late), long=long)
+    engine = Engine(topology)
+    await engine.open()
+    homes = topology.homes
+    late.gone = False
+    with pytest.raises(StoreUnavailable, match="durable"):
+        await topology.home("mid").get(ENTRIES, [])
+    assert topology.homes == homes
+    assert topology.cache is None
+    await engine.close()

@@ -113,3 +113,26 @@ async def test_only_a_store_that_is_away_opens_late(reason: Exception) -> None:
     store = Latecomer(Away(reason))
     with pytest.raises(type(reason), match="wrong"):
         await store.open(COLLECTIONS)
+
+
+async def test_every_call_that_waited_on_a_claim_that_proves_wrong_is_to_be_made_again() -> None:
+    inner = Away(StoreUnavailable("away", "nobody listens"), found=replace(InMemoryStore.claims, durable=True))
+    store = Latecomer(inner)
+    await store.open(COLLECTIONS)
+    inner.reason = None
+    answers = await asyncio.gather(*(store.get(ENTRIES, [KEY]) for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
+    assert await store.get(ENTRIES, [KEY]) == [None]
+
+
+def test_it_serves_one_event_loop_after_another_also_where_calls_waited_for_each_other() -> None:
+    store = Latecomer(Away(StoreUnavailable("away", "nobody listens")))
+
+    async def use() -> list[object]:
+        await store.open(COLLECTIONS)
+        answers = await asyncio.gather(*(store.get(ENTRIES, [KEY]) for _ in range(3)), return_exceptions=True)
+        await store.close()
+        return [type(answer) for answer in answers]
+
+    for _ in range(2):
+        assert asyncio.run(use()) == [StoreUnavailable] * 3
