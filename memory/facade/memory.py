@@ -26,7 +26,6 @@ from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.maintenance import SweepReport
-from memory.orchestrator.pace import paced
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
@@ -34,6 +33,7 @@ from memory.policies.routing import TIERS, Route, route
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import COLLECTIONS
 from memory.ports.embedder import Embedder
+from memory.ports.pace import paced
 
 EmbedFunction = Callable[[Sequence[str]], Any]
 """Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""

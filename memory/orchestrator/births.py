@@ -15,7 +15,6 @@ from memory.orchestrator.erasure import DIGEST
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import Debt, OwedWork
-from memory.orchestrator.pace import paced
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.tiering import owed_replicas
@@ -23,6 +22,7 @@ from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.routing import route
 from memory.ports.collections import ENTRIES
+from memory.ports.pace import paced
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put
@@ -96,7 +96,7 @@ class Births:
         for store in dict.fromkeys(one.store for one in newborn if one.draft.key and self._placement.topology.later(one.store)):
             keyed = [one for one in newborn if one.draft.key and one.store is store]
             located = await self._placement.locate_many(ENTRIES, [one.record.key for one in keyed], born_in=store)
-            for one, there in zip(keyed, located, strict=True):
+            async for one, there in paced(zip(keyed, located, strict=True)):
                 if there.corrupt is not None:
                     raise there.corrupt
                 if there.record is not None or there.tombstone is not None:
@@ -108,7 +108,7 @@ class Births:
         outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
         fresh = [self._born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
         await self._owed.replicate_many([debt for debt in fresh if debt.holder.owed])
-        for one, outcome in zip(newborn, outcomes, strict=True):
+        async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
                 raise error
             if not outcome.applied:

@@ -20,12 +20,12 @@ from memory.domain.shown import as_json, cut
 from memory.domain.time import micros
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.entry_records import entry_of
-from memory.orchestrator.pace import paced
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.windows import is_current, is_expired, was_stored
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.pace import paced
 from memory.ports.query import Order, Query, Tenant, within
 from memory.ports.record import Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
@@ -78,7 +78,7 @@ class Browsing:
                     found[entry_id(row)] = row
         newest = asked.order == "newest"
         ordered = sorted(found.values(), key=lambda r: (r.created_at, entry_id(r)), reverse=newest)
-        return Retrieved([entry_of(r) for r in ordered[: asked.limit]], lacking.notes)
+        return Retrieved([entry_of(r) async for r in paced(ordered[: asked.limit])], lacking.notes)
 
     async def _gather(self, store: Store, collection: Collection, asked: Asked, lacking: Lacking) -> list[Record]:
         """Enough of one store's records, passing over arriving copies and past versions that do not count."""

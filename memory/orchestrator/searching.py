@@ -27,6 +27,7 @@ from memory.policies.ranking import combine, rank_by_words
 from memory.policies.routing import TIERS, replicas_of, route
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
 from memory.ports.nearness import best, by_nearness
+from memory.ports.pace import paced
 from memory.ports.query import Hit, In, Near, Order, Query, Search, Words, all_of, within
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
@@ -121,13 +122,13 @@ class Searching:
         async def by_reading(unindexed: Sequence[str]) -> None:
             rows = await self._read_over(store, collection, asked, now, unindexed, lacking)
             if "words" in unindexed:
-                found["words"] = rank_by_words(rows, collection, text, pool)
+                found["words"] = await rank_by_words(rows, collection, text, pool)
             if vector is not None and "meaning" in unindexed:
                 found["meaning"] = best(by_nearness(vector, rows), pool)
 
         async def on_their_way() -> None:
             owed = await self._browsing.owed_past(store, collection, asked, lacking)
-            found["owed"] = rank_by_words(owed, ENTRY_VERSIONS, text, pool)
+            found["owed"] = await rank_by_words(owed, ENTRY_VERSIONS, text, pool)
 
         asking = [by_index(way, by) for way, by in ways.items() if indexed[way]]
         asking += [by_reading(unindexed)] if (unindexed := [way for way in ways if not indexed[way]]) else []
@@ -187,7 +188,7 @@ class Searching:
             ranked = combine(_scores(candidates, "words"), _scores(candidates, "meaning"))[: asked.limit]
             unread = [record_id for record_id, _ in ranked if record_id not in shown]
             if not unread:
-                return _explained(ranked, shown, candidates)
+                return await _explained(ranked, shown, candidates)
             homes = await self._homes({i: candidates[i] for i in unread}, asked.tenant, lacking)
             shown |= {i: home for i, home in homes.items() if accepts(home, asked, now)}
             for record_id in unread:
@@ -219,14 +220,14 @@ def _scores(candidates: dict[str, _Candidate], way: str) -> dict[str, float]:
     return {i: c.scores[way] for i, c in candidates.items() if way in c.scores}
 
 
-def _explained(best: Sequence[tuple[str, float]], shown: dict[str, Record], candidates: dict[str, _Candidate]) -> list[FoundEntry]:
+async def _explained(best: Sequence[tuple[str, float]], shown: dict[str, Record], candidates: dict[str, _Candidate]) -> list[FoundEntry]:
     """The hits, each with its rank and score by each way of searching, and where the entry lives."""
     places: dict[str, dict[str, int]] = {}
     for way in ("words", "meaning"):
         scores = _scores(candidates, way)
         places[way] = {i: n for n, i in enumerate(sorted(scores, key=lambda i: (-scores[i], i)), start=1)}
     hits = []
-    for record_id, score in best:
+    async for record_id, score in paced(best):
         record, candidate = shown[record_id], candidates[record_id]
         ways = {f"by_{way}": {"rank": ranks[record_id], "score": candidate.scores[way]} for way, ranks in places.items() if record_id in ranks}
         hits.append(FoundEntry(entry_of(record), score, {**ways, "tier": record.tier, "store": candidate.store.name}))

@@ -1,10 +1,12 @@
-"""Ranking: what was found in several ways becomes one ranking. Pure functions."""
+"""Ranking: what was found in several ways becomes one ranking. Pure functions: what comes out is told by what goes in."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.query import Hit
 from memory.ports.record import Record
 from memory.ports.text import bm25, count_words, query_words, rarity
@@ -41,12 +43,13 @@ def combine(by_words: Mapping[str, float], by_meaning: Mapping[str, float]) -> l
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def rank_by_words(records: Sequence[Record], collection: Collection, text: str, limit: int) -> list[Hit]:
+async def rank_by_words(records: Sequence[Record], collection: Collection, text: str, limit: int) -> list[Hit]:
     """What a store with an index would answer to `Words`, from the records themselves: for stores that cannot search by words."""
-    wanted = query_words(text)
+    wanted = frozenset(query_words(text))
     weights = collection.weights
-    counted = [count_words(((t, weights[p]) for p, t in r.texts.items()), frozenset(wanted)) for r in records]
+    counted = [count_words(((t, weights[p]) for p, t in r.texts.items()), wanted) async for r in paced(records)]
     average = sum(length for _, length in counted) / len(counted) if counted else 0.0
-    rarities = {w: rarity(len(records), sum(w in found for found, _ in counted)) for w in wanted}
+    containing = Counter(w for found, _ in counted for w in found)
+    rarities = {w: rarity(len(records), containing[w]) for w in containing}
     hits = [Hit(record, bm25(found, length, average, rarities)) for record, (found, length) in zip(records, counted, strict=True) if found]
     return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id))[:limit]

@@ -18,6 +18,7 @@ from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import vector_problem, write_problem
 from memory.ports.collections import Collection, FieldType
+from memory.ports.pace import paced
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
@@ -108,7 +109,7 @@ class BaseStore(ABC):
         limit = self.capabilities.max_batch
         if limit is not None and len(writes) > limit:
             raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")
-        refused = {i: reason for i, write in enumerate(writes) if (reason := self._refusal(write))}
+        refused = {i: reason async for i, write in paced(enumerate(writes)) if (reason := self._refusal(write))}
         if not refused:
             return await self._translated(self._apply(writes, together)) if writes else []
         if together:

@@ -171,6 +171,8 @@ class Conditions:
         """The value as documents hold it; `_NOTHING` where no value of the field can equal it."""
         if kind in (FieldType.INTEGER, FieldType.REAL):
             return comparable(value) if isinstance(value, int | float) else _NOTHING
+        if kind is FieldType.TEXT and type(value) is str and value.isascii():
+            return value  # of which lists hold tens of thousands
         if not suits(kind, value):
             return _NOTHING
         try:

@@ -18,6 +18,7 @@ from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf, as_it_was
 from memory.adapters.mongo.values import Document
 from memory.ports.asking import Condition, condition
+from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Kind, Page, Query, decode_cursor, encode_cursor
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
 from memory.ports.storable import Unstorable
@@ -37,7 +38,7 @@ async def get(shelf: Shelf, keys: Sequence[Key]) -> tuple[list[Stored | None], l
     elif possible:
         documents = {key_in(d): d async for d in shelf.settled.find(shelf.among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1)}
     spoiled: list[Spoiled] = []
-    return [_sorted_out(shelf, documents.get(key), spoiled) for key in keys], spoiled
+    return [_sorted_out(shelf, documents.get(key), spoiled) async for key in paced(keys)], spoiled
 
 
 def _possible(key: Key) -> bool:
@@ -68,7 +69,7 @@ async def query(shelf: Shelf, query: Query) -> tuple[Page, list[Spoiled]]:
     documents, corrupt, more = await _documents(shelf, query, wanted)
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []
-    for document in documents:
+    async for document in paced(documents):
         stored = _sorted_out(shelf, document, spoiled)
         if stored is not None and not isinstance(stored, Corrupt):
             answers.append(stored)
@@ -151,7 +152,7 @@ async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
     buried = 0
     async for documents in _portions(shelf, there):
         while documents:
-            doomed = [(d, tombstone) for d in documents if (tombstone := _tombstone(shelf, d, burial)) is not None]
+            doomed = [(d, tombstone) async for d in paced(documents) if (tombstone := _tombstone(shelf, d, burial)) is not None]
             changed = await _bury(shelf, aside, doomed)
             buried += len(doomed) - len(changed)
             documents = [d async for d in shelf.documents.find({**there, "_id": {"$in": changed}})] if changed else []

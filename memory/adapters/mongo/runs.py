@@ -15,15 +15,13 @@ from memory.adapters.mongo.shelf import Shelf, as_it_was, unfenced
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Desk, no_number, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
+from memory.ports.pace import paced
 from memory.ports.record import Key, Partition, Record
 from memory.ports.storable import Unstorable
 from memory.ports.writes import Append, AtVersion, Outcome, Put, Status
 
 AT_ONCE = 125
 """Documents sent at once. The next ones are made while the server works on these."""
-
-_IN_A_ROW = 8
-"""Documents made before others get a turn."""
 
 
 class Run:
@@ -69,9 +67,7 @@ class Run:
     async def _documents(self, shelf: Shelf, writes: Sequence[tuple[int, Put]]) -> dict[int, Document]:
         """The documents of these writes but for those that are refused, or will be."""
         documents: dict[int, Document] = {}
-        for place, (i, write) in enumerate(writes):
-            if place % _IN_A_ROW == 0:
-                await asyncio.sleep(0)  # what is being sent goes on
+        async for i, write in paced(writes):  # what is being sent goes on
             generation = self._generations[write.record.partition]
             if write.record.generation is not None and write.record.generation < generation:
                 continue
@@ -106,13 +102,13 @@ class Run:
             return
         found = await self._look()
         decisions: dict[int, Decision] = {}
-        for i, write in self._left.items():
+        async for i, write in paced(self._left.items()):
             decisions[i] = self._decided(write, found, 0)
         numbers = await self._numbers(decisions)
         for i, number in numbers.items():
             decisions[i] = self._decided(self._left[i], found, number)
         by_shelf: dict[str, tuple[Shelf, list[int], list[Any]]] = {}
-        for i, decision in decisions.items():
+        async for i, decision in paced(decisions.items()):
             write = self._left[i]
             shelf = self._desk.shelf(write.collection)
             if not decision.changes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from memory.adapters.mongo.filters import records_in
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.words import token
+from memory.ports.pace import paced
 from memory.ports.query import Hit, Search
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.text import bm25, query_words, rarity
@@ -27,7 +29,7 @@ async def search(shelf: Shelf, search: Search, text: str) -> tuple[list[Hit], li
     (documents, total), candidates, passing = await asyncio.gather(
         _statistics(shelf, there), _candidates(shelf, found, words), _passing(shelf, search, found)
     )
-    scores = _scored(shelf, words, candidates, documents, total)
+    scores = await _scored(shelf, words, candidates, documents, total)
     ranked = sorted(((key, score) for key, score in scores if passing is None or key in passing), key=lambda pair: (-pair[1], pair[0].id))
     hits: list[Hit] = []
     spoiled: list[Spoiled] = []
@@ -62,12 +64,18 @@ async def _passing(shelf: Shelf, search: Search, found: Document) -> set[Key] | 
     return {key_in(document) async for document in shelf.settled.find(wanted, {"_id": 1}, batch_size=100_000)}
 
 
-def _scored(shelf: Shelf, words: Sequence[str], candidates: Sequence[Mapping[str, Any]], documents: int, total: int) -> list[tuple[Key, float]]:
+async def _scored(shelf: Shelf, words: Sequence[str], candidates: Sequence[Mapping[str, Any]], documents: int, total: int) -> list[tuple[Key, float]]:
     """BM25F with the statistics of exactly the asked records."""
     average = total / documents if documents else 0.0
     weighed = shelf.layout.parts.weighed
-    counted = [(c, {word: weighed(packed) for word in words if (packed := c.get("counts", {}).get(word))}) for c in candidates]
-    rarities = {word: rarity(documents, sum(word in frequencies for _, frequencies in counted)) for word in words}
+    place = {word: n for n, word in enumerate(words)}  # sums are made in one order, or records with the same words would differ in the last bit
+
+    def frequencies_in(counts: Mapping[str, Any]) -> dict[str, float]:
+        return {word: weighed(counts[word]) for word in sorted(counts.keys() & place.keys(), key=place.__getitem__) if counts[word]}
+
+    counted = [(c, frequencies_in(c.get("counts", {}))) async for c in paced(candidates)]
+    containing = Counter(word for _, frequencies in counted for word in frequencies)
+    rarities = {word: rarity(documents, containing[word]) for word in containing}
     return [(key_in(c), bm25(frequencies, c.get("length", 0), average, rarities)) for c, frequencies in counted if frequencies]
 
 

@@ -1,8 +1,8 @@
 """Writes carried out: read what stands there, decide every write of the batch on it, commit, and decide again what others got to first.
 
-Where the engine is this store's alone (Edge), reading, deciding and committing are one step of the event loop and nothing is ever decided
-twice. On a server each change is conditional on the very state it was decided on. Numbers (generations and counters) are committed before
-the records that carry them, so that no number is given twice. A record cannot be made conditional on its partition's generation, which is
+Where the engine is this store's alone (Edge), reading, deciding and committing are one turn (`Engine.turn`), and nothing is ever decided twice. On a
+server each change is conditional on the very state it was decided on. Numbers (generations and counters) are committed before the records that
+carry them, so that no number is given twice. A record cannot be made conditional on its partition's generation, which is
 another point: so the generation is read again afterwards, and a record of one that was raised meanwhile is taken back and decided again.
 """
 
@@ -21,6 +21,7 @@ from memory.adapters.qdrant.words import sparse_record
 from memory.domain.errors import CorruptRecord, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.deciding import KeyedWrite, Slot, decide
+from memory.ports.pace import paced
 from memory.ports.record import Corrupt, Partition, Record, Standing
 from memory.ports.storable import Unstorable
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
@@ -35,9 +36,10 @@ async def apply(store: str, engine: Engine, writes: Sequence[Write]) -> list[Out
     waiting = list(range(len(writes)))
     for attempt in range(ATTEMPTS):
         board = Board(store, engine)
-        await board.read([writes[i] for i in waiting])
-        decided = {i: board.decide(writes[i]) for i in waiting}
-        lost = await board.commit()
+        async with engine.turn:
+            await board.read([writes[i] for i in waiting])
+            decided = {i: board.decide(writes[i]) async for i in paced(waiting)}
+            lost = await board.commit()
         outcomes.update(decided)
         waiting = [i for i in waiting if points_read(writes[i]) & lost]
         if not waiting:

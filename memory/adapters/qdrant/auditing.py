@@ -22,6 +22,7 @@ from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.payloads import REALS, Payload, reader_of
 from memory.adapters.qdrant.rounding import stands_for
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.record import Corrupt
 from memory.ports.store import Audit
 
@@ -37,28 +38,29 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
     problems: list[str] = []
     checked, after = 0, None
     while True:
-        found, after = await engine.whole(CHUNK, after)
-        changes = []
-        for point in found:
-            collection = collections.get(str(point.payload.get("collection")))
-            if collection is None:
-                continue
-            standing = reader_of(collection).read(point.payload)
-            if isinstance(standing, Corrupt):
-                continue  # told and repaired elsewhere: nothing can be derived from it
-            checked += 1
-            if point.point != record_point(collection.name, standing.key):
-                problems.append(
-                    f"{collection.name} {standing.key.id}: stands at another point than its own"
-                )  # told, not touched: it may be the only copy
-                continue
-            change = change_to(collection, point.point, point.payload, standing)
-            wrong = [f"{collection.name} {standing.key.id}: {problem}" for problem in _problems(point, change)]
-            problems += wrong
-            if wrong:
-                changes.append(change)
-        if repair and changes:
-            await engine.commit(changes)
+        async with engine.turn:
+            found, after = await engine.whole(CHUNK, after)
+            changes = []
+            async for point in paced(found):
+                collection = collections.get(str(point.payload.get("collection")))
+                if collection is None:
+                    continue
+                standing = reader_of(collection).read(point.payload)
+                if isinstance(standing, Corrupt):
+                    continue  # told and repaired elsewhere: nothing can be derived from it
+                checked += 1
+                if point.point != record_point(collection.name, standing.key):
+                    problems.append(
+                        f"{collection.name} {standing.key.id}: stands at another point than its own"
+                    )  # told, not touched: it may be the only copy
+                    continue
+                change = change_to(collection, point.point, point.payload, standing)
+                wrong = [f"{collection.name} {standing.key.id}: {problem}" for problem in _problems(point, change)]
+                problems += wrong
+                if wrong:
+                    changes.append(change)
+            if repair and changes:
+                await engine.commit(changes)
         if after is None:
             return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
         await asyncio.sleep(0)

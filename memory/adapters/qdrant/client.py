@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 from qdrant_client import AsyncQdrantClient, models
@@ -46,6 +47,7 @@ class ClientEngine:
 
     conditions: Conditions = ClientConditions()
     alone = False
+    turn: AbstractAsyncContextManager[None] = nullcontext()
 
     def __init__(self, name: str, config: ServerConfig, client: AsyncQdrantClient | None = None) -> None:
         self._name, self._config = name, config

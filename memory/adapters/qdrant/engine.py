@@ -8,6 +8,7 @@ dimensions met (`dense_256`), unit vectors under the dot product, whose scores a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -101,7 +102,12 @@ class Engine(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Nobody else writes, and calls never wait for anything: what was read stands until it is changed here."""
+        """Nobody else writes: what was read within a turn stands until it is changed there."""
+        ...
+
+    @property
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Held from reading to committing. Where the engine is alone one task at a time has it; elsewhere commits are conditional, and all have."""
         ...
 
     @property

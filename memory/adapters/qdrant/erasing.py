@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from memory.adapters.qdrant.applying import change_to, read_slot
 from memory.adapters.qdrant.engine import Change, Engine, Found
 from memory.adapters.qdrant.filters import Always, Compiler
 from memory.adapters.qdrant.keys import record_point
-from memory.adapters.qdrant.pages import everything
+from memory.adapters.qdrant.pages import CHUNK, everything
 from memory.adapters.qdrant.payloads import Payload, key_of, reader_of
 from memory.adapters.qdrant.places import place
 from memory.ports.asking import condition
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot
+from memory.ports.pace import paced
 from memory.ports.query import Count, Query
 from memory.ports.record import Corrupt, Key, Record, Tombstone
 
@@ -36,7 +39,7 @@ async def count(engine: Engine, query: Query) -> Count:
         return Count(records, _sizes(sample) * records // len(sample) if sample else 0)
     read, lets_through, records, size = reader_of(query.collection).read, condition(compiled.rest), 0, 0
     async for found in everything(engine, where):
-        matching = [f for f in found if not isinstance(stored := read(f.payload), Corrupt) and lets_through(stored)]
+        matching = [f async for f in paced(found) if not isinstance(stored := read(f.payload), Corrupt) and lets_through(stored)]
         records += len(matching)
         size += _sizes(matching)
     return Count(records, size)
@@ -51,9 +54,14 @@ async def delete_matching(engine: Engine, query: Query, version: int, discard_at
     eraser = _Eraser(engine, query, version, discard_at, keep)
     where = engine.conditions.every(place(engine.conditions, query.collection, query.where, query.roles))
     deleted = 0
-    async for found in everything(engine, where):
-        deleted += await eraser.delete({str(f.value): f.payload for f in found})
-    return deleted
+    after: Any = None
+    while True:
+        async with engine.turn:
+            found, after = await engine.scroll(where, CHUNK, after)
+            deleted += await eraser.delete({str(f.value): f.payload for f in found})
+        if after is None:
+            return deleted
+        await asyncio.sleep(0)
 
 
 class _Eraser:
@@ -66,7 +74,7 @@ class _Eraser:
         """How many of these there were to delete. Those that others changed meanwhile are looked at again."""
         deleted = 0
         while standing:
-            changes = [change for point, payload in standing.items() if (change := self._change(point, payload))]
+            changes = [change async for point, payload in paced(standing.items()) if (change := self._change(point, payload))]
             lost = await self._engine.commit(changes) if changes else set()
             deleted += len(changes) - len(lost)
             standing = await self._engine.retrieve(sorted(lost)) if lost else {}

@@ -25,6 +25,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.asking import condition, is_after, ordered, page_of, position_of
 from memory.ports.collections import FieldType
+from memory.ports.pace import paced
 from memory.ports.query import Order, Page, Position, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Standing
 
@@ -79,7 +80,7 @@ class Pager:
     async def _all(self, part: Condition, most: int | None = None) -> None:
         """Take all that matches; with `most`, keep only so many of the first, and those tied with the last of them."""
         async for found in everything(self._engine, part):
-            self._take(found)
+            await self._take(found)
             if most is not None and len(self._found) > 2 * most + CHUNK:
                 first = ordered(list(self._found.values()), self._query.order)
                 last = position_of(first[most - 1], self._query.order)
@@ -114,16 +115,16 @@ class Pager:
         while True:
             found = await self._engine.ordered(part, path, by.descending, start, limit)
             if len(found) < limit:
-                self._take(found)
+                await self._take(found)
                 return
             start = self._back(by, found[-1].value)
-            self._take([f for f in found if (f.value > start if by.descending else f.value < start)])
+            await self._take([f for f in found if (f.value > start if by.descending else f.value < start)])
             if self._full:
                 return
             limit *= 2
 
-    def _take(self, found: Sequence[Found]) -> None:
-        for point in found:
+    async def _take(self, found: Sequence[Found]) -> None:
+        async for point in paced(found):
             stored = self._read(point.payload)
             if isinstance(stored, Corrupt):
                 self._corrupt[stored.key] = None

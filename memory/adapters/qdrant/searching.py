@@ -13,6 +13,7 @@ from memory.adapters.qdrant.payloads import HEADER, header_of, reader_of
 from memory.adapters.qdrant.places import place
 from memory.adapters.qdrant.words import sparse_query
 from memory.ports.asking import condition
+from memory.ports.pace import paced
 from memory.ports.query import Hit, Near, Search
 from memory.ports.record import Record
 
@@ -30,7 +31,7 @@ async def search(engine: Engine, wanted: Search) -> list[Hit]:
         all_of_them = len(found) < asked
         if not all_of_them:  # the last ones may have ties that were not taken: they wait for the next round
             found = [point for point in found if point.value > found[-1].value]
-        hits = _hits(wanted, found, rest, whole)
+        hits = await _hits(wanted, found, rest, whole)
         if all_of_them or len(hits) >= wanted.limit:
             return hits[: wanted.limit]
         asked *= 4
@@ -55,11 +56,11 @@ def _ranker(engine: Engine, wanted: Search) -> Any:
     return (lambda limit, keys: engine.by_words(words, where, corpus, limit, keys)), compiled.rest
 
 
-def _hits(wanted: Search, found: Sequence[Found], rest: Any, whole: bool) -> list[Hit]:
+async def _hits(wanted: Search, found: Sequence[Found], rest: Any, whole: bool) -> list[Hit]:
     """Those that can be read and that the filter lets through: the best first, ties by id."""
     read, lets_through = reader_of(wanted.collection).read if whole else header_of, condition(rest)
     hits = []
-    for point in found:
+    async for point in paced(found):
         record = read(point.payload)
         if isinstance(record, Record) and lets_through(record):
             hits.append(Hit(record, point.value))

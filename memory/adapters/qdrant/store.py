@@ -22,6 +22,7 @@ from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
+from memory.ports.pace import paced
 from memory.ports.query import Count, Hit, Page, Query, Search
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
 from memory.ports.store import Audit, Health
@@ -105,7 +106,7 @@ class QdrantStore(BaseStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         points = [record_point(collection.name, key) for key in keys]
         standing = await self._engine.retrieve(list(dict.fromkeys(points)))
-        return [_stored(collection, key, standing.get(point)) for key, point in zip(keys, points, strict=True)]
+        return [_stored(collection, key, standing.get(point)) async for key, point in paced(zip(keys, points, strict=True))]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if self._engine.alone:
@@ -142,7 +143,8 @@ class QdrantStore(BaseStore):
         return await partitions.idle(self._engine, limit)
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        return await partitions.forget(self._engine, idle)
+        async with self._engine.turn:
+            return await partitions.forget(self._engine, idle)
 
     def _translate(self, error: Exception) -> Exception | None:
         return self._engine.translate(error)

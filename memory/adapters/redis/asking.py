@@ -12,6 +12,7 @@ from memory.adapters.redis.packing import sort_key
 from memory.adapters.redis.reading import MOST, Entry, Reader, Source
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, page_of
+from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Everywhere, Filter, Kind, Page, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Mark, Record, Standing, Tombstone
 
@@ -49,7 +50,7 @@ class Question:
     async def matching(self) -> AsyncIterator[list[Match]]:
         """Everything that matches or cannot be read, in portions, in no order; `limit`, `order` and `cursor` aside."""
         async for entries in self._reader.in_portions(await self._sources(None)):
-            yield self.matches(entries)
+            yield await self.matches(entries)
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -88,7 +89,7 @@ class Question:
         sources = await self._sources(self._behind())
         expected = MOST if self._query.limit is None else self._query.limit + 1
         async for entries in self._reader.in_order(sources, expected):
-            for match in self.matches(entries):
+            for match in await self.matches(entries):
                 if isinstance(match.found, Corrupt):
                     spoiled.append(match)
                 else:
@@ -120,10 +121,10 @@ class Question:
                 found = {standing.key: standing for standing in first}
         return list(found.values()), spoiled
 
-    def matches(self, entries: Iterable[Entry]) -> list[Match]:
+    async def matches(self, entries: Iterable[Entry]) -> list[Match]:
         """Those of the entries that match or cannot be read."""
         found = []
-        for entry in entries:
+        async for entry in paced(entries):
             stands = self._reader.stored(entry)
             if isinstance(stands, Corrupt) or (self._is_asked(stands) and self._lets_through(stands)):
                 found.append(Match(entry, stands))

@@ -44,6 +44,7 @@ from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
 from memory.ports.storable import Unstorable
@@ -141,7 +142,8 @@ class RedisStore(BaseStore):
         places = [place_of(collection.name, key) for key in keys]
         with self._under_way():
             values = await self._link.values(places)
-            answers = [None if value is None else stored_in(collection, value, key) for key, value in zip(keys, values, strict=True)]
+            found = paced(zip(keys, values, strict=True))
+            answers = [None if value is None else stored_in(collection, value, key) async for key, value in found]
             for answer, value, place in zip(answers, values, places, strict=True):
                 if isinstance(answer, Corrupt) and value is not None:
                     await self._set_aside(Spot(place), answer, value)
@@ -154,7 +156,7 @@ class RedisStore(BaseStore):
     async def _carried_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         outcomes: list[Outcome | None] = [None] * len(writes)
         calls: list[tuple[int, Call]] = []
-        for number, write in enumerate(writes):
+        async for number, write in paced(enumerate(writes)):
             try:
                 if not self._link.one_server and is_displaced(write):
                     await self._run(writes, calls, outcomes, together)
@@ -241,7 +243,7 @@ class RedisStore(BaseStore):
             return []
         values = await self._link.values([match.entry.spot.place for match in matches])
         changed = [replace(m.entry, value=value) for m, value in zip(matches, values, strict=True) if value is not None]
-        return Question(self._link, query).matches(changed)
+        return await Question(self._link, query).matches(changed)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from memory.ports.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
 from tests.support.backends import marks_of
-from tests.support.placings import PLACINGS, forget
+from tests.support.placings import MONTHS, Placing, forget
 
 HELD = 0.05
 """Seconds of CPU."""
@@ -35,7 +35,14 @@ LARGEST = {f"k{number}": _chance.random() for number in range(2_600)}
 TAGS = [f"tag{number}" for number in range(32)]
 
 ONE_FILE = pytest.param(lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite"))
-SERVED = pytest.param(PLACINGS[0].config, id=PLACINGS[0].name, marks=marks_of(*PLACINGS[0].backends))
+
+
+def _on(placing: Placing) -> Any:
+    return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
+
+
+EVERYWHERE = [ONE_FILE, *(_on(placing) for placing in MONTHS if placing.name in ("redis-postgres-edge", "redis-mongo-edge", "mariadb-edge"))]
+everywhere = pytest.mark.parametrize("config", EVERYWHERE, indirect=True)
 
 
 class Holding:
@@ -107,6 +114,7 @@ async def test_the_measure_sees_what_holds_the_loop(holding: Holding) -> None:
     await holding.of(lambda: asyncio.sleep(0.001))
 
 
+@everywhere
 async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     whole: Any = {"scope": "user:ada", "metadata": LARGEST, "tags": TAGS, "title": "x" * 200}
     entry = await holding.of(lambda: memory.write(LONGEST, key="k", **whole))
@@ -117,6 +125,7 @@ async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(memo
     assert len(await holding.of(lambda: memory.history(entry.id))) == 2
 
 
+@everywhere
 async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     short = [{"content": f"note {number}: " + LONGEST[:200], "scope": "user:ada", "key": str(number)} for number in range(500)]
     first = await holding.of(lambda: memory.write_many(short))
@@ -125,14 +134,18 @@ async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holdi
     assert await holding.of(lambda: memory.delete_scope("user:ada")) == 500
 
 
+@everywhere
 async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     whole: Any = {"metadata": LARGEST, "scope": "user:ada"}
     large = [{"content": f"{number} {LONGEST[: 3_000 * (number % 3)]}", "key": str(number), **whole} for number in range(60)]
     await holding.of(lambda: memory.write_many(large))
     await holding.of(lambda: memory.write_many(large))
     assert len(await holding.of(lambda: memory.entries("user:ada"))) == 60
+    assert len(await holding.of(lambda: memory.search("ferry boat harbour", scope="user:ada", limit=60))) >= 40
+    assert await holding.of(lambda: memory.delete_scope("user:ada")) == 60
 
 
+@everywhere
 async def test_asking_with_the_longest_query_and_the_most_scopes_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     await memory.write_many([{"content": LONGEST[number * 100 : number * 100 + 100], "scope": "user:ada"} for number in range(500)])
     assert await holding.of(lambda: memory.search(LONGEST, scope="user:ada"))
@@ -140,6 +153,24 @@ async def test_asking_with_the_longest_query_and_the_most_scopes_does_not_hold_t
     assert len(await holding.of(lambda: memory.retrieve("user:ada", limit=500))) == 500
 
 
+@everywhere
+@pytest.mark.parametrize("scope", ["session:s", "user:ada"])
+async def test_reading_a_thousand_does_not_hold_the_loop(memory: Memory, holding: Holding, scope: str) -> None:
+    """In a session, which Redis keeps and only reading finds by words, and elsewhere."""
+    many = [{"content": LONGEST[number * 50 : number * 50 + 500], "scope": scope, "metadata": {"n": number}} for number in range(1_000)]
+    await memory.write_many(many)
+    assert len(await holding.of(lambda: memory.retrieve(scope, limit=1_000))) == 1_000
+    assert len(await holding.of(lambda: memory.entries(scope))) == 1_000
+    assert await holding.of(lambda: memory.search(LONGEST, scope=scope, limit=100))
+    assert await holding.of(lambda: memory.delete_scope(scope)) == 1_000
+
+
+async def test_five_thousand_drafts_at_once_do_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
+    drafts = [{"content": f"note {number}", "scope": "user:ada"} for number in range(5_000)]
+    assert len(await holding.of(lambda: memory.write_many(drafts))) == 5_000
+
+
+@everywhere
 async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     lines = b"".join(json.dumps({"role": "user", "content": f"{n} {LONGEST[:500]}", "id": str(n)}).encode() + b"\n" for n in range(500))
     drafts = [item.draft for item in read(io.BytesIO(lines), "a.jsonl", Scope.session("s")) if isinstance(item, Message)]
@@ -147,7 +178,7 @@ async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding
     assert len((await holding.of(lambda: memory.end_session("s"))).kept) == 500
 
 
-@pytest.mark.parametrize("config", [ONE_FILE, SERVED], indirect=True)
+@everywhere
 async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     await memory.write_many([{"content": f"ferry {n}", "source": f"v{n * 90}", "scope": "session:s"} for n in range(450)])
     where = within(Partition("default", "session:s"))

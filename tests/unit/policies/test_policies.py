@@ -140,17 +140,17 @@ def _record(name: str, **texts: str) -> Record:
     return Record(Key("t", name), "user:u", 1, NOW, NOW, texts=texts)
 
 
-def test_records_without_an_index_are_ranked_by_words_all_the_same() -> None:
+async def test_records_without_an_index_are_ranked_by_words_all_the_same() -> None:
     records = [
         _record("1", title="Generic notes", content="mention kubernetes once among many other words"),
         _record("2", title="Kubernetes deployment runbook", content="steps"),
         _record("3", content="nothing of the kind"),
     ]
-    assert [h.record.key.id for h in rank_by_words(records, ENTRIES, "kubernetes", 10)] == ["2", "1"]
-    assert [h.record.key.id for h in rank_by_words(records, ENTRIES, "kubernetes", 1)] == ["2"]
-    assert rank_by_words(records, ENTRIES, "alpaca", 10) == []
-    assert rank_by_words([], ENTRIES, "alpaca", 10) == []
-    assert rank_by_words(records, ENTRIES, " ?! ", 10) == []
+    assert [h.record.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 10)] == ["2", "1"]
+    assert [h.record.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 1)] == ["2"]
+    assert await rank_by_words(records, ENTRIES, "alpaca", 10) == []
+    assert await rank_by_words([], ENTRIES, "alpaca", 10) == []
+    assert await rank_by_words(records, ENTRIES, " ?! ", 10) == []
 
 
 def test_a_rule_wrong_in_its_tier_says_so_as_bad_input() -> None:

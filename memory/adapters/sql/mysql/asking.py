@@ -13,6 +13,7 @@ from memory.adapters.sql.mysql.rows import Row
 from memory.adapters.sql.server.exactly import ExactShaper
 from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, Shape, Values
 from memory.domain.errors import InvalidInput
+from memory.ports.collections import FieldType
 from memory.ports.query import Has
 from memory.ports.record import FieldValue
 
@@ -25,6 +26,11 @@ class MyShaper(ExactShaper):
 
     def _has(self, part: Has, values: Values) -> Shape:
         return super()._has(part, values) if _is_text(part.tag) else FALSE
+
+    def _equal_to(self, field: str, kind: FieldType, value: FieldValue) -> Any:
+        # Plain text, of which lists hold tens of thousands, is bound as it is.
+        plain = kind is FieldType.TEXT and type(value) is str and value.isascii()
+        return value if plain else super()._equal_to(field, kind, value)
 
     def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
         if not all(map(_is_text, value if isinstance(value, tuple) else (value,))):

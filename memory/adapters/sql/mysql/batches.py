@@ -15,6 +15,7 @@ from memory.adapters.sql.mysql.words import MOST_TOGETHER
 from memory.adapters.sql.server.batch import Batch, Collided, rows_of
 from memory.adapters.sql.server.desk import Desk, Held
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.record import Key
 from memory.ports.writes import Absent, Append, Outcome, Put, RaiseGeneration, Status, Write
 
@@ -99,7 +100,7 @@ class MyBatch(Batch[Connection, MyShelf]):
 
     async def _lock(self, shelf: MyShelf, keys: set[Key]) -> dict[Key, Held]:
         rows = await shelf.find_all(self._connection, list(keys), lock=True)
-        return {key: shelf.held(rows.get(key)) for key in keys}
+        return {key: shelf.held(rows.get(key)) async for key in paced(sorted(keys))}
 
     async def _count(self, partition: int, counter: str) -> int:
         await self._connection.change(_START_COUNTER, partition, counter)

@@ -178,7 +178,7 @@ async def dial(config: MySqlConfig, **more: Any) -> Any:
     mode = config.ssl_mode
     if config.socket is not None or mode == "disabled":
         return await _dial(config, None, **more)
-    context = _context(config)
+    context = await asyncio.to_thread(_context, config)  # reads the certificates of all the authorities this machine trusts
     try:
         return await _dial(config, context, **more)
     except Exception as exc:

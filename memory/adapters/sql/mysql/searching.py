@@ -22,12 +22,15 @@ from memory.adapters.sql.server.questions import question, summed
 from memory.adapters.sql.server.shelf import Row, Spoiled
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.words import token
+from memory.ports.pace import paced
 from memory.ports.query import Hit, Kind, Search, Words
 from memory.ports.record import Corrupt, Record, Role
 from memory.ports.text import query_words, rarity
 
 _RECORDS = frozenset({Kind.RECORD})
 _MOST_ROWS = 4_096
+_MOST_WORDS = 128
+"""Words weighed before others get a turn."""
 
 
 class TooManyPending(Exception):
@@ -84,7 +87,7 @@ async def _candidates(
         return Candidates(np.empty(0, np.int64), np.empty(0, np.float64))
     ids: Ints = np.unique(np.concatenate([rows[:, 0] for rows in held.values()]))
     scores, matched = np.zeros(len(ids)), np.zeros(len(ids), np.bool_)
-    for rows in held.values():
+    async for rows in paced(held.values(), _MOST_WORDS):
         frequencies = np.zeros(len(rows))
         for weight, count in zip(shelf.layout.parts.weights, shelf.layout.parts.unpacked(rows[:, 1]), strict=True):
             frequencies += weight * count
@@ -180,7 +183,7 @@ async def _hits(there: _There, scores: Mapping[int, float], wanted: int, spoiled
         numbers = [number for number, _ in sorted(named, key=lambda row: (-scores[row[0]], row[1]))[:wanted]]
     hits: list[Hit] = []
     whole = there.search.whole
-    for number, *row in await there.rows(numbers, "row" if whole else "header"):
+    async for number, *row in paced(await there.rows(numbers, "row" if whole else "header")):
         if not whole:
             record = decoded_header(row)
             hits += [] if record is None else [Hit(record, scores[number])]

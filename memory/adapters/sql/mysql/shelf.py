@@ -29,6 +29,7 @@ from memory.adapters.sql.values import CORRUPT
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.query import Everywhere, Order, Tenant, Where
 from memory.ports.record import Key, Tombstone
 
@@ -174,12 +175,12 @@ class MyShelf(Shelf[Connection]):
 
     async def _store_together(self, sending: Ahead, contents: Iterator[tuple[Content, int]], over: str, segments: Iterator[int]) -> None:
         segment, indexed = 0, list[Indexed]()
-        while some := list(islice(contents, MOST_ROWS)):
+        while some := [one async for one in paced(islice(contents, MOST_ROWS))]:
             worded = [Indexed(n, c.row[PARTITION], c.words, c.counts) for c, n in some if c.counts and c.row[PARTITION] is not None]
             if worded and not indexed:
                 segment = next(segments)
             indexed += worded
-            rows = [self.layout.sealed(content, number, segment) for content, number in some]
+            rows = [self.layout.sealed(content, number, segment) async for content, number in paced(some)]
             for portion in packets(rows, MOST_ROWS, self.packet // 2, max(map(self.layout.packed_size, rows))):
                 await sending.send(f"{self._insert} VALUES {', '.join([self._row] * len(portion))}{over}", list(chain.from_iterable(portion)))
         if self.words is not None and segment:
@@ -208,7 +209,8 @@ class MyShelf(Shelf[Connection]):
     # -- tombstones, and rows set aside -------------------------------------------------------------------------------
 
     async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:
-        await self.replace(connection, [(self.layout.tombstone(tombstone), row[NUMBER]) for row, tombstone in graves], repeat(0))
+        contents = [(self.layout.tombstone(tombstone), row[NUMBER]) async for row, tombstone in paced(graves)]
+        await self.replace(connection, contents, repeat(0))
         await self.forget_aside(connection, [row for row, _ in graves])
 
     async def set_aside(self, connection: Connection, spoiled: Spoiled) -> None:

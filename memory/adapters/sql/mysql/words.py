@@ -24,6 +24,7 @@ from memory.adapters.sql.mysql.schema import words_table
 from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
 from memory.adapters.sql.words import Parts
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 
 MOST_TOGETHER = 512
 """Records of one segment at most."""
@@ -198,7 +199,7 @@ class WordTable:
         for drawer, content in await connection.fetch(self._find.format(in_list(len(places)), in_list(len(drawers))), *places, *drawers):
             contents.setdefault(drawer, []).append(_whole(content))
         found = [(_postings(b"".join(several)), by_drawer[drawer]) for drawer, several in contents.items()]
-        return [(word, postings[postings[:, _WORD] == digest, _NUMBER:]) for postings, wanted in found for word, digest in wanted]
+        return [(word, postings[postings[:, _WORD] == digest, _NUMBER:]) async for postings, wanted in paced(found, 8) for word, digest in wanted]
 
 
 # -- drawers ----------------------------------------------------------------------------------------------------------

@@ -14,9 +14,12 @@ from memory.adapters.sql.postgresql.values import checked
 from memory.adapters.sql.server.batch import Batch, Collided, rows_of
 from memory.adapters.sql.server.desk import Desk, Held
 from memory.adapters.sql.values import TOMBSTONE
+from memory.ports.pace import paced
 from memory.ports.record import Key
 from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
 
+LARGE_ROWS = 2
+"""Rows made before others get a turn: the largest take some 9 ms each, most of it for the exponents of their numbers."""
 MOST_ROWS, FEWEST_ROWS = 84, 28
 """Rows sent by one statement. The next ones are made ready while the server works on these. The first and the last are few: one side waits then."""
 
@@ -58,7 +61,7 @@ class PgBatch(Batch[Connection, PgShelf]):
         under_way: asyncio.Task[Sequence[Any]] | None = None
         try:
             for size in _portions(most):
-                rows = [shelf.parameters(content) for content in islice(contents, size)]
+                rows = [shelf.parameters(content) async for content in paced(islice(contents, size), LARGE_ROWS)]
                 if not rows:
                     break
                 if under_way is not None:
@@ -78,7 +81,7 @@ class PgBatch(Batch[Connection, PgShelf]):
 
     async def _lock(self, shelf: PgShelf, keys: set[Key]) -> dict[Key, Held]:
         rows = await shelf.find_all(self._connection, list(keys), lock=True)
-        return {key: shelf.held(rows.get(key)) for key in keys}
+        return {key: shelf.held(rows.get(key)) async for key in paced(sorted(keys))}
 
     async def _count(self, partition: int, counter: str) -> int:
         return int(await self._connection.fetchval(self._counting.lock_counter, partition, checked(counter)))

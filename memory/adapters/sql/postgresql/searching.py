@@ -20,6 +20,7 @@ from memory.adapters.sql.scoring import gained, norms
 from memory.adapters.sql.server.shelf import Spoiled
 from memory.adapters.sql.words import Parts, token
 from memory.ports.nearness import exact_cosines
+from memory.ports.pace import paced
 from memory.ports.query import Hit, Near, Partitions, Search, Words
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.text import query_words, rarity
@@ -63,7 +64,7 @@ async def _by_words(
     while start < len(ranked) and len(hits) < search.limit and not spoiled:  # more than once only where records changed in between
         some = dict(ranked[start : start + step])
         rows = await _rows_of(connection, shelf, search, list(some))
-        hits += _hits(shelf, search, [(row, some[Key(unescape(row[TENANT]), unescape(row[ID]))]) for row in rows], spoiled)
+        hits += await _hits(shelf, search, [(row, some[Key(unescape(row[TENANT]), unescape(row[ID]))]) for row in rows], spoiled)
         start, step = start + step, 4 * step
     hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
     return hits[: search.limit], spoiled
@@ -93,8 +94,9 @@ def _scored(found: _Postings, parts: Parts, stems: int) -> list[tuple[Key, float
     for weight, count in zip(parts.weights, counts, strict=True):
         frequencies += weight * count
     scores, held = np.zeros(len(found.ids)), np.zeros(len(found.ids), np.bool_)
-    for stem in range(stems):
-        chosen = (which == stem) & (frequencies > 0)
+    by_stem = np.argsort(which, kind="stable")
+    for chosen in np.split(by_stem, np.searchsorted(which[by_stem], np.arange(1, stems))):
+        chosen = chosen[frequencies[chosen] > 0]
         at = records[chosen]
         scores[at] += gained(rarity(documents, len(at)), frequencies[chosen], norm[at])
         held[at] = True
@@ -123,16 +125,16 @@ async def _by_meaning(connection: Connection, shelf: PgShelf, search: Search, by
     if not rows:
         return [], []
     cosines = exact_cosines(by.vector, [row["exactly"] for row in rows])  # the extension ranks in single precision
-    hits = _hits(shelf, search, list(zip(rows, cosines, strict=True)), spoiled)
+    hits = await _hits(shelf, search, list(zip(rows, cosines, strict=True)), spoiled)
     return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id)), spoiled
 
 
-def _hits(shelf: PgShelf, search: Search, scored: Sequence[tuple[Row, float]], spoiled: list[Spoiled]) -> list[Hit]:
+async def _hits(shelf: PgShelf, search: Search, scored: Sequence[tuple[Row, float]], spoiled: list[Spoiled]) -> list[Hit]:
     """The hits of rows and their scores; rows that cannot be read are added to the spoiled."""
     if not search.whole:
         return [Hit(header_of(row), score) for row, score in scored]
     hits: list[Hit] = []
-    for row, score in scored:
+    async for row, score in paced(scored):
         stored = shelf.layout.read(row)
         if isinstance(stored, Corrupt):
             spoiled.append(Spoiled(row[: len(shelf.layout.columns)], stored.key, stored.problem))

@@ -43,6 +43,7 @@ from memory.adapters.sql.shapes import Values
 from memory.adapters.sql.values import CORRUPT
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Key, Tombstone
 
@@ -161,7 +162,7 @@ class PgShelf(Shelf[Connection]):
 
     async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:
         for start in range(0, len(graves), _MOST_ROWS):
-            rows = [self.parameters(self.layout.tombstone(tombstone)) for _, tombstone in graves[start : start + _MOST_ROWS]]
+            rows = [self.parameters(self.layout.tombstone(tombstone)) async for _, tombstone in paced(graves[start : start + _MOST_ROWS])]
             sql, columns = self.insert_many(ALWAYS, rows)
             await connection.fetch(sql, *columns)
             await connection.execute(self.forget_aside_sql, [r[TENANT] for r in rows], [r[ID] for r in rows])

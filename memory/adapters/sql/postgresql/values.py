@@ -90,24 +90,26 @@ def _canonical_of(text: str) -> str:
 
 def _delicately(value: Any) -> str:
     """JSON that means the same after jsonb had it."""
-    match value:
-        case str():
-            return _to_json(escape(value))
-        case float():
-            return _real(value)
-        case dict():
-            return "{" + ",".join([f"{_to_json(escape(k))}:{_delicately(v)}" for k, v in value.items()]) + "}"
-        case list():
-            return "[" + ",".join([_delicately(v) for v in value]) + "]"
-        case _:
-            return _to_json(value)
+    kind = type(value)  # what a decoder makes has no type of its own
+    if kind is float:
+        return _real(value)
+    if kind is str:
+        return _to_json(escape(value))
+    if kind is dict:
+        return "{" + ",".join([f"{_to_json(escape(k))}:{_delicately(v)}" for k, v in value.items()]) + "}"
+    if kind is list:
+        return "[" + ",".join([_delicately(v) for v in value]) + "]"
+    return _to_json(value)
 
 
 def _real(value: float) -> str:
     """Without an exponent and with a point, so that it stays a real number."""
-    if repr(value) == "-0.0":
+    text = repr(value)
+    if text == "-0.0":
         return '{"\\u0001":"-0.0"}'
-    text = format(Decimal(repr(value)), "f")
+    if "e" not in text:
+        return text
+    text = format(Decimal(text), "f")
     return text if "." in text else text + ".0"
 
 

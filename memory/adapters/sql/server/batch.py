@@ -14,6 +14,7 @@ from memory.adapters.sql.server.desk import Desk, Held, Layout, addresses
 from memory.adapters.sql.server.places import Place, Places
 from memory.domain.errors import Portable
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.record import Key, Partition
 from memory.ports.storable import Unstorable
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
@@ -47,7 +48,7 @@ class Batch(ABC, Generic[C, S]):
 
     async def prepare(self) -> None:
         """What is done before the transaction: refuse what no row can hold, and give every partition its number."""
-        for i, write in list(self._left.items()):
+        async for i, write in paced(list(self._left.items())):
             try:
                 self._check_key(write)
             except Unstorable as exc:
@@ -78,7 +79,7 @@ class Batch(ABC, Generic[C, S]):
         for partition, counter in sorted({(w.record.partition, w.counter) for w in self._left.values() if isinstance(w, Append)}):
             desk.counters[(partition, counter)] = await self._count(desk.places[partition].number, counter)
         before = dict(desk.counters)
-        for i in sorted(self._left):
+        async for i in paced(sorted(self._left)):
             self._outcomes[i] = desk.do(self._left[i])
         for name, shelf in sorted(shelves.items()):
             changed = {key: held for (of, key), held in desk.held.items() if of == name and held.changed}

@@ -11,6 +11,7 @@ from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.server.places import Places
 from memory.adapters.sql.server.questions import matches, page, totals
 from memory.adapters.sql.server.shelf import Row, Shelf, Spoiled
+from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Where, encode_cursor
 from memory.ports.record import Corrupt, JsonValue, Key, Stored, Tombstone
 
@@ -27,7 +28,7 @@ async def get(connection: Any, shelf: AnyShelf, keys: Sequence[Key]) -> tuple[li
         rows = await shelf.find_all(connection, keys)
     answers: list[Stored | None] = []
     spoiled: list[Spoiled] = []
-    for key in keys:
+    async for key in paced(keys):
         found = rows.get(key)
         stored = None if found is None else shelf.layout.read(found)
         if found is not None and isinstance(stored, Corrupt):
@@ -56,7 +57,7 @@ async def query(connection: Any, shelf: AnyShelf, places: AnyPlaces, query: Quer
     rows, more = await _rows(connection, shelf, query, partitions or ())
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []
-    for row in rows:
+    async for row in paced(rows):
         stored = shelf.layout.read(row)
         if isinstance(stored, Corrupt):
             spoiled.append(Spoiled(row[:-1], stored.key, stored.problem))
@@ -124,7 +125,7 @@ async def delete_matching(connection: Any, shelf: AnyShelf, places: AnyPlaces, b
     question = matches(shelf, burial.query, partitions or (), shelf.matched_columns)
     buried = 0
     async for rows in shelf.matching(connection, question.sql, question.arguments):
-        graves = [(row, t) for row, wanted in rows if (t := _tombstone(shelf, row, wanted, burial)) is not None]
+        graves = [(row, t) async for row, wanted in paced(rows) if (t := _tombstone(shelf, row, wanted, burial)) is not None]
         await shelf.bury(connection, graves)
         buried += len(graves)
     left: list[tuple[Row, Tombstone]] = []
