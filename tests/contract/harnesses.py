@@ -97,6 +97,7 @@ class Split(Harness):
 
     name = "split"
     many = 1_050
+    revives = False
     claims = replace(InMemoryServer.claims, atomic=False)
 
     def _over(self, parts: Sequence[InMemoryStore]) -> SplitStore:

@@ -59,6 +59,9 @@ class Harness:
     """What builds the store, where it is not found by the scheme of `urls` among the installed ones."""
     many: ClassVar[int] = 10_050
     """How many records the volumes are. A harness of an adapter that another harness holds to all of them may take fewer."""
+    revives: ClassVar[bool] = True
+    """Whether nothing is left of a tombstone under which a copy of a lower version was put under `Always`. A tier on several stores leaves a tombstone
+    in each, and the others show again when that copy is deleted: long histories do without such puts there."""
     fills: ClassVar[bool] = False
     """Whether `fill` and `make_room` are implemented: the store's disk, or memory, can be made full."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
