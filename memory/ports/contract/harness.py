@@ -60,8 +60,8 @@ class Harness:
     many: ClassVar[int] = 10_050
     """How many records the volumes are. A harness of an adapter that another harness holds to all of them may take fewer."""
     revives: ClassVar[bool] = True
-    """Whether nothing is left of a tombstone under which a copy of a lower version was put under `Always`. A tier on several stores leaves a tombstone
-    in each, and the others show again when that copy is deleted: long histories do without such puts there."""
+    """Whether nothing is left of a tombstone over which a copy of a lower version was put under `Always`. A tier on several stores leaves one in
+    each, and the others show again when that copy is deleted: long histories do without such puts there."""
     fills: ClassVar[bool] = False
     """Whether `fill` and `make_room` are implemented: the store's disk, or memory, can be made full."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING

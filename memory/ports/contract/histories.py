@@ -63,7 +63,7 @@ Step = Write | Erase | Ask | Find | Reopen | LookAtAll | Tidy
 
 
 def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True) -> Iterator[Step]:
-    """Busy stretches, with questions and all else between the writes, and quiet ones of writes alone: whatever an adapter puts off until somebody asks
+    """Busy stretches, with questions and all else between the writes, and quiet ones of writes alone: what an adapter puts off until somebody asks
     (words, statistics, caches) is put off for long there. `revives` is the harness's.
     """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
