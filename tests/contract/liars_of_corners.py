@@ -23,7 +23,7 @@ from tests.contract.liars import PerWrite, liar
 # -- rare arguments ---------------------------------------------------------------------------------------------------
 
 
-@liar("?")
+@liar("test_erasing_takes_no_notice_of_a_cursor")
 class ErasesFromTheCursorOn(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         if query.cursor is None:
@@ -35,7 +35,7 @@ class ErasesFromTheCursorOn(InMemoryStore):
         return erased
 
 
-@liar("?")
+@liar("test_a_partition_named_twice_is_asked_once")
 class FindsTwiceWhereAPartitionIsNamedTwice(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
@@ -43,7 +43,7 @@ class FindsTwiceWhereAPartitionIsNamedTwice(InMemoryStore):
         return [hit for hit in hits for _ in range(1 + times)][: search.limit]
 
 
-@liar("?")
+@liar("test_a_partition_named_twice_is_asked_once")
 class CountsTwiceWhereAPartitionIsNamedTwice(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         counted = await super()._count(query)
@@ -51,19 +51,19 @@ class CountsTwiceWhereAPartitionIsNamedTwice(InMemoryStore):
         return replace(counted, records=counted.records * (1 + times))
 
 
-@liar("?")
+@liar("test_of_no_role_there_is_nothing")
 class TakesNoRolesForAllRoles(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         return await super()._query(query if query.roles else replace(query, roles=frozenset(Role)))
 
 
-@liar("?")
+@liar("test_a_cursor_without_a_limit_asks_for_all_the_rest")
 class ForgetsTheCursorWithoutALimit(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         return await super()._query(query if query.limit is not None else replace(query, cursor=None))
 
 
-@liar("?")
+@liar("test_the_last_of_many_words_finds")
 class SearchesForThirtyTwoWordsAtMost(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         if isinstance(search.by, Words):
@@ -71,7 +71,7 @@ class SearchesForThirtyTwoWordsAtMost(InMemoryStore):
         return await super()._search(search)
 
 
-@liar("?")
+@liar("test_a_filter_of_many_parts_is_no_problem")
 class FailsOnLongDisjunctions(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if isinstance(query.filter, Or | And) and len(query.filter.parts) > 500:
@@ -79,7 +79,7 @@ class FailsOnLongDisjunctions(InMemoryStore):
         return await super()._query(query)
 
 
-@liar("?")
+@liar("test_many_partitions_are_asked_and_erased_together")
 class AsksTheFirstFiveHundredPartitions(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if isinstance(query.where, Partitions):
@@ -87,7 +87,7 @@ class AsksTheFirstFiveHundredPartitions(InMemoryStore):
         return await super()._query(query)
 
 
-@liar("?")
+@liar("test_many_partitions_are_asked_and_erased_together")
 class ErasesTheFirstFiveHundredPartitions(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         if isinstance(query.where, Partitions):
@@ -102,20 +102,20 @@ def _past(standing: Stored) -> bool:
     return isinstance(standing, Record) and standing.expires_at is not None and standing.expires_at < datetime.now(UTC)
 
 
-@liar("?")
+@liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class SearchesHideTheExpired(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         return [hit for hit in await super()._search(replace(search, whole=True)) if not _past(hit.record)]
 
 
-@liar("?")
+@liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class CountsHideTheExpired(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         matching, _ = self._matching(query)
         return replace(await super()._count(query), records=sum(not _past(r) for r in matching))
 
 
-@liar("?")
+@liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class ErasureSkipsTheExpired(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         alive = Not(Lt("expires_at", datetime.now(UTC)))
@@ -127,7 +127,7 @@ class ErasureSkipsTheExpired(InMemoryStore):
 # -- bookkeeping ------------------------------------------------------------------------------------------------------
 
 
-@liar("?")
+@liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
 class MarksAgainWhatWasSettled(PerWrite):
     """A release repeated on its own mark writes the mark again, with what it owes."""
 
@@ -140,7 +140,7 @@ class MarksAgainWhatWasSettled(PerWrite):
         return outcome
 
 
-@liar("?")
+@liar("test_a_cached_copy_is_purged_also_when_asked_for_by_its_role")
 class PurgesCachedCopiesWithoutARoleOnly(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Purge) and write.role_is is Role.CACHED:
@@ -149,7 +149,7 @@ class PurgesCachedCopiesWithoutARoleOnly(PerWrite):
         return super().lie(write)
 
 
-@liar("?")
+@liar("test_equal_accesses_in_one_batch_are_each_counted")
 class CountsEqualAccessesOfABatchOnce(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         first: dict[int, int] = {}
@@ -163,7 +163,7 @@ class CountsEqualAccessesOfABatchOnce(InMemoryStore):
         return [outcomes[n] if n in outcomes else outcomes[next(m for m in kept if writes[m] == write)] for n, write in enumerate(writes)]
 
 
-@liar("?")
+@liar("test_filters_see_what_annotations_left")
 class FiltersAccessesAsTheyWerePut(InMemoryStore):
     """The column of accesses is written with the record, not with its annotations."""
 
@@ -189,7 +189,7 @@ class FiltersAccessesAsTheyWerePut(InMemoryStore):
         return not isinstance(stored, Record) or lets_through(part, stored)
 
 
-@liar("?")
+@liar("test_an_annotation_keeps_all_other_bookkeeping")
 class AnnotatingForgetsWhereACopyIsFrom(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
@@ -199,7 +199,7 @@ class AnnotatingForgetsWhereACopyIsFrom(PerWrite):
         return outcome
 
 
-@liar("?")
+@liar("test_moments_of_other_zones_in_bookkeeping_are_the_same_moments")
 class AnnotatesMomentsAsOnTheirClock(PerWrite):
     """Drops the zone of a moment in an annotation."""
 
@@ -210,7 +210,7 @@ class AnnotatesMomentsAsOnTheirClock(PerWrite):
         return super().lie(write)
 
 
-@liar("?")
+@liar("test_moments_of_other_zones_in_bookkeeping_are_the_same_moments")
 class LeavesWithMomentsAsOnTheirClock(PerWrite):
     """Drops the zone of a moment in a deletion or release."""
 
@@ -223,7 +223,7 @@ class LeavesWithMomentsAsOnTheirClock(PerWrite):
 # -- what is found ----------------------------------------------------------------------------------------------------
 
 
-@liar("?")
+@liar("test_hits_without_content_show_the_tier_that_an_annotation_left")
 class BareHitsShowTheTierOfTheIndex(InMemoryStore):
     """The index keeps a header of its own, written with the words."""
 
@@ -243,14 +243,14 @@ class BareHitsShowTheTierOfTheIndex(InMemoryStore):
         return [replace(hit, record=replace(hit.record, tier=self._tiers.get(hit.record.key, (0, ""))[1])) for hit in hits]
 
 
-@liar("?")
+@liar("test_what_is_appended_is_found_at_once")
 class IndexesNoAppendedRecord(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
         return [hit for hit in hits if search.collection.name != "entry_versions" or hit.record.fields.get("stored_version") is None]
 
 
-@liar("?")
+@liar("test_questions_at_once_are_answered_each_for_itself")
 class AnswersTheQuestionThatCameLast(InMemoryStore):
     """Keeps the question in the store while it waits for a connection."""
 
@@ -260,7 +260,7 @@ class AnswersTheQuestionThatCameLast(InMemoryStore):
         return await super()._search(self._asked)
 
 
-@liar("?")
+@liar("test_questions_at_once_are_answered_each_for_itself")
 class CountsTheQuestionThatCameLast(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         self._counted = query
@@ -271,7 +271,7 @@ class CountsTheQuestionThatCameLast(InMemoryStore):
 # -- lives ------------------------------------------------------------------------------------------------------------
 
 
-@liar("?")
+@liar("test_collections_that_a_store_is_not_opened_with_are_kept")
 class DropsCollectionsItIsNotOpenedWith(InMemoryStore):
     async def _open(self, collections: Sequence[Collection]) -> None:
         named = {c.name for c in collections}
@@ -294,7 +294,7 @@ class Dies(InMemoryStore):
         raise NotImplementedError
 
 
-@liar("?", Mortal)
+@liar("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)
 class LosesWordsWhenItDies(Dies):
     """The words are written at a good close; after a death nobody builds them anew."""
 
@@ -306,7 +306,7 @@ class LosesWordsWhenItDies(Dies):
         return [hit for hit in await super()._search(search) if hit.record.key not in lost]
 
 
-@liar("?", Mortal)
+@liar("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)
 class LosesErasuresWhenItDies(Dies):
     def died(self) -> None:
         for name, key, old in getattr(self.state, "unsynced", []):
@@ -318,7 +318,7 @@ class LosesErasuresWhenItDies(Dies):
         return await super()._delete_matching(query, version, discard_at, keep)
 
 
-@liar("?", Mortal)
+@liar("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)
 class LosesTheLastGenerationWhenItDies(Dies):
     """Writes generations down with the next write of a record."""
 
@@ -344,14 +344,14 @@ def _discard_what_is_past(state: State) -> None:
                 state.place(name, key, None)
 
 
-@liar("?")
+@liar("test_upkeep_keeps_what_is_past_its_time_and_what_counters_gave")
 class VacuumsWhatIsPastItsTime(InMemoryStore):
     async def _vacuum(self) -> int:
         _discard_what_is_past(self.state)
         return 1
 
 
-@liar("?")
+@liar("test_upkeep_keeps_what_is_past_its_time_and_what_counters_gave")
 class RepairsAwayWhatIsPastItsTime(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
         if repair:
@@ -365,14 +365,14 @@ def _count_the_living(state: State) -> None:
         state._counters[(partition, counter)] = max((int(r.fields.get("stored_version") or 0) for r in living), default=0)  # type: ignore[arg-type]
 
 
-@liar("?")
+@liar("test_upkeep_keeps_what_is_past_its_time_and_what_counters_gave")
 class VacuumCountsTheLiving(InMemoryStore):
     async def _vacuum(self) -> int:
         _count_the_living(self.state)
         return 0
 
 
-@liar("?")
+@liar("test_upkeep_keeps_what_is_past_its_time_and_what_counters_gave")
 class RepairCountsTheLiving(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
         if repair:
@@ -380,7 +380,7 @@ class RepairCountsTheLiving(InMemoryStore):
         return Audit()
 
 
-@liar("?")
+@liar("test_an_audit_beside_writers_takes_their_writes_for_no_damage")
 class TakesWritesBesideAnAuditForDamage(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
         def versions() -> dict[Any, int]:
@@ -417,31 +417,31 @@ class Idle(InMemoryStore):
 EVERY = ("entries", "entry_versions", "relations", "operations", "leases", "settings")
 
 
-@liar("?")
+@liar("test_a_record_of_any_collection_and_role_is_something")
 class TakesReplicasForNothing(Idle):
     def busy(self, partition: Partition) -> bool:
         return any(p == partition for p, _ in self.state._counters) or self._stands(partition, EVERY, frozenset({Role.HOME}))
 
 
-@liar("?")
+@liar("test_a_counter_that_gave_numbers_is_something_and_is_never_forgotten")
 class TakesCountersForNothing(Idle):
     def busy(self, partition: Partition) -> bool:
         return self._stands(partition, EVERY)
 
 
-@liar("?")
+@liar("test_a_record_of_any_collection_and_role_is_something")
 class TakesSmallCollectionsForNothing(Idle):
     def busy(self, partition: Partition) -> bool:
         return any(p == partition for p, _ in self.state._counters) or self._stands(partition, EVERY[:3])
 
 
-@liar("?")
+@liar("test_a_partition_named_twice_is_forgotten_once")
 class ForgetsOneTwice(InMemoryStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         return await super()._forget_partitions(idle) and len([p for p, _ in idle if self.state.generation(p) == 0])
 
 
-@liar("?", Mortal)
+@liar("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)
 class RemembersForgottenPartitionsWhenItDies(Dies):
     def died(self) -> None:
         self.state._generations |= getattr(self.state, "forgotten", {})
@@ -453,7 +453,7 @@ class RemembersForgottenPartitionsWhenItDies(Dies):
         return count
 
 
-@liar("?", InMemoryServer)
+@liar("test_what_one_client_forgot_another_does_not_remember", InMemoryServer)
 class KeepsGenerationsThatAnotherForgot(InMemoryStore):
     """Each client remembers the highest generation it saw."""
 
