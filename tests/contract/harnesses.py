@@ -196,6 +196,10 @@ class Sqlite(Harness):
             changed = f"UPDATE {collection.name} SET body = ? WHERE tenant = ? AND id = ?"  # noqa: S608
             assert file.execute(changed, ('{"not":"said"}', key.tenant, key.id)).rowcount == 1
 
+    async def damage_derived(self, store: Store) -> None:
+        with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:
+            assert file.execute("DELETE FROM entries_words WHERE number % 2 = 0").rowcount > 0
+
 
 EMBEDDED: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)
 """Those that need no driver and no server. This file stands alone: it is also run beside an installed wheel."""

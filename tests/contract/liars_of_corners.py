@@ -15,10 +15,10 @@ from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
 from memory.ports.query import And, Count, Eq, Filter, Hit, Lt, Not, Or, Page, Partitions, Query, Search, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Role, Stored
-from memory.ports.store import Audit
+from memory.ports.store import Audit, Store
 from memory.ports.writes import Annotate, Append, Delete, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
-from tests.contract.harnesses import InMemoryServer
-from tests.contract.liars import PerWrite, liar
+from tests.contract.harnesses import InMemoryServer, Sqlite
+from tests.contract.liars import LIARS, PerWrite, liar
 
 # -- rare arguments ---------------------------------------------------------------------------------------------------
 
@@ -475,3 +475,36 @@ class KeepsGenerationsThatAnotherForgot(InMemoryStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         self._highest.clear()
         return await super()._forget_partitions(idle)
+
+
+class FindsNoDamageHarness(Sqlite):
+    """Every audit finds all well."""
+
+    name = "FindsNoDamage"
+
+    def _store(self) -> Store:
+        from memory.adapters.sql.sqlite.store import SqliteStore
+
+        class FindsNoDamage(SqliteStore):
+            async def _audit(self, repair: bool) -> Audit:
+                return Audit()
+
+        return FindsNoDamage(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
+
+
+class RepairsNothingHarness(Sqlite):
+    """Tells of damage and leaves it."""
+
+    name = "RepairsNothing"
+
+    def _store(self) -> Store:
+        from memory.adapters.sql.sqlite.store import SqliteStore
+
+        class RepairsNothing(SqliteStore):
+            async def _audit(self, repair: bool) -> Audit:
+                return await super()._audit(False)
+
+        return RepairsNothing(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite")
+
+
+LIARS |= {kind.name: (kind, "test_an_audit_tells_of_damage_and_a_repair_undoes_it") for kind in (FindsNoDamageHarness, RepairsNothingHarness)}

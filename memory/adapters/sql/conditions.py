@@ -31,7 +31,7 @@ _SIDE_BY_SIDE = 100
 """So many conditions are joined in one run: SQLite takes expressions of a depth of 1,000, and each more in a run is one deeper."""
 
 
-class _Apart(Grouping):
+class _Apart(Grouping[bool]):
     """Brackets that SQLAlchemy does not dissolve in a run of the same operator around them."""
 
     inherit_cache = True

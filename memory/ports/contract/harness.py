@@ -86,6 +86,16 @@ class Harness:
         """As `make`, with every threshold of the adapter made tiny (portions, pages, caches, what waits): what is rare is common then."""
         return await self.make()
 
+    @classmethod
+    def can_damage_derived(cls) -> bool:
+        return cls.damage_derived is not Harness.damage_derived
+
+    async def damage_derived(self, store: Store) -> None:
+        """Damage what the store derives from its entries (words, counts, a cache that outlives it), and no entry. The store is closed meanwhile. Only
+        for stores that derive something.
+        """
+        raise NotImplementedError(f"{type(self).__name__} derives nothing that could be damaged")
+
     async def reopen(self, store: Store) -> Store:
         """Close the store in good order and return an unopened one on the same data."""
         await store.close()

@@ -13,7 +13,7 @@ from memory.domain.errors import InvalidInput
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS, Collection
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
+from memory.ports.contract.judges import derived, needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
@@ -86,6 +86,29 @@ async def test_an_audit_of_a_healthy_store_finds_nothing_and_changes_nothing(sto
         assert await _pictured(store) == before
     if store.capabilities.conditional:
         assert (await done(store, append(record(20), ENTRY_VERSIONS, "stored_version")))[0].number == 7
+
+
+@clause("upkeep.repairs", "upkeep.audit")
+@derived
+@pytest.mark.asyncio
+async def test_an_audit_tells_of_damage_and_a_repair_undoes_it(harness: Harness, store: Store) -> None:
+    """The records are as they were all the while: what is derived is never the only copy of anything."""
+    await _busy(store)
+    before = await _pictured(store)
+    again = await harness.reopen(store)
+    await harness.damage_derived(again)
+    await again.open(COLLECTIONS)
+    try:
+        assert {name: seen for name, seen in (await _pictured(again)).items() if name != "found"} == {n: s for n, s in before.items() if n != "found"}
+        told = (await again.audit()).problems
+        assert told
+        assert not any(word in problem for problem in told for word in ("lantern", "turn4")), "a problem says nothing of what a record says"
+        assert (await again.audit()).problems == told, "it only looked"
+        assert (await again.audit(repair=True)).problems == told
+        assert (await again.audit()).problems == ()
+        assert await _pictured(again) == before
+    finally:
+        await again.close()
 
 
 @clause("upkeep.vacuum")
