@@ -75,7 +75,7 @@ class SearchesForThirtyTwoWordsAtMost(InMemoryStore):
 class FailsOnLongDisjunctions(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if isinstance(query.filter, Or | And) and len(query.filter.parts) > 500:
-            raise StoreError(f"store '{self.name}': the expression is too deep")
+            raise StoreError(self.name, "the expression is too deep")
         return await super()._query(query)
 
 
@@ -285,6 +285,7 @@ class Mortal(InMemoryServer):
 
     async def restart(self, store: Any) -> Any:
         again = await super().restart(store)
+        assert isinstance(again, Dies)
         again.died()
         return again
 
@@ -302,7 +303,7 @@ class LosesWordsWhenItDies(Dies):
         self.state.lost = {key for slots in self.state._slots.values() for key in slots}  # type: ignore[attr-defined]
 
     async def _search(self, search: Search) -> list[Hit]:
-        lost = getattr(self.state, "lost", set())
+        lost: set[Key] = getattr(self.state, "lost", set())
         return [hit for hit in await super()._search(search) if hit.record.key not in lost]
 
 
