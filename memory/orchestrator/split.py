@@ -26,6 +26,9 @@ from memory.ports.writes import Append, Delete, Newer, Outcome, Put, RaiseGenera
 
 T = TypeVar("T")
 
+_ALL = 10**9
+"""More partitions than there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -203,12 +206,35 @@ class SplitStore:
         return sum(await all_of(part.vacuum() for part in self.parts))
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
-        """Those of every part, each a leaf of its own: what is idle in one part may be in use in another."""
-        found = await all_of(part.idle_partitions(limit) for part in self.parts)
-        return list(dict.fromkeys(idle for part in found for idle in part))[:limit]
+        """Those that are idle in every part that knows their generation: what is idle in one part may be in use in another."""
+        asked = limit
+        while True:
+            found, all_told = await self._idle(asked)
+            if all_told or len(found) >= limit:
+                return list(found)[:limit]
+            asked *= 2
 
     async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        return max(await all_of(part.forget_partitions(idle) for part in self.parts))
+        standing, _ = await self._idle(_ALL)
+        together: dict[tuple[Store, ...], list[tuple[Partition, int]]] = {}
+        for one in dict.fromkeys(idle):
+            if one in standing:
+                together.setdefault(standing[one], []).append(one)
+        calls = [[part.forget_partitions(some) for part in parts] for parts, some in together.items()]
+        return sum([min(await all_of(some)) for some in calls])
+
+    async def _idle(self, limit: int) -> tuple[dict[tuple[Partition, int], tuple[Store, ...]], bool]:
+        """The idle partitions among the first so many of each part, with the parts that keep something of them; and whether those were all.
+
+        A generation is raised in every part where the partition may have records; one of nought may be known to some of them alone.
+        """
+        lists = await all_of(part.idle_partitions(limit) for part in self.parts)
+        listed: dict[tuple[Partition, int], tuple[Store, ...]] = {}
+        for part, found in zip(self.parts, lists, strict=True):
+            for one in found:
+                listed[one] = (*listed.get(one, ()), part)
+        idle = {one: parts for one, parts in listed.items() if one[1] == 0 or set(self._parts_of_partition(one[0])) <= set(parts)}
+        return idle, all(len(found) < limit for found in lists)
 
     # -- who holds what -----------------------------------------------------------------------------------------------
 

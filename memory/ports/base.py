@@ -144,6 +144,8 @@ class BaseStore(ABC):
             raise InvalidInput("limit", "must be at least 1")
         if isinstance(search.by, Near) and (problem := vector_problem(search.by.vector)):
             raise InvalidInput("vector", problem)
+        if not search.roles:
+            return []
         return await self._translated(self._search(search))
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:

@@ -2,6 +2,8 @@
 
 A `Query` or `Search` names partitions or one whole tenant; without either it cannot be built. `Everywhere` is for maintenance
 alone: no facade call produces one.
+
+Clauses (`memory.ports.contract.clauses`): query.*, filter.*, search.*, lexical.*, semantic.*, isolation.where, everywhere.all, refused.questions.
 """
 
 from __future__ import annotations

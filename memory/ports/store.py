@@ -1,4 +1,7 @@
-"""The narrow waist: the one port that every backend implements (architecture, sentence 1)."""
+"""The narrow waist: the one port that every backend implements (architecture, sentence 1).
+
+Clauses (`memory.ports.contract.clauses`): life.*, get.*, apply.*, count.*, erase.*, search.*, upkeep.*, remote.*, full.*, and each capability's.
+"""
 
 from __future__ import annotations
 

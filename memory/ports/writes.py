@@ -12,6 +12,8 @@ How a condition meets what is stored (`-` is nothing stored):
 
 Where a corrupt record stands, `Absent()` and `AtVersion(n)` do not hold, and `Newer()` does unless the version that can still be read is not lower.
 A store that decides without reading the content may let `AtVersion(n)` hold over damage that nobody has met yet: what it leaves is whole.
+
+Clauses (`memory.ports.contract.clauses`): write.*, put.*, append.*, delete.*, release.*, annotate.*, purge.*, generation.*, damage.writes.
 """
 
 from __future__ import annotations

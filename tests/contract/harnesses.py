@@ -97,6 +97,7 @@ class Split(Harness):
 
     name = "split"
     many = 1_050
+    revives = False
     claims = replace(InMemoryServer.claims, atomic=False)
 
     def _over(self, parts: Sequence[InMemoryStore]) -> SplitStore:
@@ -194,6 +195,10 @@ class Sqlite(Harness):
         with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:
             changed = f"UPDATE {collection.name} SET body = ? WHERE tenant = ? AND id = ?"  # noqa: S608
             assert file.execute(changed, ('{"not":"said"}', key.tenant, key.id)).rowcount == 1
+
+    async def damage_derived(self, store: Store) -> None:
+        with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:
+            assert file.execute("DELETE FROM entries_words WHERE number % 2 = 0").rowcount > 0
 
 
 EMBEDDED: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)

@@ -157,7 +157,9 @@ class Batch:
             written += self._stage(staged, self._looks.get(address) or self._look(change.collection, change.key), change)
         counted = self._counted | {p for p, ledger in self._ledgers.items() if ledger.must_be_written and self._fills(p)}
         for partition in counted:
-            self._ledgers[partition].stage(staged)
+            ledger = self._ledgers[partition]
+            ledger.stage(staged)
+            self._library.partitions.noted(*ledger.folder)
         single = len(self._changes) + len(counted) <= 1
         staged.in_any_order = single and all(step.staged is not None for step in staged.steps)
         return staged, written

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
+from sqlalchemy.sql.elements import Grouping
 
 from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.shapes import NEVER_MISSING, Shape
@@ -24,6 +25,24 @@ SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _TYPES: dict[str, sa.types.TypeEngine[Any]] = {"s": sa.Text(), "i": sa.BigInteger(), "f": sa.Double(), "b": sa.LargeBinary()}
+
+
+_SIDE_BY_SIDE = 100
+"""So many conditions are joined in one run: SQLite takes expressions of a depth of 1,000, and each more in a run is one deeper."""
+
+
+class _Apart(Grouping[bool]):
+    """Brackets that SQLAlchemy does not dissolve in a run of the same operator around them."""
+
+    inherit_cache = True
+    operator = None
+
+
+def _shallow(join: Callable[..., Condition], parts: Sequence[Condition]) -> Sequence[Condition]:
+    """The conditions, in brackets by the hundred where they are many."""
+    while len(parts) > _SIDE_BY_SIDE:
+        parts = [_Apart(join(*parts[at : at + _SIDE_BY_SIDE])) for at in range(0, len(parts), _SIDE_BY_SIDE)]
+    return parts
 
 
 def is_ours(name: str) -> bool:
@@ -82,9 +101,9 @@ class Conditions:
             case ("false",):
                 return sa.false()
             case ("and", *parts):
-                return sa.and_(sa.true(), *map(self.filter, parts))
+                return sa.and_(sa.true(), *_shallow(sa.and_, [self.filter(part) for part in parts]))
             case ("or", *parts):
-                return sa.or_(sa.false(), *map(self.filter, parts))
+                return sa.or_(sa.false(), *_shallow(sa.or_, [self.filter(part) for part in parts]))
             case ("not", inner):
                 return sa.not_(self.filter(inner))
             case ("null", field):

@@ -20,7 +20,7 @@ MARK = "memory_clause"
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One promise. `where` is the docstring that makes it; `needs` the capability (or `remote`, `built`, `fills`) it belongs to, if any."""
+    """One promise. `where` is the docstring that makes it; `needs` the capability, or hooks of the harness, it belongs to."""
 
     id: str
     says: str
@@ -156,6 +156,7 @@ _ALL = (
     Clause("full.said", "A full store raises StoreFull, serves what it has, and works again when there is room.", "StoreFull", "fills"),
     Clause("full.nothing-kept", "Nothing of the failed call was kept, everything acknowledged was.", "StoreFull", "fills"),
     Clause("upkeep.audit", "An audit of a healthy store finds nothing and changes nothing.", "Store.audit"),
+    Clause("upkeep.repairs", "An audit tells of damage to what is derived, and makes it anew where asked.", "Store.audit", "derived"),
     Clause("upkeep.vacuum", "A vacuum changes nothing that can be asked.", "Store.vacuum"),
     Clause("upkeep.idle", "A partition is idle exactly where nothing stands in it.", "Store.idle_partitions"),
     Clause("upkeep.forget", "Only an idle partition at the given generation is forgotten, and begins anew.", "Store.forget_partitions"),

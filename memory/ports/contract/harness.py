@@ -59,6 +59,9 @@ class Harness:
     """What builds the store, where it is not found by the scheme of `urls` among the installed ones."""
     many: ClassVar[int] = 10_050
     """How many records the volumes are. A harness of an adapter that another harness holds to all of them may take fewer."""
+    revives: ClassVar[bool] = True
+    """Whether nothing is left of a tombstone over which a copy of a lower version was put under `Always`. A tier on several stores leaves one in
+    each, and the others show again when that copy is deleted: long histories do without such puts there."""
     fills: ClassVar[bool] = False
     """Whether `fill` and `make_room` are implemented: the store's disk, or memory, can be made full."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
@@ -82,6 +85,16 @@ class Harness:
     async def tiny(self) -> Store:
         """As `make`, with every threshold of the adapter made tiny (portions, pages, caches, what waits): what is rare is common then."""
         return await self.make()
+
+    @classmethod
+    def can_damage_derived(cls) -> bool:
+        return cls.damage_derived is not Harness.damage_derived
+
+    async def damage_derived(self, store: Store) -> None:
+        """Damage what the store derives from its entries (words, counts, a cache that outlives it), and no entry. The store is closed meanwhile. Only
+        for stores that derive something.
+        """
+        raise NotImplementedError(f"{type(self).__name__} derives nothing that could be damaged")
 
     async def reopen(self, store: Store) -> Store:
         """Close the store in good order and return an unopened one on the same data."""

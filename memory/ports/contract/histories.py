@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -22,7 +22,7 @@ from memory.ports.contract.support import T0
 from memory.ports.query import Everywhere, Kind, Near, Query, Search
 from memory.ports.record import Key, Role
 from memory.ports.store import Store
-from memory.ports.writes import Write
+from memory.ports.writes import Always, Newer, Put, Write
 
 KEYS = [Key(tenant, id_) for tenant in sorted({place.tenant for place in PLACES}) for id_ in IDS]
 
@@ -54,25 +54,54 @@ class LookAtAll:
     """Everything that stands, and what the store derives from it."""
 
 
-Step = Write | Erase | Ask | Find | Reopen | LookAtAll
+@dataclass(frozen=True, slots=True)
+class Tidy:
+    """Room is given back, and partitions in which nothing stands any more are forgotten: those that both stores let go."""
 
 
-def history(seed: int, claims: Capabilities, writes: int) -> Iterator[Step]:
+Step = Write | Erase | Ask | Find | Reopen | LookAtAll | Tidy
+
+
+def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True) -> Iterator[Step]:
+    """Busy stretches, with questions and all else between the writes, and quiet ones of writes alone: what an adapter puts off until somebody asks
+    (words, statistics, caches) is put off for long there. `revives` is the harness's.
+    """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
-    for turn in range(1, writes + 1):
-        yield work.write()
-        if turn % 25 == 0:
-            yield Ask(work.query())
-        if turn % 40 == 0 and claims.lexical:
-            yield Find(work.by_words(1_000))
-        if turn % 40 == 20 and claims.semantic:
-            yield Find(work.by_meaning())
-        if turn % 60 == 0:
-            yield Erase(work.query())
-        if chance.random() < 0.01:
-            yield Reopen()
-        if turn % 100 == 0 or turn == writes:
-            yield LookAtAll()
+    turn = 0
+    while turn < writes:
+        quiet = turn > 0 and chance.random() < 0.5
+        until = min(writes, turn + (chance.randrange(100, 400) if quiet else chance.randrange(60, 200)))
+        while turn < until:
+            turn += 1
+            write = _fresh(work) if chance.random() < 0.5 else work.write()
+            if not revives and isinstance(write, Put) and isinstance(write.when, Always):
+                write = replace(write, when=Newer())
+            yield write
+            if not quiet:
+                yield from _between(work, chance, turn)
+        yield LookAtAll()
+
+
+def _fresh(work: RandomWork) -> Write:
+    """A record of a low version whatever stands there: without, most keys would come to hold versions that hardly any write is newer than."""
+    return Put(ENTRIES, replace(work.record(), version=work.chance.randrange(1, 4)), Always())
+
+
+def _between(work: RandomWork, chance: random.Random, turn: int) -> Iterator[Step]:
+    if turn % 25 == 0:
+        yield Ask(work.query())
+    if turn % 40 == 0 and work.claims.lexical:
+        yield Find(work.by_words(1_000))
+    if turn % 40 == 20 and work.claims.semantic:
+        yield Find(work.by_meaning())
+    if turn % 60 == 0:
+        yield Erase(work.query())
+    if turn % 100 == 0:
+        yield LookAtAll()
+    if chance.random() < 0.01:
+        yield Tidy()
+    if chance.random() < 0.01:
+        yield Reopen()
 
 
 @dataclass
@@ -106,6 +135,10 @@ class Play:
                 self.store = await self.harness.reopen(self.store)
                 await self.store.open(COLLECTIONS)
                 return True
+            case Tidy():
+                theirs = set(await self.specification.idle_partitions())
+                idle = [one for one in await self.store.idle_partitions() if one in theirs]
+                return await self.store.vacuum() >= 0 and await self._alike(lambda s: s.forget_partitions(idle))
             case Erase(query):
                 return await self._alike(lambda s: s.delete_matching(query, 7, T0, ("type",)))
             case Ask(query):
@@ -125,6 +158,8 @@ class Play:
         hits = await store.search(search)
         if isinstance(search.by, Near):
             return {h.record.key for h in hits} if self.harness.recall == 1.0 and search.limit > len(KEYS) else None
+        if self.harness.exact_scores:
+            return {h.record.key: round(h.score, 6) for h in hits}
         return {h.record.key for h in hits} if self.harness.stemming is STEMMING else None
 
 

@@ -70,10 +70,22 @@ def tiny(test: Test) -> Test:
     return mark(test)
 
 
+def derived(test: Test) -> Test:
+    """The test runs for harnesses that can damage what their store derives from its records."""
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(derived=True)
+    return mark(test)
+
+
 def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     """Whether a test so marked runs for this harness."""
     wanted, unwanted = mark.kwargs.get("claimed", ()), mark.kwargs.get("unclaimed", ())
-    asked = {"remote": harness.remote, "built": bool(harness.urls), "fills": harness.fills, "tiny": harness.can_be_tiny()}
+    asked = {
+        "remote": harness.remote,
+        "built": bool(harness.urls),
+        "fills": harness.fills,
+        "tiny": harness.can_be_tiny(),
+        "derived": harness.can_damage_derived(),
+    }
     if any(mark.kwargs.get(what) and not has for what, has in asked.items()):
         return False
     return all(_claimed(harness.claims, name) for name in wanted) and not any(_claimed(harness.claims, name) for name in unwanted)

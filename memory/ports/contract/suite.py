@@ -21,6 +21,7 @@ from memory.ports.contract.test_building import *
 from memory.ports.contract.test_cancelled import *
 from memory.ports.contract.test_clients import *
 from memory.ports.contract.test_conditions import *
+from memory.ports.contract.test_corners import *
 from memory.ports.contract.test_damage import *
 from memory.ports.contract.test_departures import *
 from memory.ports.contract.test_erasing import *
