@@ -146,7 +146,7 @@ class EngineClient(Reader):
         def unknown() -> Effects:
             return [Effect(Act.RETIRE, name, ends=ends())]
 
-        self.history.leaving.add(name)
+        self.history.retiring.add(name)
 
         def told(was_open: bool) -> Effects:
             return [Effect(Act.RETIRE, name, ends=ends()) if was_open else Effect(Act.CLOSED, name)]
@@ -272,6 +272,12 @@ class EngineClient(Reader):
             self._moved(start, done[1].end)
             if done[0] is MoveResult.MOVED:
                 self.lives(name, to, done[1])
+            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self._may_be_kept_back(name):
+                self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and was told: {done[0]}")
+
+    def _may_be_kept_back(self, name: str) -> bool:
+        """Whether it may be gone, unreadable, or in front of a tombstone of an earlier life."""
+        return self.history.registers[name].damaged or self.history.may_have_gone(name) or self.history.registers[name].hidden_from < inf
 
     async def end_session(self, o: Operation) -> None:
         start = self.history.moment()

@@ -182,7 +182,9 @@ class History:
         """How many calls were begun so far."""
         self.running = 0
         self.leaving: set[str] = set()
-        """The registers, and the scopes of tenants, that some call was begun to delete or retire, whatever came of it."""
+        """The registers, and the scopes of tenants, that some call was begun to delete, whatever came of it."""
+        self.retiring: set[str] = set()
+        """The registers that some call was begun to retire, whatever came of it."""
         self.forgets = False
         """Whether what has expired is deleted by and by, since a store is asked to forget it."""
         self.violations: list[Violation] = []
@@ -233,8 +235,12 @@ class History:
 
     def may_have_gone(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted or retired it."""
+        return register in self.retiring or self.may_be_deleted(register)
+
+    def may_be_deleted(self, register: str) -> bool:
+        """Whether anything was begun so far that may have deleted it."""
         found = self.registers[register]
-        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.RETIRE, Act.FORBID)
+        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID)
         hanging = any((tenant, scope) == (found.tenant, found.scope) for tenant, scope, _, _ in self._hanging)
         left = register in self.leaving or f"{found.tenant}/{found.scope}" in self.leaving
         return hanging or left or any(e.act in gone for e in found.events) or any(e.register == register for e in self._owed)

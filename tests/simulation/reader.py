@@ -172,6 +172,7 @@ class Reader:
             self.history.broken("wrong past", name, f"{ended.by} was told versions out of order: {[v.version for v in versions]}")
         self.history.pasts.append(Told(name, ended.start, ended.end, ended.by, tuple(value_of(v) for v in versions)))
         self.history.note(Event(name, Act.READ, value_of(versions[-1]), ended.start, ended.end, by=ended.by))
+        await self._as_of(name, versions[-1], pick)
         version = versions[pick % len(versions)]
         if version.valid_to is not None and version.valid_to <= version.valid_from:
             return
@@ -180,6 +181,37 @@ class Reader:
         if again is not None and not self._same_version(name, version, again[0], again[1]):
             told = None if again[0] is None else value_of(again[0])
             self.history.broken("wrong past", name, f"{again[1].by}: at {at} it said {value_of(version)}, and is told to have said {told}")
+
+    async def _as_of(self, name: str, latest: Entry, pick: int) -> None:
+        """Asked about a moment, it is shown where the moment lies in its window, over or not, and nowhere else."""
+        tenant, entries, scopes = self.history.registers[name].tenant, self.engine.entries, (latest.scope,)
+        start, end, tick = latest.valid_from, latest.valid_to, timedelta(microseconds=1)
+        moments = [start, start - timedelta(hours=1)] + ([] if end is None else [end, end - tick])
+        at = moments[pick % len(moments)]
+        match pick % 3:
+            case 0:
+                asked = Asked(tenant, scopes, as_of=at, limit=200)
+                browsed = await self.attempt("browse as of", lambda: self.engine.browsing.browse(asked))
+                whole = browsed is not None and not browsed[0].degraded
+                done = None if browsed is None else (next((e for e in browsed[0] if e.id == latest.id), None), browsed[1])
+            case 1:
+                asked = Asked(tenant, scopes, as_of=at, limit=200)
+                found = await self.attempt("search as of", lambda: self.engine.searching.search(asked, WORD))
+                whole = found is not None and not found[0].degraded
+                done = None if found is None else (next((h.entry for h in found[0] if h.entry.id == latest.id), None), found[1])
+            case _:
+                done, whole = await self.attempt("get as of", lambda: entries.get(tenant, latest.id, as_of=at)), True
+        if done is None:
+            return
+        told, ended = done
+        if told is not None and not (told.valid_from <= at and (told.valid_to is None or at < told.valid_to)):
+            self.history.broken("shown too long", name, f"{ended.by} was shown at {at} what holds from {told.valid_from} to {told.valid_to}")
+        inside = start <= at and (end is None or at < end)
+        register = self.history.registers[name]
+        excused = register.hidden_from < inf or register.damaged or self.history.may_be_deleted(name)
+        excused = excused or (end is None and name in self.history.retiring)  # its window may have ended since
+        if told is None and whole and inside and not excused:
+            self.history.broken("missing", name, f"{ended.by} was not shown at {at} what holds from {start} to {end}")
 
     def _same_version(self, name: str, version: Entry, told: Entry | None, ended: Ended) -> bool:
         """Whether the answer is that version, or nothing where the entry may have gone or been hidden meanwhile."""
