@@ -25,6 +25,7 @@ from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.relations import Relations
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
+from memory.orchestrator.topology import leaves_of
 from memory.ports.collections import COLLECTIONS, ENTRIES, LEASES, Collection
 from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
@@ -117,7 +118,7 @@ class Maintenance:
             lambda: self._finish_owed(store, report, away),
             lambda: self._settle_arriving(store, report),
             lambda: self._delete_expired(store, report),
-            lambda: self._purge(store, GRAVES, report),
+            lambda: self._purge_parts(store, report),
         )
         for job in jobs:
             failure = await self._job(report, job)
@@ -252,6 +253,11 @@ class Maintenance:
             report.expired += await self._erasure.delete(ENTRIES, row.key, at=row.version)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
+
+    async def _purge_parts(self, store: Store, report: SweepReport) -> None:
+        """Part by part: a split store as a whole does not show a tombstone in one part where the record lives in another."""
+        for leaf in leaves_of(store):
+            await self._purge(leaf, GRAVES, report)
 
     async def _purge(self, store: Store, kinds: frozenset[Kind], report: SweepReport) -> None:
         """Marks and tombstones whose time is over and which owe nothing."""
