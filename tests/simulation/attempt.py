@@ -95,7 +95,7 @@ class Attempts:
         except StoreError as error:
             if isinstance(error, CorruptRecord):
                 self._refused(error, label)
-            elif quiet():
+            elif quiet() and not history.refuses:
                 history.broken("refused", "-", f"{label} failed though no fault struck and nobody else was at work: {error}")
             self._unknown(effects, start, label)
             return None

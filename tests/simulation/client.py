@@ -181,6 +181,8 @@ class EngineClient(Reader):
             return []
 
         done = await self.attempt("delete scope", lambda: self.engine.erasure.erase_scope(o.tenant, o.scope), unknown, wiped)
+        if done is not None and self.world.scenario.unfenced:
+            self.history.note_watched(o.tenant, o.scope.text, start, done[1].end, done[1].by)
         if done is not None:
             self.history.erased.append(Erased(o.tenant, o.scope.text, done[0], done[1].start, done[1].end, done[1].by))
 
@@ -272,7 +274,7 @@ class EngineClient(Reader):
             self._moved(start, done[1].end)
             if done[0] is MoveResult.MOVED:
                 self.lives(name, to, done[1])
-            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self._may_be_kept_back(name):
+            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self.history.refuses and not self._may_be_kept_back(name):
                 self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and was told: {done[0]}")
 
     def _may_be_kept_back(self, name: str) -> bool:

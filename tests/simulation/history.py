@@ -40,6 +40,10 @@ class Act(StrEnum):
     FORBID = "forbid"  # anything -> gone: what was still on its way to be created may not come any more
 
 
+LOOKS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT, Act.TAKEN})
+"""What changes nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One operation's effect on, or sight of, one register, taking place at one moment between `start` and `end`.
@@ -187,6 +191,8 @@ class History:
         """The registers that some call was begun to retire, whatever came of it."""
         self.forgets = False
         """Whether what has expired is deleted by and by, since a store is asked to forget it."""
+        self.refuses = False
+        """Whether a store refuses some records for what they are."""
         self.violations: list[Violation] = []
         self._owed: list[Event] = []
         self._hanging: list[tuple[str, str, float, str]] = []
@@ -216,6 +222,12 @@ class History:
     def note_hanging_wipe(self, tenant: str, scope: str, start: float, by: str) -> None:
         """A scope deletion whose outcome nobody learned: until nothing is owed it may take effect, also on what was written after it."""
         self._hanging.append((tenant, scope, start, by))
+
+    def note_watched(self, tenant: str, scope: str, start: float, end: float, by: str) -> None:
+        """An erasure that is repeated for a while, as what was sent before it may yet come to stand: it goes again then, and that nobody is told."""
+        for register in self.registers.values():
+            if (register.tenant, register.scope) == (tenant, scope) and any(e.start < end and e.act not in LOOKS for e in register.events):
+                self.note(Event(register.name, Act.WIPE, None, start, maybe=True, by=by))
 
     def settled(self) -> None:
         """Nothing is owed any more: what was promised has happened by now, and what was under way has happened or never will."""

@@ -13,11 +13,10 @@ from dataclasses import replace
 from math import inf
 
 from memory.policies.routing import TIERS
-from tests.simulation.history import ANY, Act, Derived, Erased, Event, History, Told, Violation
+from tests.simulation.history import ANY, LOOKS, Act, Derived, Erased, Event, History, Told, Violation
 
 BIRTHS = frozenset({Act.CREATE, Act.PROMOTE})
 REMOVALS = frozenset({Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID})
-LOOKS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT, Act.TAKEN})
 
 
 class Promises:

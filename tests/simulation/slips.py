@@ -134,7 +134,7 @@ SLIPS: dict[str, Slip] = {
         placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
     ),
     "an-unreadable-entry-keeps-its-past": Slip(
-        erasure, "Erasure._owed_blindly", 'Owed(UNKEEP, {"versions": []}), ', "", ("version.find", "delete.unreadable")
+        erasure, "Erasure._owed_blindly", 'Owed(UNKEEP, {"versions": []}), Owed(UNRELATE)', "Owed(UNRELATE),", ("version.find", "delete.unreadable")
     ),
     # scopes
     "erasure-skips-the-cache": Slip(

@@ -64,6 +64,10 @@ _SUMMED_UP_AND_EDITED = (Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, meets=True, lured
 _PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1), Turn(_K.PROMOTE_AWAY), Turn(_K.GET, copy=True), Turn(_K.RETRIEVE))
 _WRITTEN_TWICE = (Turn(_K.WRITE, lured=True), Turn(_K.MOVE), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
 _TWO_MOVERS = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
+_WRITTEN_AFTER_AN_ERASURE = (
+    *(Turn(_K.WRITE), Turn(_K.DELETE_SCOPE, lured=True), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, entry=1, who=1)),
+    *(Turn(_K.UPDATE, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.PAST, entry=1), Turn(_K.GET, entry=1)),
+)
 _ERASED_FROM_A_CACHE = (Turn(_K.WRITE), Turn(_K.GET), Turn(_K.DELETE_SCOPE, who=1), Turn(_K.GET), Turn(_K.GET, who=1))
 _THREE_MOVED = tuple(Turn(kind, entry=entry) for entry in range(3) for kind in (_K.WRITE, _K.MOVE))
 """Leaves three marks, or three stamps in a cache."""
@@ -75,6 +79,10 @@ _EDITED_TWICE = (
 _DAMAGED = _in_turn(_K.WRITE, _K.UPDATE, _K.DAMAGE, _K.DELETE)
 _FILLED_LATE = (Turn(_K.WRITE), Turn(_K.GET, meets=True), Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET))
 """A reader is slow to fill a cache with what somebody updates."""
+_FILLED_WITH_WHAT_IS_REPLACED = (
+    *(Turn(_K.WRITE), Turn(_K.UPDATE, meets=True, lured=True), Turn(_K.GET, who=1, meets=True, late=0.02), Turn(_K.GET), Turn(_K.GET, who=1)),
+)
+"""A reader looks, reads home and fills while the writer's change is on its way."""
 _FROZEN_IN_A_KEYED_WRITE = (
     Turn(_K.KEYED, meets=True, lured=True),
     Turn(_K.KEYED, who=1, meets=True, late=0.05),
@@ -160,6 +168,10 @@ _AIMS = {
 _FROZEN = {
     ("write.home", Fault.FROZEN): Aim((), (Layout.THREE,), (), ("write.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_KEYED_WRITE),
     ("write.home", Fault.DUPLICATE): Aim((), (Layout.THREE,), (), ("write.home", Fault.DUPLICATE), share=8, scene=_WRITTEN_TWICE),
+    ("erase.delete", Fault.DUPLICATE): Aim((), (), (), ("erase.delete", Fault.DUPLICATE), share=8, scene=_WRITTEN_AFTER_AN_ERASURE),
+    ("cache.fill", Fault.DELAY): Aim(
+        (), (Layout.CACHE,), (SESSION,), ("update.home", Fault.DELAY), share=8, scene=_FILLED_WITH_WHAT_IS_REPLACED
+    ),
     ("move.arrive", Fault.DELAY): Aim((), (Layout.SHARED,), (SESSION,), share=8, scene=_TWO_MOVERS),
     ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
 }

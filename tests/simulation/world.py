@@ -39,6 +39,10 @@ HOME = Capabilities(
 VOLATILE = Capabilities(shared=True, fenced=True, conditional=True, filter=True, order=True, tenant_wide=True)
 
 
+TAKES = {"max_batch": 2, "max_record_bytes": 2_000}
+"""What the later stores take while they are narrow."""
+
+
 FAILURES = frozenset(Fault) - RESTARTS - {Fault.REORDER, Fault.DELAY, Fault.DUPLICATE, Fault.CLOCK, Fault.FROZEN}
 """Faults after which, where they strike the cache, a copy in it may outlive what it is a copy of."""
 CACHE_STEPS = ("cache.", "erase.", "sweep.")
@@ -147,7 +151,11 @@ def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
     """The servers by tier; the second part of a tier that is split under a name of its own."""
 
     def durable(name: str, *, ttl: bool = False) -> Server:
-        return Server(InMemoryStore(name, capabilities=replace(HOME, atomic=scenario.atomic, ttl=ttl), clock=clock))
+        able = replace(HOME, atomic=scenario.atomic, ttl=ttl, fenced=not scenario.unfenced)
+        if not scenario.narrow or name in ("one", "short", "early"):
+            return Server(InMemoryStore(name, capabilities=able, clock=clock))
+        narrow = InMemoryStore(name, capabilities=replace(able, **TAKES), clock=clock)
+        return Server(narrow, widened=InMemoryStore(name, capabilities=able, state=narrow.state, clock=clock))
 
     match scenario.layout:
         case Layout.ONE:
@@ -209,6 +217,7 @@ def simulate(
     )
     world = World(scenario, loop, plan, build_servers(scenario, lambda: START + timedelta(seconds=loop.time())), [] if traced else None)
     world.history.forgets = scenario.layout is Layout.FORGETFUL
+    world.history.refuses = scenario.narrow
     kept = [o for o in scenario.operations if o.number not in dropped]
     try:
         run(loop, _run(world, client, kept))
@@ -228,6 +237,8 @@ async def _run(world: World, client: ClientFactory, operations: Sequence[Operati
             group.create_task(_worker(world, client, worker, [o for o in operations if o.worker == worker]))
     world.plan.active = False
     await asyncio.sleep(2 * LATEST + 1)  # what is still on the network arrives
+    for server in world.distinct:
+        server.store = server.widened or server.store
     auditor = world.process("auditor")
     auditor.begin(len(world.scenario.operations))
     OWNER.set(auditor)
