@@ -191,6 +191,8 @@ class History:
         """The registers that some call was begun to retire, whatever came of it."""
         self.forgets = False
         """Whether what has expired is deleted by and by, since a store is asked to forget it."""
+        self.sent_on: set[str] = set()
+        """The registers, and the scopes of tenants, that some call was begun to move onward."""
         self.refuses = False
         """Whether a store refuses some records for what they are."""
         self.violations: list[Violation] = []
@@ -248,6 +250,13 @@ class History:
     def may_have_gone(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted or retired it."""
         return register in self.retiring or self.may_be_deleted(register)
+
+    def may_have_been_deleted_by(self, register: str, moment: float) -> bool:
+        """Whether any call that may have deleted it began before the moment."""
+        found = self.registers[register]
+        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID)
+        hanging = any((tenant, scope) == (found.tenant, found.scope) and start < moment for tenant, scope, start, _ in self._hanging)
+        return hanging or any(e.act in gone and e.start < moment for e in (*found.events, *(o for o in self._owed if o.register == register)))
 
     def may_be_deleted(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted it."""

@@ -64,6 +64,24 @@ class Reader:
         if done is not None:
             self.sight(name, done[0], o.tenant, done[1], cached=True)
             self.engine.accesses.note(o.tenant, [entry_id])
+        if done is not None and done[0] is not None:
+            await self._known_now(name, done[0], done[1])
+
+    async def _known_now(self, name: str, seen: Entry, ended: Ended) -> None:
+        """What a plain read shows is known now, also where the clock of whoever wrote it is ahead of this one."""
+        at = self.process.clock()
+        if seen.version <= micros(at) or not ended.alone:
+            return
+        asked = Asked(seen.tenant, (seen.scope,), known_at=at, limit=200)
+        again = await self.attempt("get known now", lambda: self.engine.entries.get(seen.tenant, seen.id, known_at=at))
+        listed = await self.attempt("browse known now", lambda: self.engine.browsing.browse(asked))
+        for shown in (
+            [] if again is None or not again[1].alone else [again[0]],
+            [] if listed is None or not listed[1].alone or listed[0].degraded else [next((e for e in listed[0] if e.id == seen.id), None)],
+        ):
+            hidden = self.history.registers[name].hidden_from < inf or self.history.may_have_gone(name) or self.history.registers[name].damaged
+            if shown and seen.version > micros(self.process.clock()) and not hidden and (shown[0] is None or shown[0].version < seen.version):
+                self.history.broken("wrong past", name, f"{ended.by} was shown {seen.content}, and is told that known at {at} is {shown[0]}")
 
     async def foreign(self, o: Operation) -> None:
         """Another tenant asks for it by its id, or would change or delete it."""

@@ -69,6 +69,7 @@ _WRITTEN_AFTER_AN_ERASURE = (
     *(Turn(_K.UPDATE, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.PAST, entry=1), Turn(_K.GET, entry=1)),
 )
 _ERASED_FROM_A_CACHE = (Turn(_K.WRITE), Turn(_K.GET), Turn(_K.DELETE_SCOPE, who=1), Turn(_K.GET), Turn(_K.GET, who=1))
+_HALF_MOVED = (Turn(_K.WRITE), Turn(_K.MOVE), Turn(_K.MOVE, lured=True), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
 _THREE_MOVED = tuple(Turn(kind, entry=entry) for entry in range(3) for kind in (_K.WRITE, _K.MOVE))
 """Leaves three marks, or three stamps in a cache."""
 _RELATED = (*(Turn(_K.WRITE, entry=entry) for entry in range(3)), *(Turn(_K.RELATE),) * 4, Turn(_K.DELETE))
@@ -97,7 +98,10 @@ _FROZEN_IN_A_PROMOTION = (
     *(Turn(_K.MOVE, who=1),) * 2,
     Turn(_K.SWEEP, who=1, rest=REST),
 )
+_DAY = 24 * 3600.0
 _KEYED_AFTER_ALL_IS_FORGOTTEN = (
+    *(Turn(_K.KEYED, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.DELETE, entry=1, rest=20 * _DAY)),
+    *(Turn(_K.SWEEP, rest=11 * _DAY), Turn(_K.KEYED, entry=1), Turn(_K.GET, entry=1)),
     *_in_turn(_K.KEYED, _K.UPDATE, _K.MOVE),
     Turn(_K.SWEEP, rest=LONG_REST),
     *_in_turn(_K.KEYED, _K.GET, _K.DELETE, _K.KEYED, _K.GET),
@@ -120,7 +124,7 @@ _AIMS = {
     "move.relabel": Aim((), (Layout.ONE, Layout.SHARED), (SESSION,), share=5, scene=_in_turn(_K.WRITE, _K.MOVE, _K.MOVE)),
     "move.abort": Aim((), (Layout.THREE,), (USER, WORKSPACE, SESSION), ("move.release", Fault.DELAY), share=11, scene=_MEETING_A_DELETION),
     "browse.marks": Aim((_K.MOVE, _K.RETRIEVE), APART, (SESSION, USER), ("move.arrive", Fault.ERROR_BEFORE), share=4),
-    "sweep.source": Aim((_K.MOVE, _K.SWEEP), APART, (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=12),
+    "sweep.source": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION, SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=12, scene=_HALF_MOVED),
     "sweep.cache": Aim((_K.GET, _K.SWEEP), (Layout.CACHE,), (SESSION,), share=4),
     "sweep.purge": Aim((), APART, (SESSION,), share=7, scene=(*_THREE_MOVED, Turn(_K.SWEEP, rest=REST))),
     "sweep": Aim((_K.SWEEP,)),
