@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
@@ -37,6 +37,7 @@ async def settle(client: EngineClient) -> None:
     Inspection(client).look_into_the_cache()
     await sweep_clean(client)
     client.history.settled()
+    client.world.agrees(client.engine.generations)
     if client.world.scenario.setback:
         set_back(client.world)
         await aftermath(client)
@@ -205,12 +206,23 @@ class Inspection:
                 if not same_life(kept[version], home):
                     self._broken("leftover", entry_id, f"version {version} is of another life: {kept[version]} of {home}")
 
-    def _inspect_replicas(self) -> None:
-        """Every replica equals its home, and every home that wants one has it."""
+    def of_these(self, ids: Sequence[str]) -> None:
+        """Look at the replicas and the kept versions of these entries alone."""
+        self._homes = defaultdict(list, {i: self._homes[i] for i in ids})
+        for entry_id, homes in self._homes.items():
+            if len(homes) != 1:
+                self._broken("doubled" if homes else "lost", entry_id, f"has its home in {[name for name, _ in homes]}")
+        self._inspect_pasts()
+        self._inspect_replicas(alone=True)
+
+    def _inspect_replicas(self, *, alone: bool = False) -> None:
+        """Every replica equals its home, and every home that wants one has it. `alone`: those without a home are not asked about."""
         found: set[tuple[str, str]] = set()
         for name, collection, standing in self._judged():
             if collection == ENTRIES.name and isinstance(standing, Record) and standing.role is Role.REPLICA:
                 homes = self._homes.get(standing.key.id, [])
+                if not homes and alone:
+                    continue
                 found.add((name, standing.key.id))
                 if not any(home.same_content(standing) for _, home in homes):
                     self._broken("stale", standing.key.id, f"the replica in {name} is not what its home says: {standing} / {homes}")

@@ -51,7 +51,8 @@ class EngineClient(Reader):
         about_none = operation.kind in _ABOUT_NONE
         for _ in range(PATIENCE):
             if about_none or operation.register in self.world.ids:
-                return await _ACTIONS[operation.kind](self, operation)
+                await _ACTIONS[operation.kind](self, operation)
+                return self.world.agrees(self.engine.generations)
             await asyncio.sleep(0.001)
         return await self.browse(operation)
 
@@ -90,7 +91,11 @@ class EngineClient(Reader):
         if value_of(entry) != text.value or entry.tags != [text.value]:
             self.history.broken("stale", text.register, f"a write of {text.value} under its key was answered {entry.content} {entry.tags}")
         first = self.history.firsts.setdefault(text.register, entry)
-        if (first.id, first.created_at) != (entry.id, entry.created_at) and text.register not in self.history.revived and not self._forgotten(text.register):
+        if (
+            (first.id, first.created_at) != (entry.id, entry.created_at)
+            and text.register not in self.history.revived
+            and not self._forgotten(text.register)
+        ):
             self.history.broken(
                 "stale", text.register, f"the same write was answered {first.id} of {first.created_at}, then {entry.id} of {entry.created_at}"
             )
@@ -106,7 +111,8 @@ class EngineClient(Reader):
             texts, keys = [*keyed, *texts], [*(t.register for t in keyed), *keys]
         drafts = [EntryDraft(scope=o.scope, key=key, **t.parts) for t, key in zip(texts, keys, strict=True)]
         effects = [
-            Effect(Act.CREATE, t.register, t.value, keyed=key is not None, forgotten=self._forgotten(t.register)) for t, key in zip(texts, keys, strict=True)
+            Effect(Act.CREATE, t.register, t.value, keyed=key is not None, forgotten=self._forgotten(t.register))
+            for t, key in zip(texts, keys, strict=True)
         ]
         done = await self.attempt("write batch", lambda: self.engine.entries.write_many(o.tenant, drafts), effects, partly=True)
         if done is None:

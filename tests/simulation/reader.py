@@ -207,6 +207,8 @@ class Reader:
         tenant, entries, scopes = self.history.registers[name].tenant, self.engine.entries, (latest.scope,)
         start, end, tick = latest.valid_from, latest.valid_to, timedelta(microseconds=1)
         moments = [start, start - timedelta(hours=1)] + ([] if end is None else [end, end - tick])
+        if end is not None and end <= start:
+            return
         at = moments[pick % len(moments)]
         match pick % 3:
             case 0:
@@ -235,9 +237,10 @@ class Reader:
 
     def _same_version(self, name: str, version: Entry, told: Entry | None, ended: Ended) -> bool:
         """Whether the answer is that version, or nothing where the entry may have gone or been hidden meanwhile."""
-        if told is not None:
-            return told.version == version.version and value_of(told) == value_of(version)
         register = self.history.registers[name]
+        if told is not None:
+            being_erased = f"{register.tenant}/{register.scope}" in self.history.leaving  # and its past before it
+            return (told.version == version.version and value_of(told) == value_of(version)) or (being_erased and told.version > version.version)
         return register.hidden_from < inf or register.damaged or self.history.may_have_gone(name)
 
     # -- names --------------------------------------------------------------------------------------------------------

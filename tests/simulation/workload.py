@@ -284,7 +284,7 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
         lure=aim.lure if aim else None,
         operations=tuple(_operations(random, workers, weights, scopes, aim)),
         wrapped=random.random() < 0.1,
-        setback=random.random() < 0.06,
+        setback=random.random() < (0.5 if focus[0].startswith("generation.") else 0.06),
         narrow=peculiar < 0.12,
         unfenced=peculiar > 0.85,
     )

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from memory.adapters.in_memory import InMemoryStore, Snapshot, State
+from memory.orchestrator.generations import Generations
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock
 from tests.simulation.checker import check
@@ -39,12 +40,14 @@ HOME = Capabilities(
 VOLATILE = Capabilities(shared=True, fenced=True, conditional=True, filter=True, order=True, tenant_wide=True)
 
 
-TAKES = {"max_batch": 2, "max_record_bytes": 2_000}
-"""What the later stores take while they are narrow."""
+FEW, SMALL = 2, 2_000
+"""How many writes at once, and how large a record, the later stores take while they are narrow."""
 
 
 FAILURES = frozenset(Fault) - RESTARTS - {Fault.REORDER, Fault.DELAY, Fault.DUPLICATE, Fault.CLOCK, Fault.FROZEN}
 """Faults after which, where they strike the cache, a copy in it may outlive what it is a copy of."""
+AN_ERASURE_IS_REMEMBERED = 29 * 86_400.0
+"""Seconds."""
 CACHE_STEPS = ("cache.", "erase.", "sweep.")
 """Steps that reach the cache."""
 
@@ -132,6 +135,12 @@ class World:
             store = durable[pick // 4 % len(durable)]
             self.remembered.setdefault(store.name, []).append(store.state.snapshot())
 
+    def agrees(self, generations: Generations) -> None:
+        """Nothing was set back so far, and no erasure is forgotten yet: then erasures alone explain every generation, and no store is behind."""
+        behind = [d for d in generations.healed if d.store != "cache"]
+        if behind and self.loop.time() < AN_ERASURE_IS_REMEMBERED:
+            self.history.broken("order", "-", f"a store was taken to be behind, which none is: {behind}")
+
     def say(self, who: str, what: str) -> None:
         if self.trace is not None:
             self.trace.append(f"{self.loop.time():10.4f}  {who:<9} {what}")
@@ -154,7 +163,7 @@ def build_servers(scenario: Scenario, clock: Clock) -> dict[str, Server]:
         able = replace(HOME, atomic=scenario.atomic, ttl=ttl, fenced=not scenario.unfenced)
         if not scenario.narrow or name in ("one", "short", "early"):
             return Server(InMemoryStore(name, capabilities=able, clock=clock))
-        narrow = InMemoryStore(name, capabilities=replace(able, **TAKES), clock=clock)
+        narrow = InMemoryStore(name, capabilities=replace(able, max_batch=FEW, max_record_bytes=SMALL), clock=clock)
         return Server(narrow, widened=InMemoryStore(name, capabilities=able, state=narrow.state, clock=clock))
 
     match scenario.layout:
