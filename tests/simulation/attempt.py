@@ -45,6 +45,8 @@ class Ended:
     end: float
     by: str
     clock: Moments
+    alone: bool = False
+    """Whether no fault struck meanwhile, no store was down, and nobody else was at work."""
 
 
 class Attempts:
@@ -93,7 +95,7 @@ class Attempts:
         except StoreError as error:
             if isinstance(error, CorruptRecord):
                 self._refused(error, label)
-            elif quiet():
+            elif quiet() and not history.refuses:
                 history.broken("refused", "-", f"{label} failed though no fault struck and nobody else was at work: {error}")
             self._unknown(effects, start, label)
             return None
@@ -107,7 +109,7 @@ class Attempts:
         if process.dead:
             self._unknown(effects, start, label)
             raise WorkerCrashed(process.name)
-        ended = Ended(start, history.moment(), label, self._clock())
+        ended = Ended(start, history.moment(), label, self._clock(), quiet())
         self._answered(certain(answer) if certain is not None else _listed(effects), ended)
         return answer, ended
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.entry_records import meaning_of, texts_of
+from memory.orchestrator.generations import SCOPED
+from memory.orchestrator.past import same_life
+from memory.orchestrator.topology import leaves_of
 from memory.policies.routing import replicas_of
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
@@ -31,8 +34,10 @@ _MARKER = re.compile(r"\bm(?:c?\d+(?:\.\d+)?|k\d*-[\w:-]*)")
 
 async def settle(client: EngineClient) -> None:
     """Sweep until nothing is owed, read everything, let all lives end, sweep and read again, and look into the stores."""
+    Inspection(client).look_into_the_cache()
     await sweep_clean(client)
     client.history.settled()
+    client.world.agrees(client.engine.generations)
     if client.world.scenario.setback:
         set_back(client.world)
         await aftermath(client)
@@ -113,10 +118,21 @@ class Inspection:
         self._topology = client.engine.topology
         self._servers = {s.store.name: s.store for s in client.world.distinct}
         self._homes: dict[str, list[tuple[str, Record]]] = defaultdict(list)
+        self._kept: dict[str, dict[int, Record]] = defaultdict(dict)
         self._unreadable = _unreadable(s for s in self._servers.values() if isinstance(s, InMemoryStore))
         for name, collection, standing in self._everything():
             if collection == ENTRIES.name and isinstance(standing, Record) and standing.role is Role.HOME:
                 self._homes[standing.key.id].append((name, standing))
+            elif collection == ENTRY_VERSIONS.name and isinstance(standing, Record):
+                self._kept[str(standing.fields["entry_id"])][standing.version] = standing
+
+    def look_into_the_cache(self) -> None:
+        """At any moment a cache holds nothing but copies of what lives in the tier it is for, and they owe nothing."""
+        for name, collection, standing in self._everything():
+            if self._servers[name].capabilities.durable or not isinstance(standing, Record):
+                continue
+            if standing.role is not Role.CACHED or standing.tier != "short" or standing.owed:
+                self._broken("foreign", standing.key.id, f"is no copy for the cache {name}, and is in it as one of {collection}: {standing}")
 
     def run(self) -> None:
         for entry_id, homes in self._homes.items():
@@ -130,6 +146,7 @@ class Inspection:
             elif isinstance(standing, Record):
                 self._inspect(name, collection, standing)
         self._inspect_replicas()
+        self._inspect_pasts()
         for name, store in self._servers.items():
             assert isinstance(store, InMemoryStore)
             for partition, generation in store.state.idle() if store.capabilities.durable else ():
@@ -141,6 +158,11 @@ class Inspection:
             self._broken("leftover", about, f"an arriving copy is still in {name}")
         if collection == OPERATIONS.name:
             self._broken("leftover", about, f"an operation is still in {name}: {record}")
+        scoped = collection in {c.name for c in SCOPED}
+        if scoped and (record.generation or 0) < self._generation_of(name, record):
+            self._broken("leftover", about, f"is of before an erasure of its scope, and is in {name}: {record}")
+        if scoped and record.role is not Role.CACHED and name not in {leaf.name for leaf in leaves_of(self._topology.home(record.tier))}:
+            self._broken("torn", about, f"says that it is in tier {record.tier}, and is in {name}: {record}")
         if collection == RELATIONS.name and not {record.fields["source_id"], record.fields["target_id"]} <= set(self._homes):
             self._broken("leftover", about, f"a relation outlived an end of it in {name}")
         if about not in self._homes and (text := _MARKER.findall(repr(record))):
@@ -159,12 +181,48 @@ class Inspection:
         if dict(record.texts) != words or record.vector != vector_of(meaning_of(record)):
             self._broken("stale", record.key.id, f"in {name} it is found by what it does not say: {record}")
 
-    def _inspect_replicas(self) -> None:
-        """Every replica equals its home, and every home that wants one has it."""
+    def _generation_of(self, name: str, record: Record) -> int:
+        store = self._servers[name]
+        assert isinstance(store, InMemoryStore)
+        return store.state.generation(record.partition)
+
+    def _inspect_pasts(self) -> None:
+        """What is kept of an entry is each version that one of this life replaced, and no other."""
+        for entry_id, homes in self._homes.items():
+            register = self._history.registers.get(self._history.names.get(entry_id, ""))
+            if len(homes) != 1 or entry_id in self._unreadable or (register is not None and register.damaged):
+                continue
+            home = homes[0][1]
+            kept, version, chain = self._kept[entry_id], home.previous, set[int]()
+            while version is not None and version not in chain:
+                chain.add(version)
+                if version not in kept:
+                    self._broken("lost", entry_id, f"version {version}, which an edit replaced, is not kept: {sorted(kept)}")
+                    break
+                version = kept[version].previous
+            for other in kept.keys() - chain:
+                self._broken("leftover", entry_id, f"version {other} is kept, which is none that this life replaced: {kept[other]} of {home}")
+            for version in kept.keys() & chain:
+                if not same_life(kept[version], home):
+                    self._broken("leftover", entry_id, f"version {version} is of another life: {kept[version]} of {home}")
+
+    def of_these(self, ids: Sequence[str]) -> None:
+        """Look at the replicas and the kept versions of these entries alone."""
+        self._homes = defaultdict(list, {i: self._homes[i] for i in ids})
+        for entry_id, homes in self._homes.items():
+            if len(homes) != 1:
+                self._broken("doubled" if homes else "lost", entry_id, f"has its home in {[name for name, _ in homes]}")
+        self._inspect_pasts()
+        self._inspect_replicas(alone=True)
+
+    def _inspect_replicas(self, *, alone: bool = False) -> None:
+        """Every replica equals its home, and every home that wants one has it. `alone`: those without a home are not asked about."""
         found: set[tuple[str, str]] = set()
         for name, collection, standing in self._judged():
             if collection == ENTRIES.name and isinstance(standing, Record) and standing.role is Role.REPLICA:
                 homes = self._homes.get(standing.key.id, [])
+                if not homes and alone:
+                    continue
                 found.add((name, standing.key.id))
                 if not any(home.same_content(standing) for _, home in homes):
                     self._broken("stale", standing.key.id, f"the replica in {name} is not what its home says: {standing} / {homes}")

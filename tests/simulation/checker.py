@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from tests.simulation.history import ANY, NEVER, Act, Event, History, KnownAt, Moments, Violation
+from tests.simulation.history import ANY, LOOKS, NEVER, Act, Event, History, KnownAt, Moments, Violation
 from tests.simulation.promises import Promises
 
 
@@ -47,13 +47,11 @@ class State(NamedTuple):
 NOTHING, GONE = State(""), State("\0gone")
 """The states of a register besides its values: never written, and deleted."""
 
-SIGHTS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT, Act.TAKEN})
-
 
 def after(state: State, event: Event) -> tuple[State, ...]:
     """The states after this event took effect in `state`; none where it could not."""
     act, value = event.act, event.value
-    if act in SIGHTS:
+    if act in LOOKS:
         return _sighted(state, event)
     if act is Act.CREATE:
         new = State(value or ANY, event.hides[0], first=value or "" if event.keyed else "")
@@ -137,7 +135,7 @@ class _Search:
             again = False
             for i in self._next(done):
                 event = self.events[i]
-                if event.act in SIGHTS and not event.maybe and after(state, event):
+                if event.act in LOOKS and not event.maybe and after(state, event):
                     done |= 1 << i
                     again = True
         return done, state
@@ -166,7 +164,7 @@ def check_register(name: str, events: Iterable[Event], stale: float = 0.0) -> Vi
 def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
     """A name for what went wrong, from the first event that could not follow. A help to the reader, no more."""
     for event in stuck:
-        if event.act in SIGHTS:
+        if event.act in LOOKS:
             if event.value is None:
                 return (
                     "lost"

@@ -51,7 +51,8 @@ class EngineClient(Reader):
         about_none = operation.kind in _ABOUT_NONE
         for _ in range(PATIENCE):
             if about_none or operation.register in self.world.ids:
-                return await _ACTIONS[operation.kind](self, operation)
+                await _ACTIONS[operation.kind](self, operation)
+                return self.world.agrees(self.engine.generations)
             await asyncio.sleep(0.001)
         return await self.browse(operation)
 
@@ -74,15 +75,15 @@ class EngineClient(Reader):
         draft = EntryDraft(scope=o.scope, key=o.register, **text.parts)
         revive = o.pick % 4 == 1
         self.history.revived |= {text.register} if revive else set()
-        effect = Effect(Act.PROMOTE if revive else Act.CREATE, text.register, text.value, keyed=True, forgotten=self._forgotten())
+        effect = Effect(Act.PROMOTE if revive else Act.CREATE, text.register, text.value, keyed=True, forgotten=self._forgotten(text.register))
         taken = [Effect(Act.TAKEN, text.register, text.value)]
         done = await self.attempt("keyed write", lambda: self.engine.entries.write(o.tenant, draft, revive=revive), [effect], taken=taken)
         if done is not None:
             self._first(text, done[0])
 
-    def _forgotten(self) -> bool:
-        """Whether the tombstone of what was deleted early in the run may be gone."""
-        return self.world.loop.time() > self.engine.settings.tombstone_life.total_seconds() - 3_600
+    def _forgotten(self, register: str) -> bool:
+        """Whether the tombstone of what was deleted may be gone."""
+        return self.history.may_have_been_deleted_by(register, self.world.loop.time() - self.engine.settings.tombstone_life.total_seconds() + 3_600)
 
     def _first(self, text: Text, entry: Entry) -> None:
         """The answer to a keyed write: the entry as first stored, every time."""
@@ -90,7 +91,11 @@ class EngineClient(Reader):
         if value_of(entry) != text.value or entry.tags != [text.value]:
             self.history.broken("stale", text.register, f"a write of {text.value} under its key was answered {entry.content} {entry.tags}")
         first = self.history.firsts.setdefault(text.register, entry)
-        if (first.id, first.created_at) != (entry.id, entry.created_at) and text.register not in self.history.revived and not self._forgotten():
+        if (
+            (first.id, first.created_at) != (entry.id, entry.created_at)
+            and text.register not in self.history.revived
+            and not self._forgotten(text.register)
+        ):
             self.history.broken(
                 "stale", text.register, f"the same write was answered {first.id} of {first.created_at}, then {entry.id} of {entry.created_at}"
             )
@@ -106,7 +111,8 @@ class EngineClient(Reader):
             texts, keys = [*keyed, *texts], [*(t.register for t in keyed), *keys]
         drafts = [EntryDraft(scope=o.scope, key=key, **t.parts) for t, key in zip(texts, keys, strict=True)]
         effects = [
-            Effect(Act.CREATE, t.register, t.value, keyed=key is not None, forgotten=self._forgotten()) for t, key in zip(texts, keys, strict=True)
+            Effect(Act.CREATE, t.register, t.value, keyed=key is not None, forgotten=self._forgotten(t.register))
+            for t, key in zip(texts, keys, strict=True)
         ]
         done = await self.attempt("write batch", lambda: self.engine.entries.write_many(o.tenant, drafts), effects, partly=True)
         if done is None:
@@ -146,7 +152,7 @@ class EngineClient(Reader):
         def unknown() -> Effects:
             return [Effect(Act.RETIRE, name, ends=ends())]
 
-        self.history.leaving.add(name)
+        self.history.retiring.add(name)
 
         def told(was_open: bool) -> Effects:
             return [Effect(Act.RETIRE, name, ends=ends()) if was_open else Effect(Act.CLOSED, name)]
@@ -181,6 +187,8 @@ class EngineClient(Reader):
             return []
 
         done = await self.attempt("delete scope", lambda: self.engine.erasure.erase_scope(o.tenant, o.scope), unknown, wiped)
+        if done is not None and self.world.scenario.unfenced:
+            self.history.note_watched(o.tenant, o.scope.text, start, done[1].end, done[1].by)
         if done is not None:
             self.history.erased.append(Erased(o.tenant, o.scope.text, done[0], done[1].start, done[1].end, done[1].by))
 
@@ -267,15 +275,23 @@ class EngineClient(Reader):
         to = ("mid", "long")[o.pick % 2] if o.scope.kind == "session" else "long"
         start = self.history.moment()
         self.history.moving.append((start, inf))
+        self.history.sent_on.add(name)
         done = await self.attempt("move", lambda: self.engine.tiering.move(ENTRIES, Key(o.tenant, entry_id), to))
         if done is not None:
             self._moved(start, done[1].end)
             if done[0] is MoveResult.MOVED:
                 self.lives(name, to, done[1])
+            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self.history.refuses and not self._may_be_kept_back(name):
+                self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and was told: {done[0]}")
+
+    def _may_be_kept_back(self, name: str) -> bool:
+        """Whether it may be gone, unreadable, or in front of a tombstone of an earlier life."""
+        return self.history.registers[name].damaged or self.history.may_have_gone(name) or self.history.registers[name].hidden_from < inf
 
     async def end_session(self, o: Operation) -> None:
         start = self.history.moment()
         self.history.moving.append((start, inf))
+        self.history.sent_on.add(f"{o.tenant}/{o.scope.text}")
         done = await self.attempt("end session", lambda: self.engine.promotion.end_session(o.tenant, o.scope))
         if done is None:
             return

@@ -12,6 +12,9 @@ The fault model. Each call of a store is one request and one answer; a fault str
 - cancelled: the caller gives the operation up at that await, and the same process goes on with the same engine;
 - frozen: nothing of the worker runs for `FREEZE` seconds, longer than any lease or timeout, while others go on.
 
+A store that is not `fenced` lets stand what was sent before an erasure and arrives after it, where whoever sent it does not look again; a narrow one
+refuses large records until the last operation has been done, and takes few writes at once.
+
 And a disk damages a copy of an entry now and then, which no client is told of: see `EngineClient.damage`.
 
 What the engine may take for granted is therefore: no request arrives later than `LATEST` after its call ended, and no two clocks differ by
@@ -98,6 +101,8 @@ class Server:
     store: Store
     restart: Callable[[bool], None] | None = None
     down_until: float = 0.0
+    widened: Store | None = None
+    """The same store once its operator has lifted its limits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
+from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.orchestrator.steps import current_step
 from memory.ports.capabilities import Capabilities
@@ -20,6 +21,7 @@ from memory.ports.writes import Outcome, Write
 from tests.simulation.faults import CLOCK_ERROR, FREEZE, LATEST, RESTARTS, WRITES_ONLY, Fault, Process, Server, WorkerCrashed
 from tests.simulation.loop import seeded
 from tests.simulation.summary import summary
+from tests.simulation.unfenced import unlooked_for
 
 T = TypeVar("T")
 
@@ -79,7 +81,11 @@ class FaultyStore:
             return self._server.store.apply(kept)
 
         partial = some if len(writes) > 1 and not self.capabilities.atomic else None
-        return await self._call("apply", lambda: self._server.store.apply(writes, together=together), writes=True, partial=partial, shown=writes)
+        store, late = self._server.store, None
+        if not store.capabilities.fenced and isinstance(store, InMemoryStore) and self._process.plan.active:
+            late = unlooked_for(store, writes, together)
+        call = lambda: self._server.store.apply(writes, together=together)  # noqa: E731
+        return await self._call("apply", call, writes=True, partial=partial, late=late, shown=writes)
 
     async def audit(self, *, repair: bool = False) -> Audit:
         return await self._call("audit", lambda: self._server.store.audit(repair=repair))
@@ -102,8 +108,11 @@ class FaultyStore:
         *,
         writes: bool = False,
         partial: Callable[[Random], Awaitable[T]] | None = None,
+        late: Callable[[], Awaitable[object]] | None = None,
         shown: object = None,
     ) -> T:
+        """`late` is what the call comes to that arrives when nobody looks after it any more."""
+        late = late or act
         process = self._process
         if process.dead:
             raise WorkerCrashed(process.name)
@@ -120,7 +129,7 @@ class FaultyStore:
         applied = False
         try:
             if fault is not None and random is not None:
-                await self._before(fault, random, act, partial, waits=not answers_late)
+                await self._before(fault, random, late, partial, waits=not answers_late)
             await asyncio.sleep(0)
             if process.dead:
                 raise asyncio.CancelledError
@@ -128,12 +137,12 @@ class FaultyStore:
             answer = await act()
             applied = True
             if fault is not None and random is not None:
-                await self._afterwards(fault, random, act, waits=answers_late)
+                await self._afterwards(fault, random, late, waits=answers_late)
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             random = seeded(process.plan.seed, *where, 2)
             if writes and not applied and random.random() < 0.5:
-                self._later(act, _lateness(random))  # whoever asked is gone, the request is not
+                self._later(late, _lateness(random))  # whoever asked is gone, the request is not
             if not process.dead:
                 raise
         if process.dead:

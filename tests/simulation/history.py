@@ -40,6 +40,10 @@ class Act(StrEnum):
     FORBID = "forbid"  # anything -> gone: what was still on its way to be created may not come any more
 
 
+LOOKS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT, Act.TAKEN})
+"""What changes nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One operation's effect on, or sight of, one register, taking place at one moment between `start` and `end`.
@@ -182,9 +186,15 @@ class History:
         """How many calls were begun so far."""
         self.running = 0
         self.leaving: set[str] = set()
-        """The registers, and the scopes of tenants, that some call was begun to delete or retire, whatever came of it."""
+        """The registers, and the scopes of tenants, that some call was begun to delete, whatever came of it."""
+        self.retiring: set[str] = set()
+        """The registers that some call was begun to retire, whatever came of it."""
         self.forgets = False
         """Whether what has expired is deleted by and by, since a store is asked to forget it."""
+        self.sent_on: set[str] = set()
+        """The registers, and the scopes of tenants, that some call was begun to move onward."""
+        self.refuses = False
+        """Whether a store refuses some records for what they are."""
         self.violations: list[Violation] = []
         self._owed: list[Event] = []
         self._hanging: list[tuple[str, str, float, str]] = []
@@ -215,6 +225,12 @@ class History:
         """A scope deletion whose outcome nobody learned: until nothing is owed it may take effect, also on what was written after it."""
         self._hanging.append((tenant, scope, start, by))
 
+    def note_watched(self, tenant: str, scope: str, start: float, end: float, by: str) -> None:
+        """An erasure that is repeated for a while, as what was sent before it may yet come to stand: it goes again then, and that nobody is told."""
+        for register in self.registers.values():
+            if (register.tenant, register.scope) == (tenant, scope) and any(e.start < end and e.act not in LOOKS for e in register.events):
+                self.note(Event(register.name, Act.WIPE, None, start, maybe=True, by=by))
+
     def settled(self) -> None:
         """Nothing is owed any more: what was promised has happened by now, and what was under way has happened or never will."""
         now = self.moment()
@@ -233,8 +249,19 @@ class History:
 
     def may_have_gone(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted or retired it."""
+        return register in self.retiring or self.may_be_deleted(register)
+
+    def may_have_been_deleted_by(self, register: str, moment: float) -> bool:
+        """Whether any call that may have deleted it began before the moment."""
         found = self.registers[register]
-        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.RETIRE, Act.FORBID)
+        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID)
+        hanging = any((tenant, scope) == (found.tenant, found.scope) and start < moment for tenant, scope, start, _ in self._hanging)
+        return hanging or any(e.act in gone and e.start < moment for e in (*found.events, *(o for o in self._owed if o.register == register)))
+
+    def may_be_deleted(self, register: str) -> bool:
+        """Whether anything was begun so far that may have deleted it."""
+        found = self.registers[register]
+        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID)
         hanging = any((tenant, scope) == (found.tenant, found.scope) for tenant, scope, _, _ in self._hanging)
         left = register in self.leaving or f"{found.tenant}/{found.scope}" in self.leaving
         return hanging or left or any(e.act in gone for e in found.events) or any(e.register == register for e in self._owed)

@@ -13,11 +13,12 @@ from dataclasses import replace
 from math import inf
 
 from memory.policies.routing import TIERS
-from tests.simulation.history import ANY, Act, Derived, Erased, Event, History, Told, Violation
+from tests.simulation.history import ANY, LOOKS, Act, Derived, Erased, Event, History, Told, Violation
 
+IDLE = 5 * 86_400.0
+"""Seconds after which a sweep may move what nobody touched."""
 BIRTHS = frozenset({Act.CREATE, Act.PROMOTE})
 REMOVALS = frozenset({Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID})
-LOOKS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT, Act.TAKEN})
 
 
 class Promises:
@@ -41,6 +42,7 @@ class Promises:
         found = [v for told in history.pasts if (v := self._past(told)) is not None]
         found += [v for derived in history.derived if derived.away and (v := self._copied(derived)) is not None]
         found += [v for register in {t.register: None for t in history.tiers} if (v := self._onward(register)) is not None]
+        found += [v for register in {t.register: None for t in history.tiers} if (v := self._stays(register)) is not None]
         found += [v for erased in history.erased if (v := self._counted(erased)) is not None]
         found += [Violation(kind, str(link), why) for kind, link, why in history.links.check(self._removals_of_id, self._active, self._gone)]
         return found
@@ -193,6 +195,15 @@ class Promises:
                         "went back", register, f"{told}, where {earlier.by} [{earlier.start:.3f} {earlier.end:.3f}] met it in {earlier.tier}"
                     )
         return None
+
+    def _stays(self, register: str) -> Violation | None:
+        """What nobody moved is in one tier, in its later lives as in the first."""
+        found = self._history.registers[register]
+        if self._history.sent_on & {register, f"{found.tenant}/{found.scope}"}:
+            return None
+        sights = [t for t in self._history.tiers if t.register == register and t.end < IDLE]
+        other = next((t for t in sights if t.tier != sights[0].tier), None)
+        return None if other is None else Violation("went back", register, f"nobody moved it: {sights[0]}, {other}")
 
     # -- counts -------------------------------------------------------------------------------------------------------
 

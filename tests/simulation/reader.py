@@ -32,10 +32,11 @@ class Text:
 
     register: str
     value: str
+    padding: str = ""
 
     @property
     def content(self) -> str:
-        return f"{self.register} {self.value} {WORD}"
+        return f"{self.register} {self.value} {WORD}{self.padding}"
 
     @property
     def parts(self) -> dict[str, object]:
@@ -62,6 +63,25 @@ class Reader:
         done = await self.attempt("get", lambda: self.engine.entries.get(o.tenant, entry_id))
         if done is not None:
             self.sight(name, done[0], o.tenant, done[1], cached=True)
+            self.engine.accesses.note(o.tenant, [entry_id])
+        if done is not None and done[0] is not None:
+            await self._known_now(name, done[0], done[1])
+
+    async def _known_now(self, name: str, seen: Entry, ended: Ended) -> None:
+        """What a plain read shows is known now, also where the clock of whoever wrote it is ahead of this one."""
+        at = self.process.clock()
+        if seen.version <= micros(at) or not ended.alone:
+            return
+        asked = Asked(seen.tenant, (seen.scope,), known_at=at, limit=200)
+        again = await self.attempt("get known now", lambda: self.engine.entries.get(seen.tenant, seen.id, known_at=at))
+        listed = await self.attempt("browse known now", lambda: self.engine.browsing.browse(asked))
+        for shown in (
+            [] if again is None or not again[1].alone else [again[0]],
+            [] if listed is None or not listed[1].alone or listed[0].degraded else [next((e for e in listed[0] if e.id == seen.id), None)],
+        ):
+            hidden = self.history.registers[name].hidden_from < inf or self.history.may_have_gone(name) or self.history.registers[name].damaged
+            if shown and seen.version > micros(self.process.clock()) and not hidden and (shown[0] is None or shown[0].version < seen.version):
+                self.history.broken("wrong past", name, f"{ended.by} was shown {seen.content}, and is told that known at {at} is {shown[0]}")
 
     async def foreign(self, o: Operation) -> None:
         """Another tenant asks for it by its id, or would change or delete it."""
@@ -118,7 +138,7 @@ class Reader:
 
     async def export(self, o: Operation) -> None:
         """Everything in a scope, read page by page while others write and move."""
-        asked = Asked(o.tenant, (o.scope,))
+        asked = Asked(o.tenant, (o.scope,), limit=10_000)
 
         async def everything() -> list[Entry]:
             return [e async for e in self.engine.browsing.everything(o.tenant, o.scope)]
@@ -172,6 +192,7 @@ class Reader:
             self.history.broken("wrong past", name, f"{ended.by} was told versions out of order: {[v.version for v in versions]}")
         self.history.pasts.append(Told(name, ended.start, ended.end, ended.by, tuple(value_of(v) for v in versions)))
         self.history.note(Event(name, Act.READ, value_of(versions[-1]), ended.start, ended.end, by=ended.by))
+        await self._as_of(name, versions[-1], pick)
         version = versions[pick % len(versions)]
         if version.valid_to is not None and version.valid_to <= version.valid_from:
             return
@@ -181,11 +202,45 @@ class Reader:
             told = None if again[0] is None else value_of(again[0])
             self.history.broken("wrong past", name, f"{again[1].by}: at {at} it said {value_of(version)}, and is told to have said {told}")
 
+    async def _as_of(self, name: str, latest: Entry, pick: int) -> None:
+        """Asked about a moment, it is shown where the moment lies in its window, over or not, and nowhere else."""
+        tenant, entries, scopes = self.history.registers[name].tenant, self.engine.entries, (latest.scope,)
+        start, end, tick = latest.valid_from, latest.valid_to, timedelta(microseconds=1)
+        moments = [start, start - timedelta(hours=1)] + ([] if end is None else [end, end - tick])
+        if end is not None and end <= start:
+            return
+        at = moments[pick % len(moments)]
+        match pick % 3:
+            case 0:
+                asked = Asked(tenant, scopes, as_of=at, limit=200)
+                browsed = await self.attempt("browse as of", lambda: self.engine.browsing.browse(asked))
+                whole = browsed is not None and not browsed[0].degraded
+                done = None if browsed is None else (next((e for e in browsed[0] if e.id == latest.id), None), browsed[1])
+            case 1:
+                asked = Asked(tenant, scopes, as_of=at, limit=200)
+                found = await self.attempt("search as of", lambda: self.engine.searching.search(asked, WORD))
+                whole = found is not None and not found[0].degraded
+                done = None if found is None else (next((h.entry for h in found[0] if h.entry.id == latest.id), None), found[1])
+            case _:
+                done, whole = await self.attempt("get as of", lambda: entries.get(tenant, latest.id, as_of=at)), True
+        if done is None:
+            return
+        told, ended = done
+        if told is not None and not (told.valid_from <= at and (told.valid_to is None or at < told.valid_to)):
+            self.history.broken("shown too long", name, f"{ended.by} was shown at {at} what holds from {told.valid_from} to {told.valid_to}")
+        inside = start <= at and (end is None or at < end)
+        register = self.history.registers[name]
+        excused = register.hidden_from < inf or register.damaged or self.history.may_be_deleted(name)
+        excused = excused or (end is None and name in self.history.retiring)  # its window may have ended since
+        if told is None and whole and inside and not excused:
+            self.history.broken("missing", name, f"{ended.by} was not shown at {at} what holds from {start} to {end}")
+
     def _same_version(self, name: str, version: Entry, told: Entry | None, ended: Ended) -> bool:
         """Whether the answer is that version, or nothing where the entry may have gone or been hidden meanwhile."""
-        if told is not None:
-            return told.version == version.version and value_of(told) == value_of(version)
         register = self.history.registers[name]
+        if told is not None:
+            being_erased = f"{register.tenant}/{register.scope}" in self.history.leaving  # and its past before it
+            return (told.version == version.version and value_of(told) == value_of(version)) or (being_erased and told.version > version.version)
         return register.hidden_from < inf or register.damaged or self.history.may_have_gone(name)
 
     # -- names --------------------------------------------------------------------------------------------------------
@@ -231,7 +286,8 @@ class Reader:
         if root not in self.history.registers:
             hidden_from = inf if expires_at is None else micros(expires_at) + 1  # at its very expiry it is still shown
             self.history.register(root, o.tenant, o.scope.text, hidden_from)
-        return Text(root, self.history.marker(root, value))
+        large = self.world.scenario.narrow and sum(value.encode()) % 3 == 0
+        return Text(root, self.history.marker(root, value), " or more of it" * 100 if large else "")
 
     def told(self, register: str, entry: Entry) -> None:
         self.world.ids.setdefault(register, entry.id)

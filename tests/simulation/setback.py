@@ -40,12 +40,12 @@ def set_back(world: World) -> None:
 
 async def aftermath(client: EngineClient) -> None:
     """Work goes on in every scope, and then every scope is erased."""
-    from tests.simulation.audit import sweep_clean
+    from tests.simulation.audit import Inspection, sweep_clean
 
     await sweep_clean(client)
-    for tenant in TENANTS:
-        for scope in ALL_SCOPES:
-            await _goes_on(client, tenant, scope)
+    new = [entry_id for tenant in TENANTS for scope in ALL_SCOPES for entry_id in await _goes_on(client, tenant, scope)]
+    await sweep_clean(client)
+    Inspection(client).of_these(new)
     for tenant in TENANTS:
         for scope in ALL_SCOPES:
             await client.engine.erasure.erase_scope(tenant, scope)
@@ -62,7 +62,7 @@ async def aftermath(client: EngineClient) -> None:
                     _broken(client, "leftover", f"after the erasure of every scope {server.store.name} holds {standing}")
 
 
-async def _goes_on(client: EngineClient, tenant: str, scope: Scope) -> None:
+async def _goes_on(client: EngineClient, tenant: str, scope: Scope) -> list[str]:
     engine, entries = client.engine, client.engine.entries
     first = await entries.write(tenant, EntryDraft(scope=scope, content="after one"))
     other = await entries.write(tenant, EntryDraft(scope=scope, content="after other"))
@@ -82,6 +82,7 @@ async def _goes_on(client: EngineClient, tenant: str, scope: Scope) -> None:
             result = await engine.tiering.move(ENTRIES, Key(tenant, first.id), "long")
             if result not in (MoveResult.MOVED, MoveResult.ALREADY):
                 _broken(client, "order", f"a new entry of {scope.text} does not move on: {result}")
+    return [first.id, other.id]
 
 
 def _broken(client: EngineClient, kind: str, why: str) -> None:

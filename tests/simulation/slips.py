@@ -26,6 +26,7 @@ from memory.orchestrator import (
     relations,
     tiering,
     versions,
+    windows,
 )
 
 
@@ -86,6 +87,9 @@ SLIPS: dict[str, Slip] = {
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
     # changes
     "debts-are-dropped-by-an-edit": Slip(entries, "Entries._replace", "*carried_over(old), ", "", ("version.keep",)),
+    "a-kept-version-outlives-its-scope": Slip(
+        owed, "OwedWork._keep", "generation=debt.holder.generation", "generation=None", ("version.keep", "erase.")
+    ),
     "an-edit-owes-its-kept-version-to-nobody": Slip(
         entries, "Entries._replace", 'keep = () if beside else (Owed(KEEP, {"record": codec.to_json(kept)}),)', "keep = ()", _KEEP
     ),
@@ -134,7 +138,7 @@ SLIPS: dict[str, Slip] = {
         placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
     ),
     "an-unreadable-entry-keeps-its-past": Slip(
-        erasure, "Erasure._owed_blindly", 'Owed(UNKEEP, {"versions": []}), ', "", ("version.find", "delete.unreadable")
+        erasure, "Erasure._owed_blindly", 'Owed(UNKEEP, {"versions": []}), Owed(UNRELATE)', "Owed(UNRELATE),", ("version.find", "delete.unreadable")
     ),
     # scopes
     "erasure-skips-the-cache": Slip(
@@ -149,6 +153,7 @@ SLIPS: dict[str, Slip] = {
     "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, data),),", "", _ERASE),
     "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
     "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase_scope", "1 + await", "await", _ERASE),
+    "erasure-takes-what-was-written-since": Slip(erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)),
     # what is owed
     "a-kept-version-is-settled-unpaid": Slip(
         owed, "OwedWork._keep", "await self._placement.write_one", "False and await self._placement.write_one", _KEEP
@@ -176,6 +181,14 @@ SLIPS: dict[str, Slip] = {
     "a-move-owes-no-replica": Slip(
         tiering, "Tiering._carry", "owed=owed_replicas(self._placement, collection, target, to)", "owed=()", ("move.copy", "replica.")
     ),
+    "a-move-goes-back": Slip(tiering, "Tiering._attempt", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)),
+    "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
+        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.arriving",)
+    ),
+    "a-release-is-taken-for-done": Slip(tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)),
+    "a-mark-to-elsewhere-settles-an-arrival": Slip(
+        maintenance, "Maintenance._source", "stands is not None and not elsewhere", "stands is not None", ("sweep.source",)
+    ),
     # reading
     "arriving-copies-count-for-readers": Slip(
         placement, "Placement._is_home", "return row.role is Role.ARRIVING and marked", "return row.role is Role.ARRIVING", ("move.",)
@@ -190,12 +203,26 @@ SLIPS: dict[str, Slip] = {
         "located.mark, located.marked_in = row, store\n        return True",
         ("move.",),
     ),
+    "a-new-life-begins-at-the-last-tombstone": Slip(
+        placement, "Placement._meet", "if located.tombstone is None:", "if True:", ("life", "write.revive")
+    ),
+    "what-is-ahead-of-the-clock-is-not-known-now": Slip(
+        windows, "passed", " or (_asks_for_the_present(at, now) and moment > micros(now))", "", ("read.", "browse")
+    ),
     "versions-go-back": Slip(versions, "version_at", "max(stored + 1, micros(now))", "micros(now)", ("update.",)),
     "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.everything", "not is_expired(row, now) and ", "", ("browse.everything",)),
     # the past
     # the cache
     "a-cache-ignores-the-restart": Slip(cache, "Cache._is_fresh", "row.epoch == store.epoch and ", "", _CACHE),
     "a-cache-keeps-copies-for-ever": Slip(cache, "Cache._is_fresh", " and abs(age) <= self._placement.settings.cache_max_age", "", _CACHE),
+    "a-cache-takes-what-is-of-other-tiers": Slip(cache, "Cache.fill", ' or record.tier != "short"', "", _CACHE),
+    "a-write-is-stamped-only-before": Slip(
+        entries,
+        "Entries._replace",
+        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._owed",
+        "    await self._owed",
+        ("cache.fill", "cache.invalidate"),
+    ),
     # relations
     "relations-of-erased-ends-are-shown": Slip(
         relations, "Relations._ends_there", "if at.record is not None or at.corrupt is not None or at.unknown is not None", "", _LINK

@@ -64,7 +64,16 @@ _SUMMED_UP_AND_EDITED = (Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, meets=True, lured
 _PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1), Turn(_K.PROMOTE_AWAY), Turn(_K.GET, copy=True), Turn(_K.RETRIEVE))
 _WRITTEN_TWICE = (Turn(_K.WRITE, lured=True), Turn(_K.MOVE), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
 _TWO_MOVERS = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
+_WRITTEN_AFTER_AN_ERASURE = (
+    *(Turn(_K.WRITE), Turn(_K.DELETE_SCOPE, lured=True), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, entry=1, who=1)),
+    *(Turn(_K.UPDATE, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.PAST, entry=1), Turn(_K.GET, entry=1)),
+)
+_TWO_MOVERS_AND_A_CHANGE = (
+    *(Turn(_K.WRITE), Turn(_K.MOVE, lured=True), Turn(_K.MOVE, who=1), Turn(_K.UPDATE, who=1), Turn(_K.GET), Turn(_K.SWEEP, rest=2.0)),
+)
+"""One of them is cut off, and perhaps was on the way to another tier."""
 _ERASED_FROM_A_CACHE = (Turn(_K.WRITE), Turn(_K.GET), Turn(_K.DELETE_SCOPE, who=1), Turn(_K.GET), Turn(_K.GET, who=1))
+_HALF_MOVED = (Turn(_K.WRITE), Turn(_K.MOVE), Turn(_K.MOVE, lured=True), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
 _THREE_MOVED = tuple(Turn(kind, entry=entry) for entry in range(3) for kind in (_K.WRITE, _K.MOVE))
 """Leaves three marks, or three stamps in a cache."""
 _RELATED = (*(Turn(_K.WRITE, entry=entry) for entry in range(3)), *(Turn(_K.RELATE),) * 4, Turn(_K.DELETE))
@@ -75,6 +84,10 @@ _EDITED_TWICE = (
 _DAMAGED = _in_turn(_K.WRITE, _K.UPDATE, _K.DAMAGE, _K.DELETE)
 _FILLED_LATE = (Turn(_K.WRITE), Turn(_K.GET, meets=True), Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET))
 """A reader is slow to fill a cache with what somebody updates."""
+_FILLED_WITH_WHAT_IS_REPLACED = (
+    *(Turn(_K.WRITE), Turn(_K.UPDATE, meets=True, lured=True), Turn(_K.GET, who=1, meets=True, late=0.02), Turn(_K.GET), Turn(_K.GET, who=1)),
+)
+"""A reader looks, reads home and fills while the writer's change is on its way."""
 _FROZEN_IN_A_KEYED_WRITE = (
     Turn(_K.KEYED, meets=True, lured=True),
     Turn(_K.KEYED, who=1, meets=True, late=0.05),
@@ -89,7 +102,10 @@ _FROZEN_IN_A_PROMOTION = (
     *(Turn(_K.MOVE, who=1),) * 2,
     Turn(_K.SWEEP, who=1, rest=REST),
 )
+_DAY = 24 * 3600.0
 _KEYED_AFTER_ALL_IS_FORGOTTEN = (
+    *(Turn(_K.KEYED, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.DELETE, entry=1, rest=20 * _DAY)),
+    *(Turn(_K.SWEEP, rest=11 * _DAY), Turn(_K.KEYED, entry=1), Turn(_K.GET, entry=1)),
     *_in_turn(_K.KEYED, _K.UPDATE, _K.MOVE),
     Turn(_K.SWEEP, rest=LONG_REST),
     *_in_turn(_K.KEYED, _K.GET, _K.DELETE, _K.KEYED, _K.GET),
@@ -112,7 +128,17 @@ _AIMS = {
     "move.relabel": Aim((), (Layout.ONE, Layout.SHARED), (SESSION,), share=5, scene=_in_turn(_K.WRITE, _K.MOVE, _K.MOVE)),
     "move.abort": Aim((), (Layout.THREE,), (USER, WORKSPACE, SESSION), ("move.release", Fault.DELAY), share=11, scene=_MEETING_A_DELETION),
     "browse.marks": Aim((_K.MOVE, _K.RETRIEVE), APART, (SESSION, USER), ("move.arrive", Fault.ERROR_BEFORE), share=4),
-    "sweep.source": Aim((_K.MOVE, _K.SWEEP), APART, (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=12),
+    "sweep.source": Aim(
+        (), (Layout.THREE, Layout.SPLIT), (SESSION, SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=12, scene=_HALF_MOVED
+    ),
+    "sweep.arriving": Aim(
+        (),
+        (Layout.THREE, Layout.SPLIT, Layout.SHARED),
+        (SESSION, SESSION, USER),
+        ("move.release", Fault.ERROR_BEFORE),
+        share=6,
+        scene=_TWO_MOVERS_AND_A_CHANGE,
+    ),
     "sweep.cache": Aim((_K.GET, _K.SWEEP), (Layout.CACHE,), (SESSION,), share=4),
     "sweep.purge": Aim((), APART, (SESSION,), share=7, scene=(*_THREE_MOVED, Turn(_K.SWEEP, rest=REST))),
     "sweep": Aim((_K.SWEEP,)),
@@ -129,6 +155,7 @@ _AIMS = {
     "erase.delete": Aim((), share=5, scene=_EDITED_WHILE_ERASED),
     "erase.raise": Aim((), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4, scene=_MEETING_AN_ERASURE),
     "erase.end": Aim(share=7, scene=_in_turn(_K.WRITE, _K.DELETE_SCOPE)),
+    "generation": Aim(share=3, scene=_WRITTEN_AFTER_AN_ERASURE),
     "relate": Aim((_K.RELATE,), share=3),
     "relation": Aim((_K.DELETE, _K.SWEEP), share=3),
     "relation.list": Aim((_K.RELATE, _K.RELATED), share=4),
@@ -160,6 +187,8 @@ _AIMS = {
 _FROZEN = {
     ("write.home", Fault.FROZEN): Aim((), (Layout.THREE,), (), ("write.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_KEYED_WRITE),
     ("write.home", Fault.DUPLICATE): Aim((), (Layout.THREE,), (), ("write.home", Fault.DUPLICATE), share=8, scene=_WRITTEN_TWICE),
+    ("erase.delete", Fault.DUPLICATE): Aim((), (), (), ("erase.delete", Fault.DUPLICATE), share=8, scene=_WRITTEN_AFTER_AN_ERASURE),
+    ("cache.fill", Fault.DELAY): Aim((), (Layout.CACHE,), (SESSION,), ("update.home", Fault.DELAY), share=8, scene=_FILLED_WITH_WHAT_IS_REPLACED),
     ("move.arrive", Fault.DELAY): Aim((), (Layout.SHARED,), (SESSION,), share=8, scene=_TWO_MOVERS),
     ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
 }

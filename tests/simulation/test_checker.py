@@ -170,7 +170,10 @@ async def test_only_what_was_damaged_may_be_refused_as_corrupt() -> None:
 def test_a_keyed_write_repeated_after_deletion_must_not_bring_it_back() -> None:
     first = Event("r", Act.CREATE, "a", 0, 1, keyed=True)
     gone = Event("r", Act.DELETE, None, 2, 3)
-    again = Event("r", Act.CREATE, "a", 4, 5, keyed=True)
+    answered = check_register("r", [first, gone, Event("r", Act.CREATE, "a", 4, 5, keyed=True)])
+    assert answered is not None, "whoever repeats it is told that it was deleted"
+    assert answered.kind == "order"
+    again = Event("r", Act.CREATE, "a", 4, keyed=True, maybe=True)
     assert check_register("r", [first, gone, again, Event("r", Act.READ, None, 6, 7)]) is None
     back = check_register("r", [first, gone, again, Event("r", Act.READ, "a", 6, 7)])
     assert back is not None

@@ -98,12 +98,22 @@ def test_a_past_has_every_acknowledged_version_in_order_and_none_of_another_life
 
 def test_an_entry_goes_onward_only_unless_it_was_deleted_between() -> None:
     history = _history("a")
+    history.sent_on.add("a")
     history.tiers = [Told("a", 2, 3, "get", tier="mid"), Told("a", 4, 5, "get", tier="short")]
     assert _kinds(history) == ["went back"]
     history.tiers[1] = Told("a", 2.5, 5, "get", tier="short")  # at the same time: either came first
     assert _kinds(history) == []
     history.tiers[1] = Told("a", 4, 5, "get", tier="short")
     history.note(Event("a", Act.DELETE, None, 3.2, maybe=True))
+    assert _kinds(history) == []
+
+
+def test_what_nobody_moved_is_in_one_tier_in_later_lives_too() -> None:
+    history = _history("a")
+    history.tiers = [Told("a", 2, 3, "get", tier="short"), Told("a", 4, 5, "get", tier="long")]
+    history.note(Event("a", Act.DELETE, None, 3.2, 3.4))
+    assert _kinds(history) == ["went back"]
+    history.sent_on.add("acme/user:ada")
     assert _kinds(history) == []
 
 

@@ -233,6 +233,10 @@ class Scenario:
     """Whether every store is behind the wrappers that repeat calls and limit their time."""
     setback: bool = False
     """Whether a durable store is taken back to an earlier moment, or replaced by an empty one, after the last operation."""
+    narrow: bool = False
+    """Whether the later stores take few writes at once and no large records, until the last operation has been done."""
+    unfenced: bool = False
+    """Whether a record that was sent before an erasure may come to stand after it, where whoever sent it cannot look again."""
 
 
 class Aim(Protocol):
@@ -269,6 +273,7 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
     workers = 2 if random.random() < 0.7 else 3
     if random.random() < 0.1:
         weights[Kind.DAMAGE] = 2
+    peculiar = seeded(seed, 7).random()
     return Scenario(
         seed=seed,
         layout=layout,
@@ -279,7 +284,9 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
         lure=aim.lure if aim else None,
         operations=tuple(_operations(random, workers, weights, scopes, aim)),
         wrapped=random.random() < 0.1,
-        setback=random.random() < 0.06,
+        setback=random.random() < (0.5 if focus[0].startswith("generation.") else 0.06),
+        narrow=peculiar < 0.12,
+        unfenced=peculiar > 0.85,
     )
 
 

@@ -16,11 +16,12 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.asked import Asked
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.split import Share, SplitStore
+from memory.orchestrator.tiering import MoveResult
 from memory.orchestrator.topology import Topology
 from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
-from memory.ports.record import Key, Partition, Tombstone
+from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Outcome, RaiseGeneration, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, Clock
 
@@ -166,6 +167,25 @@ async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
     assert await engine.delete("umbrella", changed.id)
     assert await engine.entries.get("umbrella", changed.id) is None
     assert await engine.entries.get("acme", entries["acme"].id) is not None
+    await engine.close()
+
+
+async def test_a_tombstone_beside_the_part_where_the_entry_lives_again_is_forgotten_in_its_time() -> None:
+    mid, parts = await split()
+    clock = Clock()
+    engine = Engine(Topology(short=store("short"), mid=mid, long=store("long")), clock=clock)
+    await engine.open()
+    draft = EntryDraft(scope=Scope.session("s1"), content="a lantern", key="lantern")
+    key = Key("acme", (await engine.entries.write("acme", draft)).id)
+    assert await engine.delete("acme", key.id)
+    await engine.entries.write("acme", draft, revive=True)
+    assert await engine.tiering.move(ENTRIES, key, "mid") is MoveResult.MOVED
+    assert isinstance((await parts["rest"].get(ENTRIES, [key]))[0], Tombstone)
+    assert isinstance((await parts["sessions"].get(ENTRIES, [key]))[0], Record)
+    clock.advance(engine.settings.tombstone_life + timedelta(days=1))
+    await engine.maintenance.sweep()
+    assert (await parts["rest"].get(ENTRIES, [key]))[0] is None
+    assert await engine.entries.get("acme", key.id) is not None
     await engine.close()
 
 
