@@ -113,7 +113,10 @@ class Births:
                 raise error
             if not outcome.applied:
                 if one.draft.key is None:
-                    raise Conflict(f"a fresh id was taken already, which should not happen: {one.record.key.id}")
+                    if not _is_own(one.record, outcome):
+                        raise Conflict(f"a fresh id was taken already, which should not happen: {one.record.key.id}")
+                    one.entry = entry_of(one.record)
+                    continue
                 await self._meet(one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive)
 
     def _born(self, one: Newborn, store: Store, outcome: Outcome) -> Debt:
@@ -168,3 +171,11 @@ class Births:
 
 def _was_deleted(named: str, when: datetime) -> str:
     return f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True to begin a new life under the key"
+
+
+def _is_own(record: Record, outcome: Outcome) -> bool:
+    """Whether what stands under a fresh id is this very write: sent before, given up, and arrived late. It may have been changed since."""
+    stands = outcome.stored
+    if isinstance(stands, Record):
+        return stands.version >= record.version and (stands.scope, stands.created_at) == (record.scope, record.created_at)
+    return (outcome.version or 0) >= record.version

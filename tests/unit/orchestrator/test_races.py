@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.ports.collections import RELATIONS
 from memory.ports.record import Key
-from memory.ports.writes import Outcome, Status
+from memory.ports.writes import Outcome, Status, Write
 from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, Flaky, World
 
 
@@ -281,3 +281,17 @@ async def test_an_id_that_is_not_ours_is_never_looked_for(world: World) -> None:
     assert await world.engine.relations.unrelate(TENANT, "nothing") is False
     assert [s for store in world.stores for s in store.steps] == []
     assert (await world.engine.placement.locate(RELATIONS, Key(TENANT, "00000000-0000-8000-8000-000000000000"))).record is None
+
+
+async def test_a_write_without_a_key_that_arrived_late_and_was_sent_again_is_answered_with_its_entry(world: World) -> None:
+    apply = world.short.apply
+
+    async def twice(writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        await apply(writes, together=together)  # given up by the caller's guard, and carried out all the same
+        outcomes: list[Outcome] = await apply(writes, together=together)
+        return outcomes
+
+    world.short.apply = twice  # type: ignore[method-assign]
+    entry = await world.write("text")
+    assert await world.seen(entry) == ["text"]
+    assert await world.browse() == ["text"]
