@@ -129,7 +129,7 @@ class Generations:
         await self._placement.write_one("generation.raise", store, RaiseGeneration(partition, to=to))
         if store is not self._placement.topology.cache:
             restamped += await self._restamp(store, partition, to)  # what was born in between
-        if was < to:
+        if was < to and restamped + erased:  # with nothing in it, it may only have forgotten the scope
             log.warning("store '%s' was behind in one scope (generation %d of %d): restored or replaced? It is level now", store.name, was, to)
             self.healed = [*self.healed[-999:], Disagreement(store.name, was, to, restamped, erased)]
 

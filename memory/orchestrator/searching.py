@@ -7,9 +7,10 @@ A store that fails is left out and named.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from memory.domain.entry import Entry
@@ -130,17 +131,17 @@ class Searching:
             owed = await self._browsing.owed_past(store, collection, asked, lacking)
             found["owed"] = await rank_by_words(owed, ENTRY_VERSIONS, text, pool)
 
-        asking = [by_index(way, by) for way, by in ways.items() if indexed[way]]
-        asking += [by_reading(unindexed)] if (unindexed := [way for way in ways if not indexed[way]]) else []
-        asking += [on_their_way()] if asked.known_at is not None else []
+        asking: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(by_index, way, by) for way, by in ways.items() if indexed[way]]
+        asking += [partial(by_reading, unindexed)] if (unindexed := [way for way in ways if not indexed[way]]) else []
+        asking += [on_their_way] if asked.known_at is not None else []
         with step("search"):
             await self._all_of(store, lacking, asking)
         by_words = [("words", hit) for way in ("words", "owed") for hit in found.get(way, ())]
         return by_words + [("meaning", hit) for hit in found.get("meaning", ()) if hit.score > 0]
 
-    async def _all_of(self, store: Store, lacking: Lacking, calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+    async def _all_of(self, store: Store, lacking: Lacking, calls: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         """Make the calls side by side and wait for all, also where one fails: none goes on behind the caller's back."""
-        answers = await asyncio.gather(*(self._browsing.answer(store, call) for call in calls), return_exceptions=True)
+        answers = await asyncio.gather(*(self._answered(store, call) for call in calls), return_exceptions=True)
         for error in answers:
             if isinstance(error, BaseException) and not isinstance(error, StoreError):
                 raise error
@@ -148,6 +149,10 @@ class Searching:
                 lacking.say(str(error))
         if answers and all(isinstance(error, StoreTimeout) for error in answers):
             lacking.silent.add(store)
+
+    async def _answered(self, store: Store, call: Callable[[], Coroutine[Any, Any, None]]) -> StoreError | None:
+        """The call is begun in its own task only: one that is cancelled before leaves nothing that was never awaited."""
+        return await self._browsing.answer(store, call())
 
     async def _read_over(
         self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str], lacking: Lacking

@@ -79,7 +79,10 @@ class Reader:
             [] if again is None or not again[1].alone else [again[0]],
             [] if listed is None or not listed[1].alone or listed[0].degraded else [next((e for e in listed[0] if e.id == seen.id), None)],
         ):
-            hidden = self.history.registers[name].hidden_from < inf or self.history.may_have_gone(name) or self.history.registers[name].damaged
+            late = self.process.clock() - at > PRESENT  # what was asked about is the past by now
+            hidden = (
+                late or self.history.registers[name].hidden_from < inf or self.history.may_have_gone(name) or self.history.registers[name].damaged
+            )
             if shown and seen.version > micros(self.process.clock()) and not hidden and (shown[0] is None or shown[0].version < seen.version):
                 self.history.broken("wrong past", name, f"{ended.by} was shown {seen.content}, and is told that known at {at} is {shown[0]}")
 
