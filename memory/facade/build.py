@@ -130,7 +130,8 @@ def adapter_for(scheme: str, store: str) -> Adapter:
 def _missing(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
     """What to install for an adapter whose driver is not there."""
     advice = f"pip install 'memory-tiers[{extra}]'" if extra else "install it, or the distribution that brings the adapter, again"
-    return ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{error.name or error}'; {advice}")
+    package = (error.name or str(error)).partition(".")[0]
+    return ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{package}'; {advice}")
 
 
 @lru_cache(maxsize=1)

@@ -234,7 +234,7 @@ class Promises:
 
     def _maybe_in(self, name: str, erased: Erased) -> bool:
         events = self._history.registers[name].events
-        if not any(e.act in BIRTHS for e in events):
+        if not any(e.act in BIRTHS for e in events) and any(d.register == name for d in self._history.derived):
             return True  # refused in the end, and perhaps there for a while: a guard around the store sent it twice
         births = [e for e in events if e.act in BIRTHS and e.start < erased.end]
         gone = [e for e in events if e.act in REMOVALS and not e.maybe and e.act is not Act.DROP and e.end < erased.start and e.by != erased.by]
