@@ -132,13 +132,9 @@ SLIPS: dict[str, Slip] = {
     # deletions
     "deletion-leaves-relations": Slip(owed, "OwedWork._unrelate", "if tombstones:", "if False:", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
-    "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.kind != KEEP]", "[]", ("derive.", "delete.")),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
     "a-tombstone-lives-no-moment": Slip(
         placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
-    ),
-    "an-unreadable-entry-keeps-its-past": Slip(
-        erasure, "Erasure._owed_blindly", 'Owed(UNKEEP, {"versions": []}), Owed(UNRELATE)', "Owed(UNRELATE),", ("version.find", "delete.unreadable")
     ),
     # scopes
     "erasure-skips-the-cache": Slip(
@@ -148,7 +144,6 @@ SLIPS: dict[str, Slip] = {
     "erasure-leaves-kept-versions": Slip(
         erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in (SCOPED[0], SCOPED[2]):", _ERASE
     ),
-    "erasure-leaves-relations": Slip(erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in SCOPED[:2]:", _ERASE),
     "erasure-counts-copies-too": Slip(erasure, "Erasure._erase_in", "if collection is ENTRIES and Role.HOME in roles else 0", "", _ERASE),
     "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, data),),", "", _ERASE),
     "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
