@@ -15,6 +15,8 @@ _PATIENCE = 1.5
 """Seconds in which the right server has answered long since."""
 _A_WORD = 0.5
 """Seconds a server gets for its first word."""
+_ASKED = (b"", b"PING\r\n", b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"GET / HTTP/1.0\r\n\r\n")
+"""What servers of these kinds answer: nothing, a Redis command, PostgreSQL's question whether this may be encrypted, and what browsers ask."""
 _KNOWN = {"Redis": "redis://", "PostgreSQL": "postgresql://", "MySQL or MariaDB": "mysql://", "MongoDB": "mongodb://"}
 
 
@@ -45,21 +47,25 @@ async def what_answers(host: str, port: int) -> str:
     """The kind of server, empty where nothing answers or it is not known. It is asked without a name or a password."""
     if host.startswith("/"):
         return ""
-    with contextlib.suppress(OSError, TimeoutError):
-        word = await _said(host, port, b"")
-        if len(word) > 5 and word[4:5] in (b"\x0a", b"\xff") and word[3:4] == b"\x00":
-            return "MySQL or MariaDB"
-        word = await _said(host, port, b"PING\r\n")
-        if word.startswith((b"+PONG", b"-NOAUTH", b"-DENIED", b"-ERR", b"-LOADING")):
-            return "Redis"
-        if await _said(host, port, b"\x00\x00\x00\x08\x04\xd2\x16\x2f") in (b"S", b"N"):  # may this be encrypted?
-            return "PostgreSQL"
-        word = await _said(host, port, b"GET / HTTP/1.0\r\n\r\n")
-        if b"MongoDB" in word:
-            return "MongoDB"
-        if word.startswith(b"HTTP/"):
-            return "a web server"
+    first, ping, encrypted, web = await asyncio.gather(*(_heard(host, port, asked) for asked in _ASKED))  # at once: a frozen server costs one wait
+    if len(first) > 5 and first[4:5] in (b"\x0a", b"\xff") and first[3:4] == b"\x00":
+        return "MySQL or MariaDB"
+    if ping.startswith((b"+PONG", b"-NOAUTH", b"-DENIED", b"-ERR", b"-LOADING")):
+        return "Redis"
+    if encrypted in (b"S", b"N"):
+        return "PostgreSQL"
+    if b"MongoDB" in web:
+        return "MongoDB"
+    if web.startswith(b"HTTP/"):
+        return "a web server"
     return ""
+
+
+async def _heard(host: str, port: int, asked: bytes) -> bytes:
+    """The same, and nothing from who does not answer."""
+    with contextlib.suppress(OSError, TimeoutError):
+        return await _said(host, port, asked)
+    return b""
 
 
 async def _said(host: str, port: int, asked: bytes) -> bytes:
