@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_share(item)))
+        if sys.gettrace() is not None and item.get_closest_marker("processor") is not None:
+            item.add_marker(pytest.mark.skip(reason="coverage measures along: run without it"))
 
 
 def _share(item: pytest.Item) -> str:

@@ -90,6 +90,14 @@ class FileStore(BaseStore):
         self._keep(slots, numbers)
         return len(buried)
 
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        return list(self._idle().items())[:limit]
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        forgotten = {_named(partition) for partition, generation in self._idle().items() if (partition, generation) in idle}
+        self._keep(self._slots, {name: number for name, number in self._numbers.items() if name not in forgotten})
+        return len(forgotten)
+
     def _translate(self, error: Exception) -> Exception | None:
         return StoreError(self.name, f"{self._path}: {error.strerror}") if isinstance(error, OSError) else None
 
@@ -107,6 +115,13 @@ class FileStore(BaseStore):
             elif stands is not None and _is_asked(stands, query) and lets_through(stands):
                 matching.append(stands)
         return matching, corrupt
+
+    def _idle(self) -> dict[Partition, int]:
+        """The generation of every partition where nothing stands and whose counters never gave a number."""
+        taken = {(key.tenant, scope) for held in self._slots.values() for key, (scope, _, _) in held.items()}
+        numbers = {tuple(json.loads(name)): number for name, number in self._numbers.items()}
+        taken |= {(tenant, scope) for tenant, scope, counter in numbers if counter is not None}
+        return {Partition(*name[:2]): number for name, number in numbers.items() if name[2] is None and name[:2] not in taken}
 
     def _copied(self) -> tuple[Slots, dict[str, int]]:
         return {name: dict(held) for name, held in self._slots.items()}, dict(self._numbers)

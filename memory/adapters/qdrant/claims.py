@@ -114,8 +114,8 @@ def _server(name: str, scheme: str, place: str, given: dict[str, JsonValue]) -> 
     try:
         parts = urlsplit(f"//{place}")
         host, port = parts.hostname, parts.port
-    except ValueError as exc:
-        raise ConfigError(f"store '{name}': the URL's host and port cannot be read; write 'qdrant://host:6333'") from exc
+    except ValueError:  # whose text repeats what stands in the URL
+        raise ConfigError(f"store '{name}': the URL's host and port cannot be read; write 'qdrant://host:6333'") from None
     if not host or parts.username is not None or parts.password is not None:
         raise ConfigError(f"store '{name}': write 'qdrant://host:6333'; a key goes into the option api_key")
     https = _yes(name, "https", given.pop("https", scheme == SERVER_BY_TLS))

@@ -25,6 +25,8 @@ from memory.ports.record import Partition
 from tests.support.backends import marks_of
 from tests.support.placings import MONTHS, Placing, forget
 
+pytestmark = pytest.mark.processor
+
 HELD = 0.05
 """Seconds of CPU."""
 

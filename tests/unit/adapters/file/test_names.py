@@ -22,7 +22,7 @@ from tests.unit.adapters.file.helping import files_below, opened
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)
 HOSTILE = [
     "..", ".", "", "/", "//etc/passwd", "../../etc/passwd", "a/b::c é", "a\\b", "C:\\x", "con", "CON", "nul", "NUL.json", "com1", "lpt9", "aux.json",
-    "\x00", "a\x00b", "\ud800", "\udfff x", "~", "~0", "%", "%2e%2e", "a%41", "A", "a", "ACME", "acme", "é", "e\u0301", "trailing.", "trailing ",
+    "\x00", "a\x00b", "~", "~0", "%", "%2e%2e", "a%41", "A", "a", "ACME", "acme", "é", "e\u0301", "trailing.", "trailing ",
     "-rf", "x.json", "x.json.bak", "staging.d", "other.ids", "partition.json", "store.lock", "\u202e",
     "東" * 90, "東" * 91, "x" * 5000, "x" * 4999, "X" * 160,
 ]  # fmt: skip

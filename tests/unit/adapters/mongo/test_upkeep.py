@@ -90,15 +90,21 @@ async def test_announcements_of_processes_that_ended_do_not_pile_up(
 
 
 async def test_a_fence_put_up_where_an_old_one_stands_stands_its_whole_time(store: MongoStore, raw: Raw) -> None:
-    await done(store, put(record(1)), put(record(2)))  # a batch announces its keys
-    await done(store, delete(1, version=5))
-    await done(store, Purge(ENTRIES, key_of(1), 5))
+    async def fenced(writer: str) -> Document:
+        """The fence against what a process announced that ended since."""
+        announced = {"$set": {f"writers.{writer}": [["memory_entries", id_of(1)]]}, "$setOnInsert": {"generation": 0}}
+        raw["memory_store.partitions"].update_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}}, announced, upsert=True)
+        await done(store, RaiseGeneration(HERE))
+        fence = raw["memory_entries"].find_one({"id": id_of(1)})
+        assert fence is not None
+        return dict(fence)
+
+    await fenced("first")
     long_ago = datetime.now(UTC) - timedelta(hours=23, minutes=59)
     raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"fenced_at": long_ago}})
-    await done(store, RaiseGeneration(HERE))
-    fence = raw["memory_entries"].find_one({"id": id_of(1)})
-    assert fence is not None
-    assert datetime.now(UTC) - fence["fenced_at"].replace(tzinfo=UTC) < timedelta(minutes=5)
+    again = await fenced("second")
+    assert again["fenced"] == ["first", "second"]
+    assert datetime.now(UTC) - again["fenced_at"].replace(tzinfo=UTC) < timedelta(minutes=5)
 
 
 async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: Raw) -> None:
