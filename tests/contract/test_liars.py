@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -37,7 +38,8 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    uncounted = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}  # no branch of a lie counts
+    return subprocess.run(command, cwd=ROOT, env=uncounted, capture_output=True, text=True, timeout=1_200)
 
 
 def _place(harness: type[Harness]) -> str:
