@@ -84,7 +84,12 @@ def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: 
 
     The import steps back behind this process, which has to end it in time also where both wait for a processor.
     """
-    process = start(folder, "--config", "m.db", "import", conversation.name, "--acks", preexec_fn=lambda: os.nice(10))
+
+    def behind() -> None:
+        os.nice(10)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it, and so would their children
+
+    process = start(folder, "--config", "m.db", "import", conversation.name, "--acks", preexec_fn=behind)
     assert process.stderr is not None
     acks = [json.loads(process.stderr.readline())["committed"] for _ in range(3)]
     process.send_signal(how)
