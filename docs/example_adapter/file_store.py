@@ -119,9 +119,9 @@ class FileStore(BaseStore):
     def _idle(self) -> dict[Partition, int]:
         """The generation of every partition where nothing stands and whose counters never gave a number."""
         taken = {(key.tenant, scope) for held in self._slots.values() for key, (scope, _, _) in held.items()}
-        numbers = {tuple(json.loads(name)): number for name, number in self._numbers.items()}
-        taken |= {(tenant, scope) for tenant, scope, counter in numbers if counter is not None}
-        return {Partition(*name[:2]): number for name, number in numbers.items() if name[2] is None and name[:2] not in taken}
+        named = {tuple(json.loads(name)): number for name, number in self._numbers.items()}
+        taken |= {(tenant, scope) for tenant, scope, counter in named if counter}
+        return {Partition(*place): number for (*place, counter), number in named.items() if not counter and tuple(place) not in taken}
 
     def _copied(self) -> tuple[Slots, dict[str, int]]:
         return {name: dict(held) for name, held in self._slots.items()}, dict(self._numbers)

@@ -1,0 +1,23 @@
+"""What belongs together runs on one worker: fixtures of a module, and servers, are made once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.backends import BACKENDS
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_worker_takes_a_file_as_a_whole(request: pytest.FixtureRequest, number: int) -> None:
+    """The plugin that hands the tests out reads the group from the end of a test's id; where it stands in none, it goes unseen."""
+    if not hasattr(request.config, "workerinput"):
+        pytest.skip("the tests run in one process")
+    assert request.node.nodeid.endswith("]@meta/test_groups.py")
+
+
+@pytest.mark.backend("redis")
+def test_a_worker_takes_the_tests_on_a_server_as_a_whole(request: pytest.FixtureRequest) -> None:
+    if not hasattr(request.config, "workerinput"):
+        pytest.skip("the tests run in one process")
+    assert BACKENDS["redis"].needs_server
+    assert request.node.nodeid.endswith("@redis")
