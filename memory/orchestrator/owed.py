@@ -154,13 +154,13 @@ class OwedWork:
             return topology.home(owed.data["to"])
         return topology.archive if owed.kind in (KEEP, UNKEEP, UNRELATE) else None
 
-    async def try_finish(self, debt: Debt) -> None:
-        """`finish` after an acknowledged write: a failure leaves the rest to maintenance and does not fail the write."""
-        if debt.holder.owed:
-            try:
-                await self.finish(debt)
-            except StoreError as error:
-                log.warning("owed work of %s waits: %s", debt.holder.key.id, error)
+    async def try_finish(self, debt: Debt) -> bool:
+        """`finish` after an acknowledged write: a failure leaves the rest to maintenance and does not fail the write. True when nothing is left."""
+        try:
+            return not debt.holder.owed or not await self.finish(debt)
+        except StoreError as error:
+            log.warning("owed work of %s waits: %s", debt.holder.key.id, error)
+            return False
 
     async def replicate_many(self, debts: Sequence[Debt]) -> None:
         """Deliver the replicas of fresh records in batches; whatever else they owe, and failures, are left to maintenance."""

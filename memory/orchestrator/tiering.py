@@ -112,7 +112,7 @@ class Tiering:
             arrived = (await target.get(collection, [record.key]))[0]
         if not isinstance(arrived, Record) or arrived.role is not Role.ARRIVING or not arrived.same_content(record):
             return AGAIN
-        return await self._release(collection, record, source, target, to)
+        return await self._release(collection, record, copy, source, target)
 
     async def _copy(self, collection: Collection, copy: Record, source: Store, target: Store, to: str) -> Step | None:
         """Step 1. None when an arriving copy of this version stands in the target."""
@@ -159,14 +159,16 @@ class Tiering:
         alive = located.record is not None and located.record.version == copy.version
         return Step(MoveResult.POSTPONED) if alive else AGAIN
 
-    async def _release(self, collection: Collection, record: Record, source: Store, target: Store, to: str) -> Step:
-        """Steps 3 and 4."""
+    async def _release(self, collection: Collection, record: Record, copy: Record, source: Store, target: Store) -> Step:
+        """Steps 3 and 4; then what the copy owes from its new home."""
+        to = copy.tier
         owed = (Owed(ARRIVE, {"to": to} | ({HOLDS_PLACE: True} if _is_derived(record) else {})),)
         release = Release(collection, record.key, at=record.version, to=to, owed=owed)
         outcome = await self._placement.write_one("move.release", source, release)
         if outcome.applied:
             mark = Mark(record.key, record.scope, record.version, to, owed)
-            await self._owed.try_finish(Debt(collection, source, mark))
+            if await self._owed.try_finish(Debt(collection, source, mark)):
+                await self._owed.try_finish(Debt(collection, target, replace(copy, role=Role.HOME)))
             return Step(MoveResult.MOVED)
         if not isinstance(outcome.stored, Record):
             await self.drop_arriving(collection, record.key, record.version, target, outcome)

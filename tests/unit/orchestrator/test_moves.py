@@ -22,9 +22,9 @@ from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, U
 async def test_a_move_leaves_a_mark_and_a_home_and_then_only_the_home(world: World) -> None:
     entry = await world.write()
     assert await world.move(entry, "mid") == MoveResult.MOVED
-    assert await world.stands(entry) == ["mark", "home", "-"]
+    assert await world.stands(entry) == ["mark", "home", "replica"]
     assert await world.seen(entry) == ["text"]
-    assert await world.owed() == 1  # its replica in long
+    assert await world.owed() == 0
     world.clock.advance(2 * HOUR)
     await world.engine.maintenance.sweep()
     assert await world.stands(entry) == ["-", "home", "replica"]
