@@ -1,7 +1,8 @@
 # Everything here needs python3 (3.11 or newer, with venv and pip), git and make. What it installs, it installs into .venv/ in this folder.
 #
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
-#   make test       install, then run every test this machine can run; it says last which backends ran and which did not, and why
+#   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why.
+#                   MEMORY_THOROUGH=1 make test runs what takes long too, as CI does
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,12 @@ import pytest
 
 from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.reporting import BackendReport
+
+THOROUGH = any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
+"""Whether what takes long runs too: it does in CI, which names the backends it wants."""
+SAMPLED = {"postgresql_pgvector", "qdrant_edge", "qdrant_local", "file", "split", "wrapped_in_memory", "in_memory_server"}
+"""Harnesses that run only the sample of the contract where nothing thorough is asked for; in_memory and SQLite run it all."""
+SAMPLE = ("test_specification", "test_generations", "test_damage", "test_words")
 
 LONGEST_FIRST = ("simulation", "month", "contract", "meta", "faults", "cli")
 
@@ -20,14 +27,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
+    if not THOROUGH:
+        config.hook.pytest_deselected(items=[item for item in items if _takes_long(item)])
+        items[:] = [item for item in items if not _takes_long(item)]
     places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_share(item)))
         if sys.gettrace() is not None and item.get_closest_marker("processor") is not None:
             item.add_marker(pytest.mark.skip(reason="coverage measures along: run without it"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not THOROUGH:
+        terminalreporter.write_line("Left out, for it takes long: most lying stores and mutants, and most of the contract beside the default.")
+        terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs it too.")
+
+
+def _takes_long(item: pytest.Item) -> bool:
+    harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
+    module = getattr(getattr(item, "function", None), "__module__", "").rpartition(".")[2]
+    sampled = harness is not None and harness.name in SAMPLED and module not in SAMPLE
+    return sampled or item.get_closest_marker("thorough") is not None
 
 
 def _share(item: pytest.Item) -> str:

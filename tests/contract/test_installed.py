@@ -37,6 +37,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
     return contract
 
 
+@pytest.mark.thorough
 def test_the_installed_contract_passes_honest_stores_side_by_side(run: Run) -> None:
     result = run("-rp", "--memory-harness", "example:Mine", "--memory-harness", "harnesses:Sqlite")
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr

@@ -17,6 +17,8 @@ from tests.contract.every_liar import HONEST, LIARS
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
 
+pytestmark = pytest.mark.thorough
+
 Caught = dict[str, set[str]]
 
 
