@@ -29,6 +29,7 @@ def _made_up(count: int) -> list[str]:
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning")  # of counting branches in so hasty threads
 def test_threads_that_stem_at_once_do_not_disturb_each_other() -> None:
     words = _made_up(20_000)
     alone = [text.stem(word) for word in words]
