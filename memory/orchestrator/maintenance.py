@@ -119,7 +119,7 @@ class Maintenance:
         """What is to be done for one store. When it does not answer once it is not asked again: false."""
         jobs: Sequence[Callable[[], Awaitable[None]]] = (
             lambda: self._finish_owed(store, report, away),
-            lambda: self._settle_arriving(store, report),
+            lambda: self._settle_arriving(store, report, away),
             lambda: self._delete_expired(store, report),
         )
         for job in jobs:
@@ -211,7 +211,7 @@ class Maintenance:
 
     # -- moves that were broken off -----------------------------------------------------------------------------------
 
-    async def _settle_arriving(self, store: Store, report: SweepReport) -> None:
+    async def _settle_arriving(self, store: Store, report: SweepReport, away: set[str]) -> None:
         """An arriving copy whose source holds neither the record nor a mark goes; one whose source still lives is moved to the end, and one to which
         the source shows a mark has arrived.
 
@@ -220,14 +220,14 @@ class Maintenance:
         for collection in SCOPED:
             query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
             for copy in [row async for row in self._rows("sweep.arriving", store, query)]:
-                failure = await self._job(report, self._settle_one, collection, copy, store, report)
+                failure = await self._job(report, self._settle_one, collection, copy, store, report, away)
                 if isinstance(failure, StoreUnavailable):
                     return
 
-    async def _settle_one(self, collection: Collection, copy: Record, store: Store, report: SweepReport) -> None:
+    async def _settle_one(self, collection: Collection, copy: Record, store: Store, report: SweepReport, away: set[str]) -> None:
         source = await self._source(collection, copy, store)
         if isinstance(source, Record):
-            report.moved += await self._tiering.move(collection, copy.key, copy.tier) is MoveResult.MOVED
+            report.moved += await self._tiering.move(collection, copy.key, copy.tier, away) is MoveResult.MOVED
         elif isinstance(source, Mark) and source.version >= copy.version:  # a store restored to the middle of a move: its source has let go of it
             clear = Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, role=Role.HOME)
             await self._placement.write_one("move.arrive", store, clear)

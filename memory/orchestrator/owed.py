@@ -154,10 +154,10 @@ class OwedWork:
             return topology.home(owed.data["to"])
         return topology.archive if owed.kind in (KEEP, UNKEEP, UNRELATE) else None
 
-    async def try_finish(self, debt: Debt) -> bool:
+    async def try_finish(self, debt: Debt, away: set[str] | None = None) -> bool:
         """`finish` after an acknowledged write: a failure leaves the rest to maintenance and does not fail the write. True when nothing is left."""
         try:
-            return not debt.holder.owed or not await self.finish(debt)
+            return not debt.holder.owed or not await self.finish(debt, away)
         except StoreError as error:
             log.warning("owed work of %s waits: %s", debt.holder.key.id, error)
             return False

@@ -75,30 +75,30 @@ class Promotion:
 
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """These entries, to that tier."""
-        report = PromotionReport()
+        report, away = PromotionReport(), set[str]()
         for entry_id in entry_ids:
             key = Key(tenant, entry_id)
             record = (await self._placement.locate(ENTRIES, key)).record
             tier = record.tier if record is not None else ""
-            await self._carry_out(report, key, tier, Decision(to, "by hand", "asked for"), note_kept=True)
+            await self._carry_out(report, key, tier, Decision(to, "by hand", "asked for"), away, note_kept=True)
         return report
 
     async def _run(self, event: Event, where: Where, stores: Sequence[Store], condition: Filter | None, *, note_kept: bool = True) -> PromotionReport:
-        report, now = PromotionReport(), self._placement.now()
+        report, now, away = PromotionReport(), self._placement.now(), set[str]()
         for record in await self._records(where, stores, condition, report):
             if is_expired(record, now):
                 continue
             decision = decide(self.rules, event, _facts(record), now)
-            await self._carry_out(report, record.key, record.tier, decision, note_kept=note_kept)
+            await self._carry_out(report, record.key, record.tier, decision, away, note_kept=note_kept)
         return report
 
-    async def _carry_out(self, report: PromotionReport, key: Key, tier: str, decision: Decision, *, note_kept: bool) -> None:
+    async def _carry_out(self, report: PromotionReport, key: Key, tier: str, decision: Decision, away: set[str], *, note_kept: bool) -> None:
         if decision.target is None:
             if note_kept:
                 report.kept.append(Kept(key.id, tier, decision.because))
             return
         try:
-            result = await self._tiering.move(ENTRIES, key, decision.target)
+            result = await self._tiering.move(ENTRIES, key, decision.target, away)
         except StoreError as error:  # of one record: the others go on
             log.warning("%s stays in '%s': %s", key.id, tier, error)
             report.kept.append(Kept(key.id, tier, str(error)))

@@ -15,7 +15,7 @@ import logging
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, StoreUnavailable
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.erasure import DIGEST
 from memory.orchestrator.generations import Generations
@@ -62,17 +62,27 @@ class Tiering:
         self.refusals: dict[Key, str] = {}
         """Why a target refused a record when this process last tried to move it; the last thousand."""
 
-    async def move(self, collection: Collection, key: Key, to: str) -> MoveResult:
-        """Move one record onward. Safe to repeat, to run twice at once, and to leave in the middle."""
+    async def move(self, collection: Collection, key: Key, to: str, away: set[str] | None = None) -> MoveResult:
+        """Move one record onward. Safe to repeat, to run twice at once, and to leave in the middle.
+
+        Who moves many gives one `away` to all: the names of stores that did not answer, which are not asked again; it learns of more.
+        """
         if to not in TIERS:
             raise InvalidInput("tier", f"must be one of {', '.join(TIERS)}")
+        away = set() if away is None else away
         for _ in range(self._placement.settings.attempts):
-            outcome = await self._attempt(collection, key, to)
+            try:
+                outcome = await self._attempt(collection, key, to, away)
+            except StoreUnavailable as error:
+                away.add(error.store)
+                raise
             if outcome.result is not None:
                 return outcome.result
         return MoveResult.POSTPONED
 
-    async def _attempt(self, collection: Collection, key: Key, to: str) -> Step:
+    async def _attempt(self, collection: Collection, key: Key, to: str, away: set[str]) -> Step:
+        if (target := self._placement.topology.home(to)).name in away:
+            raise StoreUnavailable(target.name, "did not answer a moment ago")
         located = await self._placement.locate(collection, key)
         home = located.home()
         if home is None:
@@ -81,29 +91,28 @@ class Tiering:
         if not is_onward(record.tier, to):
             return Step(MoveResult.ALREADY)
         if located.mark is not None and located.marked_in is not None and located.mark.owed:
-            await self._owed.finish(Debt(collection, located.marked_in, located.mark))  # an earlier move has yet to arrive
+            await self._owed.finish(Debt(collection, located.marked_in, located.mark), away)  # an earlier move has yet to arrive
             if record.role is Role.ARRIVING:
                 return AGAIN
         if record.owed:
-            left = await self._owed.finish(Debt(collection, source, record))
+            left = await self._owed.finish(Debt(collection, source, record), away)
             return Step(MoveResult.POSTPONED) if left else AGAIN
         await self._cache.invalidate(collection, key)
-        target = self._placement.topology.home(to)
         if target is source:
-            return await self._relabel(collection, record, source, to)
-        return await self._carry(collection, record, source, target, to)
+            return await self._relabel(collection, record, source, to, away)
+        return await self._carry(collection, record, source, target, to, away)
 
-    async def _relabel(self, collection: Collection, record: Record, store: Store, to: str) -> Step:
+    async def _relabel(self, collection: Collection, record: Record, store: Store, to: str, away: set[str]) -> Step:
         """Within one store the tier is a field; the same version, so that what was stored when stays true."""
         moved = replace(record, tier=to, owed=owed_replicas(self._placement, collection, store, to))
         there = AtVersion(record.version, Role.HOME, record.tier)  # a mover to a later tier may have been faster: moves go onward only
         outcome = await self._placement.write_one("move.relabel", store, Put(collection, moved, there))
         if not outcome.applied:
             return AGAIN
-        await self._owed.try_finish(Debt(collection, store, moved))
+        await self._owed.try_finish(Debt(collection, store, moved), away)
         return Step(MoveResult.MOVED)
 
-    async def _carry(self, collection: Collection, record: Record, source: Store, target: Store, to: str) -> Step:
+    async def _carry(self, collection: Collection, record: Record, source: Store, target: Store, to: str, away: set[str]) -> Step:
         copy = replace(record, role=Role.ARRIVING, tier=to, owed=owed_replicas(self._placement, collection, target, to))
         copied = await self._copy(collection, copy, source, target, to)
         if copied is not None:
@@ -112,7 +121,7 @@ class Tiering:
             arrived = (await target.get(collection, [record.key]))[0]
         if not isinstance(arrived, Record) or arrived.role is not Role.ARRIVING or not arrived.same_content(record):
             return AGAIN
-        return await self._release(collection, record, copy, source, target)
+        return await self._release(collection, record, copy, source, target, away)
 
     async def _copy(self, collection: Collection, copy: Record, source: Store, target: Store, to: str) -> Step | None:
         """Step 1. None when an arriving copy of this version stands in the target."""
@@ -159,7 +168,7 @@ class Tiering:
         alive = located.record is not None and located.record.version == copy.version
         return Step(MoveResult.POSTPONED) if alive else AGAIN
 
-    async def _release(self, collection: Collection, record: Record, copy: Record, source: Store, target: Store) -> Step:
+    async def _release(self, collection: Collection, record: Record, copy: Record, source: Store, target: Store, away: set[str]) -> Step:
         """Steps 3 and 4; then what the copy owes from its new home."""
         to = copy.tier
         owed = (Owed(ARRIVE, {"to": to} | ({HOLDS_PLACE: True} if _is_derived(record) else {})),)
@@ -167,8 +176,8 @@ class Tiering:
         outcome = await self._placement.write_one("move.release", source, release)
         if outcome.applied:
             mark = Mark(record.key, record.scope, record.version, to, owed)
-            if await self._owed.try_finish(Debt(collection, source, mark)):
-                await self._owed.try_finish(Debt(collection, target, replace(copy, role=Role.HOME)))
+            if await self._owed.try_finish(Debt(collection, source, mark), away):
+                await self._owed.try_finish(Debt(collection, target, replace(copy, role=Role.HOME)), away)
             return Step(MoveResult.MOVED)
         if not isinstance(outcome.stored, Record):
             await self.drop_arriving(collection, record.key, record.version, target, outcome)

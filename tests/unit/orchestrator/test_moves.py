@@ -13,6 +13,7 @@ from memory.domain.errors import InvalidInput, StoreUnavailable
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.tiering import MoveResult
 from memory.orchestrator.topology import Topology
+from memory.policies.promotion import PromotionRule
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Mark
 from memory.ports.writes import Delete, Newer, Put, Release
@@ -131,6 +132,38 @@ async def test_a_move_onto_its_own_replica_changes_the_replicas_role(world: Worl
     assert await world.move(entry, "long") == MoveResult.MOVED
     assert await world.stands(entry) == ["-", "mark", "home"]
     assert await world.seen(entry) == ["text"]
+
+
+async def test_a_move_whose_replica_waits_has_moved_and_owes_it(world: World) -> None:
+    entry = await world.write()
+    world.long.down = True
+    assert await world.move(entry, "mid") == MoveResult.MOVED
+    world.heal()
+    assert await world.stands(entry) == ["mark", "home", "-"]
+    assert await world.owed() == 1
+    await world.engine.maintenance.sweep()
+    assert await world.stands(entry) == ["mark", "home", "replica"]
+    assert await world.owed() == 0
+
+
+@pytest.mark.parametrize(("away", "moved"), [("mid", 0), ("long", 5)])
+@pytest.mark.parametrize("how", ["end of session", "by hand", "sweep"])
+async def test_many_moves_wait_once_for_a_store_that_is_away(how: str, away: str, moved: int) -> None:
+    async with World(rules=[PromotionRule(name="ended", on="session_end"), PromotionRule(name="swept", on="sweep")]) as world:
+        entries = [await world.write(f"text {n}") for n in range(5)]
+        store = world.mid if away == "mid" else world.long
+        store.down = True
+        before = len(store.steps)
+        if how == "end of session":
+            report = await world.engine.promotion.end_session(TENANT, SESSION)
+        elif how == "by hand":
+            report = await world.engine.promotion.by_hand(TENANT, [entry.id for entry in entries], "mid")
+        else:
+            report = await world.engine.promotion.by_sweep()
+        assert (len(report.moved), len(report.kept)) == (moved, 5 - moved)
+        writes = [step for step in store.steps[before:] if step in ("move.copy", "replica.deliver")]
+        assert len(writes) <= 1
+        assert all(f"store '{away}'" in kept.because for kept in report.kept)
 
 
 async def test_a_move_waits_while_the_entry_owes_a_step(world: World) -> None:
