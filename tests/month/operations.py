@@ -11,7 +11,7 @@ import contextlib
 import io
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -362,8 +362,11 @@ async def together(run: Run, op: Operation) -> None:
 
 
 async def _at_once(run: Run, op: Operation, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> list[Said]:
+    """All answers are of one stretch of time: what one worker made, another may answer before the first is back with what its clock says."""
     asked = [run.ask(op, call, *args, worker=number, **kwargs) for number, (call, args, kwargs) in enumerate(calls)]
-    return list(await asyncio.gather(*asked))
+    answers = await asyncio.gather(*asked)
+    begun, ended = min(said.begun for said in answers), max(said.ended for said in answers)
+    return [replace(said, begun=begun, ended=ended) for said in answers]
 
 
 async def _updates(run: Run, op: Operation) -> None:
