@@ -168,14 +168,17 @@ class Server:
     def wait_for(self, works: Callable[[int], object]) -> None:
         """Ask until `works(port)` does not raise any more."""
         deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                works(self._port)
-                return
-            except Exception:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)  # the only way to learn that a server is up is to ask again
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # a client whom a starting server cut off leaves its socket open
+            while True:
+                try:
+                    works(self._port)
+                    break
+                except Exception:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)  # the only way to learn that a server is up is to ask again
+            gc.collect()
 
 
 def _free_port() -> int:
