@@ -22,7 +22,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, decide
-from memory.ports.query import Count, Everywhere, Kind, Page, Partitions, Query, Tenant
+from memory.ports.query import Count, Everywhere, Kind, Page, Partitions, Query
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
@@ -94,7 +94,7 @@ class FileStore(BaseStore):
         return list(self._idle().items())[:limit]
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        forgotten = {_named(partition) for partition, generation in self._idle().items() if (partition, generation) in idle}
+        forgotten = {_named(partition) for partition, _ in self._idle().items() & set(idle)}
         self._keep(self._slots, {name: number for name, number in self._numbers.items() if name not in forgotten})
         return len(forgotten)
 
@@ -107,9 +107,7 @@ class FileStore(BaseStore):
         corrupt: list[Key] = []
         lets_through = condition(query.filter)
         for key, (scope, _, _) in self._slots[query.collection.name].items():
-            if not _is_there(key, scope, query):
-                continue
-            stands = _read(self._slots, query.collection, key)
+            stands = _read(self._slots, query.collection, key) if _is_there(key, scope, query) else None
             if isinstance(stands, Corrupt):
                 corrupt.append(key)
             elif stands is not None and _is_asked(stands, query) and lets_through(stands):
@@ -118,10 +116,10 @@ class FileStore(BaseStore):
 
     def _idle(self) -> dict[Partition, int]:
         """The generation of every partition where nothing stands and whose counters never gave a number."""
-        taken = {(key.tenant, scope) for held in self._slots.values() for key, (scope, _, _) in held.items()}
-        named = {tuple(json.loads(name)): number for name, number in self._numbers.items()}
-        taken |= {(tenant, scope) for tenant, scope, counter in named if counter}
-        return {Partition(*place): number for (*place, counter), number in named.items() if not counter and tuple(place) not in taken}
+        names = [(*json.loads(name), number) for name, number in self._numbers.items()]
+        taken = {(tenant, scope) for tenant, scope, counter, _ in names if counter is not None}
+        taken |= {(key.tenant, scope) for held in self._slots.values() for key, (scope, _, _) in held.items()}
+        return {Partition(t, s): number for t, s, counter, number in names if counter is None and (t, s) not in taken}
 
     def _copied(self) -> tuple[Slots, dict[str, int]]:
         return {name: dict(held) for name, held in self._slots.items()}, dict(self._numbers)
@@ -153,11 +151,9 @@ def _read(slots: Slots, collection: Collection, key: Key) -> Stored | None:
 
 
 def _is_there(key: Key, scope: str | None, query: Query) -> bool:
-    if isinstance(query.where, Everywhere):
-        return True
-    if isinstance(query.where, Tenant):
-        return key.tenant == query.where.tenant
-    return scope is not None and isinstance(query.where, Partitions) and Partition(key.tenant, scope) in query.where.partitions
+    if isinstance(query.where, Partitions):
+        return scope is not None and Partition(key.tenant, scope) in query.where.partitions
+    return isinstance(query.where, Everywhere) or key.tenant == query.where.tenant
 
 
 def _is_asked(stands: Standing, query: Query) -> bool:
