@@ -30,8 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The files that take longest come first: workers take them in this order, and none is left alone with a long one at the end."""
     if not THOROUGH:
-        config.hook.pytest_deselected(items=[item for item in items if _takes_long(item)])
-        items[:] = [item for item in items if not _takes_long(item)]
+        left_out = {item for item in items if _takes_long(item)}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
     for item in items:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from memory.ports.contract.harness import Harness
 from tests.contract.every_liar import HONEST, LIARS
+from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
@@ -40,8 +40,7 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
-    uncounted = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}  # no branch of a lie counts
-    return subprocess.run(command, cwd=ROOT, env=uncounted, capture_output=True, text=True, timeout=1_200)
+    return subprocess.run(command, cwd=ROOT, env=wheels.environment(), capture_output=True, text=True, timeout=1_200)
 
 
 def _place(harness: type[Harness]) -> str:

@@ -81,7 +81,7 @@ def _shown(config: MemoryConfig) -> list[str]:
     try:
         build_engine(config, embedder=None, clock=system_clock)
     except MemoryTiersError as error:
-        engine_error = "".join(traceback.format_exception(error, limit=0))
+        engine_error = f"{error!r} {error}" + "".join(traceback.format_exception(error, limit=0))
     leaves = [config.leaves(), dict(config.origins), config.serving(), config.stores]
     return [*map(repr, parts), *map(str, parts), *map(repr, dumped), *map(repr, leaves), engine_error]
 

@@ -16,7 +16,7 @@ from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import T0, done, put
 from memory.ports.query import Everywhere, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
-from memory.ports.writes import Delete, Newer, RaiseGeneration
+from memory.ports.writes import Delete, Newer, RaiseGeneration, Status
 from tests.unit.adapters.file.helping import files_below, opened
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)
@@ -75,6 +75,17 @@ async def test_hostile_tenants_scopes_and_ids_come_back_and_stay_in_the_folder(t
     assert [path for path in files_below(tmp_path) if not path.is_relative_to(folder)] == []
     await done(store, *[Delete(ENTRIES, r.key, 5, Newer()) for r in made])
     assert all(isinstance(s, Tombstone) for s in await store.get(ENTRIES, [r.key for r in made]))
+    await store.close()
+
+
+@pytest.mark.backend("file")
+@pytest.mark.parametrize("half", ["\ud800", "\udfff x"])
+async def test_what_holds_half_of_a_surrogate_pair_is_refused_and_leaves_nothing(tmp_path: Path, half: str) -> None:
+    store = await opened(tmp_path)
+    before = files_below(tmp_path)
+    names = [Record(Key(tenant, record_id), scope, 1, T0, T0) for tenant, scope, record_id in ((half, "s", "i"), ("t", half, "j"), ("t", "s", half))]
+    assert [outcome.status for outcome in await store.apply([put(r) for r in names])] == [Status.REJECTED] * 3
+    assert files_below(tmp_path) == before
     await store.close()
 
 
