@@ -240,7 +240,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-sweep-leaves-debts": Slip(maintenance, "Maintenance._jobs_of", "lambda: self._finish_owed(store, report, away),", "", ("sweep.owed", "owed.")),
     "a-sweep-leaves-arriving-copies": Slip(
-        maintenance, "Maintenance._jobs_of", "lambda: self._settle_arriving(store, report),", "", ("sweep.arriving", "move.")
+        maintenance, "Maintenance._jobs_of", "lambda: self._settle_arriving(store, report, away),", "", ("sweep.arriving", "move.")
     ),
     "a-lease-is-never-given-up": Slip(
         maintenance, "Maintenance._take_lease", 'now < stands.fields["until"] <= now + 2 * self._placement.settings.lease', "True", ("lease.",)

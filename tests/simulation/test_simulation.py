@@ -70,6 +70,12 @@ def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
     assert run_chunk(range(60), "relations-are-listed-backwards").called
 
 
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_mutant_still_finds_what_it_changes(mutant: str) -> None:
+    with applied(mutant):
+        pass
+
+
 def test_there_are_enough_mutants_and_each_is_named_by_what_goes_wrong() -> None:
     assert len(MUTANTS) >= 60
     assert all(len(name.split("-")) >= 3 for name in MUTANTS)
