@@ -123,7 +123,8 @@ class Life:
                 async with asyncio.timeout(PATIENCE):
                     await store.close()
             except Exception as error:  # noqa: BLE001 - whatever a driver says of a loop that is gone
-                log.warning("store '%s' could not be closed in full: the event loop it was opened on has ended (%s)", store.name, error)
+                said = str(error)  # its text alone: who keeps records of the log would keep the error's frames, and with them dead sockets
+                log.warning("store '%s' could not be closed in full: the event loop it was opened on has ended (%s)", store.name, said)
                 self._built = None
 
     def _elsewhere(self) -> WrongEventLoop:

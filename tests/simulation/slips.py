@@ -248,3 +248,254 @@ SLIPS: dict[str, Slip] = {
     # more reading
     # stores
 }
+    "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.kind != KEEP]", "[]", ("delete.home",)),
+"""Slips of the pen, each a few words changed in one function of the engine: what a careless edit might do, by the name of what goes wrong then.
+
+The text to be replaced must be there exactly once: a slip that changes nothing, since the function was rewritten, fails by name.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from memory.orchestrator import (
+    births,
+    browsing,
+    cache,
+    derivation,
+    entries,
+    entry_records,
+    erasure,
+    lives,
+    maintenance,
+    owed,
+    placement,
+    relations,
+    tiering,
+    versions,
+    windows,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """In a function of a module, `old` text and the `new` one; and the steps near which that shows."""
+
+    module: Any
+    function: str
+    old: str
+    new: str
+    near: tuple[str, ...] = ()
+
+    def patch(self) -> tuple[object, str, Any]:
+        """The function's owner, its name there, and the function with the slip."""
+        owner: Any = self.module
+        *path, name = self.function.split(".")
+        for part in path:
+            owner = getattr(owner, part)
+        there = inspect.getattr_static(owner, name)
+        source = textwrap.dedent(inspect.getsource(getattr(there, "__func__", there)))
+        if source.count(self.old) != 1:
+            raise LookupError(f"{self.function} has {source.count(self.old)} times: {self.old!r}")
+        found: dict[str, Any] = {}
+        code = compile(source.replace(self.old, self.new), f"<{self.function} with a slip>", "exec", flags=__future__.annotations.compiler_flag)
+        exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
+        return owner, name, found[name]
+
+
+_DERIVE, _KEEP, _ERASE, _LINK, _CACHE, _SWEEP = ("derive.",), ("version.",), ("erase.",), ("relat",), ("cache.",), ("sweep.",)
+
+SLIPS: dict[str, Slip] = {
+    # derivations
+    "sources-are-deleted-before-the-result-is-stored": Slip(
+        derivation,
+        "Derivation._store",
+        "    store = self._placement.topology.home(record.tier)\n",
+        "    store = self._placement.topology.home(record.tier)\n    for source in to_delete:\n"
+        "        await self._erasure.delete(ENTRIES, source.key, at=source.version)\n",
+        _DERIVE,
+    ),
+    "sources-are-deleted-though-edited-since": Slip(erasure, "Erasure._delete_noted", ", at=version)", ")", ("derive.",)),
+    "summaries-outlive-erased-sources": Slip(
+        derivation, "Derivation.compact", "replace(record, generation=generation)", "record", ("erase.", "derive.")
+    ),
+    "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", ("delete.home",)),
+    "a-second-life-begins-before-the-first-is-settled": Slip(
+        lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("version.walk",)
+    ),
+    "a-copy-is-taken-for-one-of-the-latest-text": Slip(
+        derivation, "Derivation.promote", "delete_original and there.body.get(COPIED_VERSION) != source.version", "False", ("delete.home",)
+    ),
+    "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._store", "if there.record is not None:", "if False:", _DERIVE),
+    "a-derived-entry-owes-no-replica": Slip(
+        derivation, "Derivation._store", "(*owed_replicas(self._placement, ENTRIES, born.store, born.record.tier), *debts)", "(*debts,)", _DERIVE
+    ),
+    "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
+    "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
+    # changes
+    "debts-are-dropped-by-an-edit": Slip(entries, "Entries._replace", "*carried_over(old), ", "", ("version.keep",)),
+    "a-kept-version-outlives-its-scope": Slip(
+        owed, "OwedWork._keep", "generation=debt.holder.generation", "generation=None", ("version.keep", "erase.")
+    ),
+    "an-edit-owes-its-kept-version-to-nobody": Slip(
+        entries, "Entries._replace", 'keep = () if beside else (Owed(KEEP, {"record": codec.to_json(kept)}),)', "keep = ()", _KEEP
+    ),
+    "an-edit-beside-the-archive-keeps-no-version": Slip(entries, "Entries._replace", "if beside:\n", "if False:\n", ("update.",)),
+    "an-update-of-what-was-erased-is-acknowledged": Slip(
+        entries, "Entries._replace", "if not all(o.applied for o in outcomes):\n        return None\n", "", ("update.",)
+    ),
+    "what-is-retired-is-changed": Slip(entries, "Entries._attempt", " or not is_current(home[0], now)", "", ("update.", "cache.invalidate")),
+    "what-has-expired-is-changed": Slip(entries, "Entries._attempt", "is_expired(home[0], now) or ", "", ("update.",)),
+    "a-window-is-ended-twice": Slip(
+        entries, "Entries.invalidate", 'if record.fields.get("valid_to") is not None:', "if False:", ("cache.invalidate", "update.")
+    ),
+    "an-edit-keeps-its-old-vector": Slip(entries, "Entries._attempt", 'if changes.keys() & {"content", "title"}:', "if False:", ("update.",)),
+    "an-edit-forgets-its-generation": Slip(entry_records, "changed", "generation=record.generation,", "", ("erase.delete",)),
+    "an-edit-breaks-the-chain-of-kept-versions": Slip(entry_records, "changed", "previous=record.version,", "", _KEEP),
+    "an-edit-leaves-the-tags": Slip(entry_records, "changed", 'if "tags" in changes:', "if False:", ("update.",)),
+    "an-edit-leaves-the-words-it-is-found-by": Slip(
+        entry_records,
+        "changed",
+        'texts=texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source")),',
+        "texts=record.texts,",
+        ("update.",),
+    ),
+    "a-kept-version-overwrites-the-one-before": Slip(versions, "kept_version", "record.key.id, record.version)", "record.key.id, 0)", _KEEP),
+    # keys
+    "another-text-under-a-key-is-answered-the-first": Slip(
+        births, "Births._repeated", "there.record.fields.get(DIGEST) != one.record.fields[DIGEST]", "False", ("write.",)
+    ),
+    "a-repeated-key-is-answered-the-latest-version": Slip(
+        births,
+        "Births._first_version",
+        "return next(iter(await kept_versions(self._placement, record)), record)",
+        "return record",
+        ("version.read", "write."),
+    ),
+    "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
+    "a-revived-key-owes-no-replica": Slip(
+        births, "Births._revive", "owed=owed_replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
+    ),
+    # deletions
+    "deletion-leaves-relations": Slip(owed, "OwedWork._unrelate", "if tombstones:", "if False:", ("derive.",)),
+    "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
+    "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
+    "a-tombstone-lives-no-moment": Slip(
+        placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
+    ),
+    # scopes
+    "erasure-skips-the-cache": Slip(
+        erasure, "Erasure._stores", "*self._placement.topology.stores", "*self._placement.topology.homes", ("cache.look",)
+    ),
+    "erasure-leaves-copies": Slip(erasure, "Erasure._erase_in", "(frozenset({Role.HOME}), OTHER_ROLES)", "(frozenset({Role.HOME}),)", _ERASE),
+    "erasure-leaves-kept-versions": Slip(
+        erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in (SCOPED[0], SCOPED[2]):", _ERASE
+    ),
+    "erasure-counts-copies-too": Slip(erasure, "Erasure._erase_in", "if collection is ENTRIES and Role.HOME in roles else 0", "", _ERASE),
+    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, data),),", "", _ERASE),
+    "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
+    "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase_scope", "1 + await", "await", _ERASE),
+    "erasure-takes-what-was-written-since": Slip(erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)),
+    # what is owed
+    "a-kept-version-is-settled-unpaid": Slip(
+        owed, "OwedWork._keep", "await self._placement.write_one", "False and await self._placement.write_one", _KEEP
+    ),
+    "a-replica-is-settled-unpaid": Slip(
+        owed, "OwedWork._replicate", "await self._placement.write_one", "False and await self._placement.write_one", ("replica.",)
+    ),
+    "an-arrival-is-flagged-as-nothing": Slip(owed, "OwedWork._arrive", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
+    "marks-live-a-second": Slip(owed, "OwedWork._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("write.home",)),
+    "what-is-done-stays-owed": Slip(owed, "OwedWork.finish", "if done:", "if False:", ("owed.",)),
+    "what-failed-is-taken-for-done": Slip(owed, "OwedWork._tried", "return False\n    if done:", "return True\n    if done:", ("owed.", "replica.")),
+    "an-edit-carries-replicas-and-nothing-else": Slip(
+        owed, "carried_over", "o.kind != REPLICATE", "o.kind == REPLICATE", ("version.keep", "update.")
+    ),
+    # moves
+    "a-move-is-aborted-though-marked": Slip(
+        tiering, "Tiering.drop_arriving", "if released is not None and isinstance(released.stored, Mark):", "if False:", ("move.arrive",)
+    ),
+    "a-move-within-a-store-at-any-version": Slip(
+        tiering, "Tiering._relabel", "AtVersion(record.version, Role.HOME, record.tier)", "Newer()", ("move.relabel",)
+    ),
+    "a-move-within-a-store-owes-no-replica": Slip(
+        tiering, "Tiering._relabel", "owed=owed_replicas(self._placement, collection, store, to)", "owed=()", ("move.relabel",)
+    ),
+    "a-move-owes-no-replica": Slip(
+        tiering, "Tiering._carry", "owed=owed_replicas(self._placement, collection, target, to)", "owed=()", ("move.copy", "replica.")
+    ),
+    "a-move-goes-back": Slip(tiering, "Tiering._attempt", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)),
+    "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
+        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.arriving",)
+    ),
+    "a-release-is-taken-for-done": Slip(tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)),
+    "a-mark-to-elsewhere-settles-an-arrival": Slip(
+        maintenance, "Maintenance._source", "stands is not None and not elsewhere", "stands is not None", ("sweep.source",)
+    ),
+    # reading
+    "arriving-copies-count-for-readers": Slip(
+        placement, "Placement._is_home", "return row.role is Role.ARRIVING and marked", "return row.role is Role.ARRIVING", ("move.",)
+    ),
+    "arriving-copies-never-count": Slip(
+        placement, "Placement._is_home", "return row.role is Role.ARRIVING and marked", "return False", ("move.arrive",)
+    ),
+    "marks-end-the-search": Slip(
+        placement,
+        "Placement._meet",
+        "located.mark, located.marked_in = row, store\n        return False",
+        "located.mark, located.marked_in = row, store\n        return True",
+        ("move.",),
+    ),
+    "a-new-life-begins-at-the-last-tombstone": Slip(
+        placement, "Placement._meet", "if located.tombstone is None:", "if True:", ("life", "write.revive")
+    ),
+    "what-is-ahead-of-the-clock-is-not-known-now": Slip(
+        windows, "passed", " or (_asks_for_the_present(at, now) and moment > micros(now))", "", ("read.", "browse")
+    ),
+    "versions-go-back": Slip(versions, "version_at", "max(stored + 1, micros(now))", "micros(now)", ("update.",)),
+    "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.everything", "not is_expired(row, now) and ", "", ("browse.everything",)),
+    # the past
+    # the cache
+    "a-cache-ignores-the-restart": Slip(cache, "Cache._is_fresh", "row.epoch == store.epoch and ", "", _CACHE),
+    "a-cache-keeps-copies-for-ever": Slip(cache, "Cache._is_fresh", " and abs(age) <= self._placement.settings.cache_max_age", "", _CACHE),
+    "a-cache-takes-what-is-of-other-tiers": Slip(cache, "Cache.fill", ' or record.tier != "short"', "", _CACHE),
+    "a-write-is-stamped-only-before": Slip(
+        entries,
+        "Entries._replace",
+        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._owed",
+        "    await self._owed",
+        ("cache.fill", "cache.invalidate"),
+    ),
+    # relations
+    "relations-of-erased-ends-are-shown": Slip(
+        relations, "Relations._ends_there", "if at.record is not None or at.corrupt is not None or at.unknown is not None", "", _LINK
+    ),
+    "relations-are-made-with-what-is-retired": Slip(
+        relations, "Relations.relate", "target_id, active=restored_from is None)", "target_id, active=False)", _LINK
+    ),
+    "the-same-relation-is-made-again": Slip(
+        relations, "Relations._put", 'raise Conflict("relation already exists", record.key.id)', "return record", _LINK
+    ),
+    "relations-are-listed-backwards": Slip(
+        relations, "Relations.related", '{"source_id": source_id, "target_id": target_id,', '{"source_id": target_id, "target_id": source_id,', _LINK
+    ),
+    # sweeps
+    "graves-are-forgotten-early": Slip(
+        maintenance, "Maintenance._purge", 'Lt("discard_at", self._placement.now())', 'Not(Lt("discard_at", self._placement.now()))', ("sweep.purge",)
+    ),
+    "graves-are-never-forgotten": Slip(
+        maintenance, "Maintenance._purge", "await self._forget(store, collection, rows, report)", "pass", ("sweep.purge",)
+    ),
+    "a-sweep-leaves-debts": Slip(maintenance, "Maintenance._jobs_of", "lambda: self._finish_owed(store, report, away),", "", ("sweep.owed", "owed.")),
+    "a-sweep-leaves-arriving-copies": Slip(
+        maintenance, "Maintenance._jobs_of", "lambda: self._settle_arriving(store, report, away),", "", ("sweep.arriving", "move.")
+    ),
+    "a-lease-is-never-given-up": Slip(
+        maintenance, "Maintenance._take_lease", 'now < stands.fields["until"] <= now + 2 * self._placement.settings.lease', "True", ("lease.",)
+    ),
+    # more reading
+    # stores
+}

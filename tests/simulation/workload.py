@@ -177,6 +177,8 @@ def races() -> tuple[tuple[Turn, ...], ...]:
         (Turn(k.KEYED), Turn(k.DELETE_SCOPE, who=1), Turn(k.KEYED), Turn(k.KEYED, who=1)),
         (Turn(k.WRITE), Turn(k.PROMOTE), Turn(k.UPDATE), Turn(k.PROMOTE_AWAY), Turn(k.RETRIEVE, who=1)),
         SECOND_LIFE,
+        (Turn(k.WRITE), Turn(k.PROMOTE_AWAY), Turn(k.DELETE, copy=True), Turn(k.RETRIEVE, who=1), Turn(k.RETRIEVE)),
+        (Turn(k.WRITE), Turn(k.PROMOTE_AWAY), Turn(k.UPDATE, copy=True, who=1), Turn(k.DELETE, copy=True), Turn(k.RETRIEVE)),
     ]
     away = [
         _met(k.COMPACT_AWAY, k.UPDATE, after=(k.RETRIEVE,), late=0.04),
