@@ -400,7 +400,8 @@ _building("ConnectsWhenBuilt", _touching)
 
 @dataclass
 class _Room:
-    left: bool = True
+    left: int = 10**9
+    """Calls that still go through."""
 
 
 class HasADisk(PerWrite):
@@ -413,6 +414,7 @@ class HasADisk(PerWrite):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if not self.room.left:
             raise StoreFull(self.name, "the disk is full")
+        self.room.left -= 1
         return await super()._apply(writes, together)
 
 
@@ -421,15 +423,16 @@ class HonestDisk(InMemoryServer):
 
     name = "HonestDisk"
     store_type = HasADisk
-    fills = True
 
-    async def fill(self, store: Store) -> None:
+    async def cramped(self) -> Store:
+        store = await self.make()
         assert isinstance(store, HasADisk)
-        store.room.left = False
+        store.room.left = 20
+        return store
 
     async def make_room(self, store: Store) -> None:
         assert isinstance(store, HasADisk)
-        store.room.left = True
+        store.room.left = 10**9
 
 
 FULL = "test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room"

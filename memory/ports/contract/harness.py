@@ -62,8 +62,6 @@ class Harness:
     revives: ClassVar[bool] = True
     """Whether nothing is left of a tombstone over which a copy of a lower version was put under `Always`. A tier on several stores leaves one in
     each, and the others show again when that copy is deleted: long histories do without such puts there."""
-    fills: ClassVar[bool] = False
-    """Whether `fill` and `make_room` are implemented: the store's disk, or memory, can be made full."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
     """The adapter's own table, where its engine cuts words differently and documents it."""
 
@@ -139,15 +137,19 @@ class Harness:
         """The server is there again at its address, with the data it kept. Return when it answers."""
         raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement bring_back()")
 
-    # -- where `fills` ------------------------------------------------------------------------------------------------
+    # -- where the disk, or the memory, can be made full --------------------------------------------------------------
 
-    async def fill(self, store: Store) -> None:
-        """Leave so little room that at most some thousand small records still go in."""
-        raise NotImplementedError(f"{type(self).__name__} fills, so it must implement fill()")
+    @classmethod
+    def can_be_cramped(cls) -> bool:
+        return cls.cramped is not Harness.cramped
+
+    async def cramped(self) -> Store:
+        """As `make`, with room for some megabytes, until `make_room`: on a small disk, or under a limit of the server's memory."""
+        raise NotImplementedError(f"{type(self).__name__} has no small disk")
 
     async def make_room(self, store: Store) -> None:
-        """There is room again."""
-        raise NotImplementedError(f"{type(self).__name__} fills, so it must implement make_room()")
+        """The store made by `cramped` has room again."""
+        raise NotImplementedError(f"{type(self).__name__} implements cramped(), so it must implement make_room()")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -58,9 +58,9 @@ def built(test: Test) -> Test:
     return mark(test)
 
 
-def fills(test: Test) -> Test:
-    """The test runs for harnesses that can leave their store without room."""
-    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(fills=True)
+def cramped(test: Test) -> Test:
+    """The test runs for harnesses that can give their store little room."""
+    mark: Callable[[Test], Test] = getattr(pytest.mark, MARK)(cramped=True)
     return mark(test)
 
 
@@ -82,7 +82,7 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     asked = {
         "remote": harness.remote,
         "built": bool(harness.urls),
-        "fills": harness.fills,
+        "cramped": harness.can_be_cramped(),
         "tiny": harness.can_be_tiny(),
         "derived": harness.can_damage_derived(),
     }

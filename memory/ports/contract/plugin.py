@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "memory_contract(claimed, unclaimed, remote, built, fills, tiny, derived): runs for harnesses that claim these or not, or have these hooks",
+        "memory_contract(claimed, unclaimed, remote, built, cramped, tiny, derived): runs for harnesses that claim these or not, or have these hooks",
     )
     config.addinivalue_line("markers", "memory_clause(*ids): the clauses of the contract that this test proves; see memory.ports.contract.clauses")
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from memory.domain.errors import StoreFull
-from memory.ports.collections import ENTRIES
+from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import fills
+from memory.ports.contract.judges import cramped
 from memory.ports.contract.support import asked, done, id_of, key_of, live, put, record
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -17,13 +17,20 @@ MOST_CALLS = 2_000
 
 
 @clause("full.said", "full.nothing-kept")
-@fills
+@cramped
 @pytest.mark.asyncio
-async def test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room(harness: Harness, store: Store) -> None:
-    """Some calls may still go through after it was filled: what each acknowledged is there."""
+async def test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room(harness: Harness) -> None:
+    store = await harness.cramped()
+    try:
+        await store.open(COLLECTIONS)
+        await _fills_up_and_works_again(harness, store)
+    finally:
+        await harness.dispose(store)
+
+
+async def _fills_up_and_works_again(harness: Harness, store: Store) -> None:
     await done(store, *[put(record(n, body={"n": n})) for n in range(5)])
     kept = list(range(5))
-    await harness.fill(store)
     failed: list[int] = []
     for start in range(100, 100 + 3 * MOST_CALLS, 3):
         numbers = [start, start + 1, start + 2]
@@ -32,8 +39,9 @@ async def test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room(
         except StoreFull:
             failed = numbers
             break
-        kept += [n for n, outcome in zip(numbers, outcomes, strict=True) if outcome.applied]
-        assert all(isinstance(s, Record) for s in await store.get(ENTRIES, [key_of(n) for n in kept])), "acknowledged, and not there"
+        taken = [n for n, outcome in zip(numbers, outcomes, strict=True) if outcome.applied]
+        assert all(isinstance(s, Record) for s in await store.get(ENTRIES, [key_of(n) for n in taken])), "acknowledged, and not there"
+        kept += taken
     assert failed, "a full store refuses writes as StoreFull"
     assert await store.get(ENTRIES, [key_of(n) for n in failed]) == [None] * 3, "nothing of the failed call is kept"
     assert dict((await live(store, 1)).body) == {"n": 1}
