@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from memory.adapters.file.store import FileStore
+from memory.adapters.file.thresholds import Thresholds
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
@@ -51,6 +52,10 @@ class File(Harness):
 
     async def make(self) -> Store:
         return self._store()
+
+    async def tiny(self) -> Store:
+        small = Thresholds(writes_together=1, waited_for_together=1, waited_for_alone=0, log_bytes=200, looks=0, questions=0)
+        return FileStore(f"file://{self.folder / 'data'}", name=self.name, thresholds=small, cache_bytes=0, **self.options)
 
     async def client(self, store: Store) -> Store:
         return self._store()

@@ -48,6 +48,29 @@ class MongoAlone(OneSchema):
         store: Store = MongoStore(self.running().url(DATABASE), name=self.name, **options)
         return store
 
+    async def tiny(self) -> Store:
+        from memory.adapters.mongo.thresholds import Thresholds
+
+        await self.make()
+        small = Thresholds(
+            inserted_at_once=2,
+            answered_at_once=1,
+            counted_at_once=2,
+            deleted_at_once=1,
+            deleted_bytes_at_once=1,
+            audited_at_once=1,
+            partitions_at_once=1,
+            fenced_at_once=1,
+            kept_to_take_back=0,
+            crowded=1,
+            crowded_bytes=150,
+            partitions_known=1,
+            passes=2,
+            blocks=1,
+            turns=1,
+        )
+        return self.store(thresholds=small)
+
     async def emptied(self) -> None:
         mongo_servers.emptied(self.running(), DATABASE)
 

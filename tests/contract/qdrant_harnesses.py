@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from unittest.mock import patch
 
 from memory.ports.capabilities import Capabilities
@@ -24,6 +24,7 @@ from tests.support.servers import Server
 
 if TYPE_CHECKING:
     from memory.adapters.qdrant.engine import Change
+    from memory.adapters.qdrant.thresholds import Thresholds
 
 
 class QdrantEdge(Harness):
@@ -48,13 +49,16 @@ class QdrantEdge(Harness):
         super().__init__(folder)
         self._folder = quick_folders.new(otherwise=folder)
 
-    def _store(self, name: str) -> Store:
+    def _store(self, name: str, **options: Any) -> Store:
         from memory.adapters.qdrant.store import QdrantStore
 
-        return QdrantStore(f"qdrant+edge:///{self._folder / name}", name=self.name)
+        return QdrantStore(f"qdrant+edge:///{self._folder / name}", name=self.name, **options)
 
     async def make(self) -> Store:
         return self._store("data")
+
+    async def tiny(self) -> Store:
+        return self._store("data", thresholds=_tiny(), log_bytes=2**20)
 
     async def restart(self, store: Store) -> Store:
         """A process that dies leaves its files as they are at that moment: so the store goes on with a copy of them, nothing flushed or closed.
@@ -97,6 +101,11 @@ class QdrantLocal(Harness):
 
         return QdrantStore("qdrant://:memory:", name=self.name)
 
+    async def tiny(self) -> Store:
+        from memory.adapters.qdrant.store import QdrantStore
+
+        return QdrantStore("qdrant://:memory:", name=self.name, thresholds=_tiny())
+
     async def restart(self, store: Store) -> Store:
         await store.close()
         return await self.make()
@@ -138,13 +147,16 @@ class QdrantServer(Served):
     def running(self) -> Server:
         return self.server
 
-    def _store(self, **options: int) -> Store:
+    def _store(self, **options: Any) -> Store:
         from memory.adapters.qdrant.store import QdrantStore
 
         return QdrantStore(f"qdrant://127.0.0.1:{self.server.port}", name=self.name, collection=self.collection, **options)
 
     async def make(self) -> Store:
         return self._store()
+
+    async def tiny(self) -> Store:
+        return self._store(thresholds=_tiny())
 
     async def hurried(self, store: Store) -> Store:
         return self._store(timeout=1)  # whole seconds, the server's own limit on a request
@@ -181,6 +193,22 @@ class QdrantServer(Served):
             await client.delete_collection(self.collection)
         finally:
             await client.close()
+
+
+def _tiny() -> Thresholds:
+    from memory.adapters.qdrant.thresholds import Thresholds
+
+    return Thresholds(
+        read_at_once=2,
+        beyond_a_page=0,
+        retrieved_at_once=1,
+        changed_at_once=1,
+        changed_bytes_at_once=1,
+        changed_in_a_turn=1,
+        audited_at_once=1,
+        partitions_at_once=1,
+        rewritten_at_once=1,
+    )
 
 
 class _Died(BaseException):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -36,13 +36,30 @@ class Redis(Served):
     def running(self) -> Server:
         return self.server
 
-    def _store(self, **options: float) -> Store:
+    def _store(self, **options: Any) -> Store:
         from memory.adapters.redis.store import RedisStore
 
         return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix, **options)
 
     async def make(self) -> Store:
         return self._store()
+
+    async def tiny(self) -> Store:
+        from memory.adapters.redis.thresholds import Thresholds
+
+        small = Thresholds(
+            page=2,
+            least_in_order=1,
+            least_in_portions=1,
+            indexes_at_once=3,
+            answer_bytes=0,
+            keys_at_once=1,
+            audited_at_once=1,
+            members_at_once=1,
+            idle_at_once=1,
+            forgotten_at_once=1,
+        )
+        return self._store(thresholds=small)
 
     async def hurried(self, store: Store) -> Store:
         return self._store(timeout=0.5, connect_timeout=0.5)

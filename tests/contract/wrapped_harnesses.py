@@ -73,3 +73,6 @@ class WrappedRedis(Wrapped, Redis):
 
     name = "wrapped_redis"
     many = 1_050
+
+    async def tiny(self) -> Store:
+        return around(await super().tiny())

@@ -17,13 +17,12 @@ from memory.adapters.file.commits import STAGING
 from memory.adapters.file.disk import Disk
 
 NAME = "changes.log"
-LARGEST = 4 * 2**20
-"""Bytes; a larger log is begun anew, and everyone looks at everything again."""
 
 
 class Changes:
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(self, disk: Disk, largest: int) -> None:
+        """A log of more bytes is begun anew, and everyone looks at everything again."""
+        self._disk, self._largest = disk, largest
         self._fd: int | None = None
         self._seen = 0
 
@@ -62,7 +61,7 @@ class Changes:
 
     def note(self, files: Iterable[str]) -> None:
         """Say what is about to change. With the lock, and after `news`: what this process notes is no news to it."""
-        if os.fstat(self._handle()).st_size > LARGEST:
+        if os.fstat(self._handle()).st_size > self._largest:
             self._begin_anew()
         fd = self._handle()
         rest = memoryview(("\n" + "\n".join(files) + "\n").encode())  # begins with a new line: the last writer may have died within one

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
+from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
 from memory.ports.local import local_path
@@ -43,6 +44,7 @@ class FileConfig:
     fsync: bool = True
     lock_timeout: float = 10.0
     cache_bytes: int = 256 * 2**20
+    thresholds: Thresholds = THRESHOLDS
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from memory.adapters.file.disk import Disk, NoFile
 from memory.adapters.file.errors import Unsettled
 from memory.adapters.file.sealing import Damaged, seal, unseal
+from memory.adapters.file.thresholds import Thresholds
 from memory.domain.errors import StoreError
 
 STAGING, JOURNAL = ("staging.d",), "journal.json"
-_AT_ONCE = 16
-"""So many files are waited for together: a disk keeps several in the time of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,8 @@ class Staged:
 class Commits:
     """Carries out what is staged. Every method but `interrupted` wants the lock."""
 
-    def __init__(self, store: str, disk: Disk) -> None:
-        self._store, self._disk = store, disk
+    def __init__(self, store: str, disk: Disk, thresholds: Thresholds) -> None:
+        self._store, self._disk, self._thresholds = store, disk, thresholds
 
     def interrupted(self) -> bool:
         """Whether a commit is under way, or was when its process died."""
@@ -85,11 +84,11 @@ class Commits:
             raise
 
     def _write_all(self, contents: dict[str, bytes]) -> None:
-        if len(contents) < 4 or not self._disk.fsync:
+        if len(contents) <= self._thresholds.waited_for_alone or not self._disk.fsync:
             for name, content in contents.items():
                 self._disk.write_new(STAGING, name, content)
             return
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(self._thresholds.waited_for_together) as pool:
             list(pool.map(lambda item: self._disk.write_new(STAGING, *item), contents.items()))
 
     def forget(self, staged: Staged) -> None:

@@ -33,18 +33,17 @@ from memory.ports.record import Key, Record, Standing
 
 SCHEMA = 1
 _SCHEMA_FILE = "store.json"
-_TRIES = 4
 
 
 class Library:
     """Used by one thread at a time."""
 
     def __init__(self, store: str, config: FileConfig) -> None:
-        self._store = store
+        self._store, self.thresholds = store, config.thresholds
         self.disk = Disk(config.path, config.fsync)
         self.lock = Lock(store, config.path)
-        self.commits = Commits(store, self.disk)
-        self.changes = Changes(self.disk)
+        self.commits = Commits(store, self.disk, self.thresholds)
+        self.changes = Changes(self.disk, self.thresholds.log_bytes)
         self.partitions = Partitions(store, self.disk)
         self.records = Records(self.disk, self.commits, self.partitions)
         self.shelves = Shelves(self.disk, self.records, self.partitions, config.cache_bytes)
@@ -144,7 +143,7 @@ class Library:
 
     def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[Look]:
         """What stands under the keys at one moment. Takes the lock only to restore, and where others write all the while."""
-        for _ in range(_TRIES):
+        for _ in range(self.thresholds.looks):
             self.steady(deadline)
             looks = [self._find(collection, key) for key in keys]
             if any(look.before is not None for look in looks):

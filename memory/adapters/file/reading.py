@@ -18,8 +18,8 @@ from memory.ports.record import Mark, Record, Standing, Tombstone, header
 from memory.ports.text import bm25, query_words, rarity
 
 _KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
-_TRIES, _FREELY = 8, 3
-"""How often a question is asked at most, and how often of these while others may write."""
+_TRIES = 8
+"""How often a question is asked at most."""
 
 
 class Reading:
@@ -66,7 +66,7 @@ class Reading:
     @contextmanager
     def _steadily(self, attempt: int) -> Iterator[None]:
         """As of now; where others kept changing what was found, with the lock, so that they wait."""
-        if attempt < _FREELY:
+        if attempt < self._library.thresholds.questions:
             self._library.steady(self._deadline)
             yield
         else:

@@ -12,6 +12,7 @@ from memory.adapters.file.claims import CLAIMS, parse
 from memory.adapters.file.errors import translate
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
 from memory.adapters.file.reading import Reading
+from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.file.upkeep import Upkeep
 from memory.adapters.file.worker import Call, Worker, WritingWorker
 from memory.adapters.file.writing import Batch
@@ -40,9 +41,9 @@ class FileStore(BaseStore):
 
     claims: ClassVar[Capabilities] = CLAIMS
 
-    def __init__(self, url: str, name: str = "file", **options: JsonValue) -> None:
+    def __init__(self, url: str, name: str = "file", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
-        self._config = parse(name, url, options)
+        self._config = replace(parse(name, url, options), thresholds=thresholds)
         if not self._config.fsync:
             self._capabilities = replace(self.claims, durable=False, loss_window=WRITTEN_BACK)
         self._library = Library(name, self._config)
@@ -62,7 +63,7 @@ class FileStore(BaseStore):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        worker, reader = WritingWorker(self.name, self._write), Worker(self.name)
+        worker, reader = WritingWorker(self.name, self._write, self._config.thresholds.writes_together), Worker(self.name)
         try:
             await worker.run(lambda: self._library.open(self._deadline()))
             await reader.run(self._by_key.join)

@@ -13,9 +13,6 @@ from memory.ports.writes import Outcome, Write
 
 T = TypeVar("T")
 
-MOST = 64
-"""How many calls share a commit at most: the first of them waits for the last."""
-
 
 @dataclass(slots=True)
 class Call:
@@ -41,10 +38,10 @@ class Worker:
 
 
 class WritingWorker(Worker):
-    def __init__(self, name: str, write: Callable[[list[Call]], None]) -> None:
-        """`write` answers every call it is given."""
+    def __init__(self, name: str, write: Callable[[list[Call]], None], most: int) -> None:
+        """`write` answers every call it is given, so many at most."""
         super().__init__(name)
-        self._write = write
+        self._write, self._most = write, most
         self._waiting: deque[Call] = deque()
 
     async def apply(self, call: Call) -> list[Outcome]:
@@ -54,7 +51,7 @@ class WritingWorker(Worker):
 
     def _some(self) -> None:
         calls: list[Call] = []
-        while self._waiting and len(calls) < MOST:
+        while self._waiting and len(calls) < self._most:
             call = self._waiting.popleft()
             if call.answer.set_running_or_notify_cancel():
                 calls.append(call)

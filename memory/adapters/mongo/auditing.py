@@ -17,14 +17,13 @@ from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.ports.record import Corrupt, Record
 
-_PAGE = 500
 _DERIVED = ("length", "words", "counts")
 
 
 async def audit_words(shelf: Shelf, problems: list[str], *, repair: bool) -> int:
     """How many documents were looked at. What changed since it was read is as its writer left it: only the same checksum is judged."""
     checked = 0
-    async for document in shelf.documents.find({}, batch_size=_PAGE):
+    async for document in shelf.documents.find({}, batch_size=shelf.thresholds.audited_at_once):
         if document.get("kind") == FENCE or PASS in document["_id"]:
             continue
         checked += 1
@@ -52,10 +51,12 @@ def _derived(shelf: Shelf, record: Record) -> Mapping[str, Any]:
     return {"length": length, "words": list(counts), "counts": counts} if counts else {"length": length}
 
 
-async def audit_copies(database: AsyncDatabase[Document], names: Names, shelves: Mapping[str, Shelf], problems: list[str], *, repair: bool) -> None:
+async def audit_copies(
+    database: AsyncDatabase[Document], names: Names, shelves: Mapping[str, Shelf], problems: list[str], page: int, *, repair: bool
+) -> None:
     """Every copy of a damaged document has one that says so."""
     copies = database[names.aside]
-    async for copy in copies.find({}, {"_id": 1}, batch_size=_PAGE):
+    async for copy in copies.find({}, {"_id": 1}, batch_size=page):
         place = copy["_id"]
         shelf = shelves.get(place["collection"])
         if shelf is None or await shelf.documents.find_one({"_id": {"tenant": place["tenant"], "id": place["id"]}, ASIDE: True}, {"_id": 1}):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus, unquote, unquote_plus
 
+from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
 from memory.ports.record import JsonValue
@@ -61,6 +62,7 @@ class MongoConfig:
     timeout: float = 10.0
     connect_timeout: float = 5.0
     connections: int = 32
+    thresholds: Thresholds = THRESHOLDS
 
     @property
     def place(self) -> str:

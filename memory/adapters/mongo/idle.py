@@ -18,14 +18,12 @@ from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.values import Document
 from memory.ports.record import Partition
 
-_PAGE = 200
-
 
 class Idle:
     """Looks at every collection of records that the database has, opened with or not."""
 
-    def __init__(self, database: AsyncDatabase[Document], names: Names, registry: Registry) -> None:
-        self._database, self._names, self._registry = database, names, registry
+    def __init__(self, database: AsyncDatabase[Document], names: Names, registry: Registry, page: int) -> None:
+        self._database, self._names, self._registry, self._page = database, names, registry, page
         self._partitions = database[names.partitions]
 
     async def find(self, limit: int) -> list[tuple[Partition, int]]:
@@ -33,7 +31,7 @@ class Idle:
         found: list[tuple[Partition, int]] = []
         after: Mapping[str, Any] = {}
         while len(found) < limit:
-            page = await self._partitions.find(after, {"_id": 1}, sort=[("_id", 1)], limit=_PAGE).to_list()
+            page = await self._partitions.find(after, {"_id": 1}, sort=[("_id", 1)], limit=self._page).to_list()
             if not page:
                 break
             found += [(_partition(d), int(d["generation"])) async for d in self._empty([d["_id"] for d in page], collections)]

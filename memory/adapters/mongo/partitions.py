@@ -29,21 +29,16 @@ from memory.adapters.mongo.errors import is_duplicate, is_only_duplicates
 from memory.adapters.mongo.passes import PASS, Pass, Passes, pass_of
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.shelf import unfenced
+from memory.adapters.mongo.thresholds import Thresholds
 from memory.adapters.mongo.values import Document, text_of
 from memory.ports.record import Key, Partition
 from memory.ports.storable import encode_integer
 
-_MOST = 10_000
-_MANY = 20
-"""Announcements of more keys are taken back at once, those of fewer with the next one."""
 _FENCES_A_DOCUMENT = 1_000
 """Tokens of batches that were kept out; of more, the oldest go. Together they are far smaller than what `LARGEST` leaves free."""
-_CROWDED, _LARGE = 500, 4 * 2**20
-"""Announcements and their bytes: with more, the oldest are fenced and taken back: processes that died or ended have left them."""
 _REST = 5.0
-"""Seconds from one such clearing to the next by one process, or many that are under way would keep each other out again and again."""
+"""Seconds from one clearing of what is crowded to the next by one process, or many under way would keep each other out again and again."""
 _CROWD: Mapping[str, Any] = {"generation": 1, "size": {"$bsonSize": "$writers"}, "count": {"$size": {"$objectToArray": "$writers"}}}
-_AT_ONCE = 1_000
 
 LAST = "last"
 """In a partition's document: the token of who announced himself last. Who wants to forget the partition can tell by it that nobody has."""
@@ -80,10 +75,10 @@ class Announcement:
 class Registry:
     """The documents of partitions. What this process announced and finished is taken back when it next announces something there."""
 
-    def __init__(self, database: AsyncDatabase[Document], names: Names, *, passes: bool = False) -> None:
-        self._database = database
+    def __init__(self, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds, *, passes: bool = False) -> None:
+        self._database, self._thresholds = database, thresholds
         self._partitions = database[names.partitions]
-        self._passes = Passes() if passes else None
+        self._passes = Passes(thresholds) if passes else None
         self._finished: dict[Partition, list[str]] = {}
         self._seen: dict[Partition, int] = {}
         self._cleared = -math.inf
@@ -103,7 +98,7 @@ class Registry:
     async def finish(self, made: Announcement) -> None:
         """What was announced has happened or has failed, for certain. After anything else the announcement must stay."""
         for partition in made.generations:
-            if made.keys > _MANY:
+            if made.keys > self._thresholds.kept_to_take_back:
                 await self._partitions.update_one({"_id": partition_id(partition)}, {"$unset": {f"writers.{made.token}": ""}})
             else:
                 self._take_back_later(partition, made.token)
@@ -155,13 +150,18 @@ class Registry:
             generation = int(found["generation"]) if found else 0
             self._remember(partition, generation)
             # An answer that the server gives again, because the driver asked twice, tells neither.
-            if found and (found.get("size", 0) > _LARGE or (found.get("count", 0) > _CROWDED and time.monotonic() - self._cleared >= _REST)):
+            if found and self._is_crowded(found):
                 self._cleared = time.monotonic()
                 await self.fence(partition, oldest=True)
             return generation
 
+    def _is_crowded(self, found: Document) -> bool:
+        if found.get("size", 0) > self._thresholds.crowded_bytes:
+            return True
+        return found.get("count", 0) > self._thresholds.crowded and time.monotonic() - self._cleared >= _REST
+
     def _take_back_later(self, partition: Partition, token: str) -> None:
-        if len(self._finished) > _MOST:
+        if len(self._finished) > self._thresholds.partitions_known:
             self._finished.clear()
         self._finished.setdefault(partition, []).append(token)
 
@@ -170,7 +170,7 @@ class Registry:
         return self._seen.get(partition, 0)
 
     def _remember(self, partition: Partition, generation: int) -> None:
-        if len(self._seen) > _MOST:
+        if len(self._seen) > self._thresholds.partitions_known:
             self._seen.clear()
         self._seen[partition] = generation
 
@@ -216,7 +216,8 @@ class Registry:
         if here := [token for token, _ in writers if token in over]:
             await self._partitions.update_one({"_id": partition_id(partition)}, {"$unset": {f"writers.{token}": "" for token in here}})
             writers = [(token, what) for token, what in writers if token not in over]
-        for portion in list(_portions(writers[: len(writers) // 2]))[:1] if oldest else _portions(writers):
+        most = self._thresholds.fenced_at_once
+        for portion in list(_portions(writers[: len(writers) // 2], most))[:1] if oldest else _portions(writers, most):
             by_collection: dict[str, list[UpdateOne]] = {}
             passes: dict[str, list[UpdateOne]] = {}
             for token, what in portion:
@@ -263,14 +264,14 @@ def partition_id(partition: Partition) -> Document:
     return {"tenant": text_of(partition.tenant), "scope": text_of(partition.scope)}
 
 
-def _portions(writers: Sequence[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
-    """So many announcements at a time as make some thousand keys."""
+def _portions(writers: Sequence[tuple[str, Any]], most: int) -> Iterator[list[tuple[str, Any]]]:
+    """So many announcements at a time as make about so many keys."""
     portion: list[tuple[str, Any]] = []
     keys = 0
     for token, announced in writers:
         portion.append((token, announced))
         keys += announced["passes"] if isinstance(announced, dict) else len(announced)
-        if keys >= _AT_ONCE:
+        if keys >= most:
             yield portion
             portion, keys = [], 0
     if portion:

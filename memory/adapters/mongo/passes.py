@@ -11,14 +11,12 @@ import secrets
 import time
 from collections import OrderedDict
 
+from memory.adapters.mongo.thresholds import Thresholds
 from memory.ports.record import Partition
 
 PASS = "pass"  # noqa: S105 - a field of documents
-MOST = 16
-"""Passes of a block. A raised generation puts up so many fences for each process that lately wrote there."""
 GOOD_FOR = 60.0
 """Seconds in which a pass may be used: far less than a fence stands."""
-_PLACES = 10_000
 
 Place = tuple[Partition, str]
 """A partition, and the name of a collection in the database."""
@@ -68,7 +66,8 @@ class Pass:
 class Passes:
     """The newest block of each place. What this process no longer uses waits in `finished` to be taken back."""
 
-    def __init__(self) -> None:
+    def __init__(self, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
         self._blocks: OrderedDict[Place, Block] = OrderedDict()
 
     def take(self, place: Place) -> Pass | None:
@@ -78,13 +77,13 @@ class Passes:
     def block(self, place: Place) -> Block:
         """A new one, to be announced: twice as large as the last one where that was used up."""
         last = self._blocks.get(place)
-        return Block(place, min(2 * last.size, MOST) if last is not None and last.given == last.size else 1)
+        return Block(place, min(2 * last.size, self._thresholds.passes) if last is not None and last.given == last.size else 1)
 
     def announced(self, block: Block) -> list[Block]:
         """Use it from now on; the blocks that are over by that."""
         gone = [last] if (last := self._blocks.pop(block.place, None)) is not None else []
         self._blocks[block.place] = block
-        if len(self._blocks) > _PLACES:
+        if len(self._blocks) > self._thresholds.blocks:
             gone.append(self._blocks.popitem(last=False)[1])
         return _retired(gone)
 

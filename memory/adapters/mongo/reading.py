@@ -23,10 +23,6 @@ from memory.ports.query import Count, Everywhere, Kind, Page, Query, decode_curs
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
 from memory.ports.storable import Unstorable
 
-MOST = 500
-LARGE = 16 * 2**20
-"""Documents deleted at once, and about how many bytes of them."""
-
 
 async def get(shelf: Shelf, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Spoiled]]:
     """What stands under each key, and what was found unreadable just now. A key that no document can have finds nothing."""
@@ -110,7 +106,8 @@ async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str
         there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
         pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": [{"$match": there | {"kind": {"$eq": CORRUPT}}}]}})
     pipeline.append({"$project": dict(WITHOUT_WORDS)})
-    cursor = await shelf.settled.aggregate(pipeline, batchSize=1_000 if take is None else take + MOST, allowDiskUse=True)
+    batch = shelf.thresholds.answered_at_once
+    cursor = await shelf.settled.aggregate(pipeline, batchSize=batch if take is None else take + batch, allowDiskUse=True)
     documents = await cursor.to_list()
     corrupt = [key_in(d) for d in documents if d["kind"] == CORRUPT]
     return [d for d in documents if d["kind"] != CORRUPT] if corrupt else documents, corrupt
@@ -160,12 +157,13 @@ async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
 
 
 async def _portions(shelf: Shelf, wanted: Document) -> AsyncIterator[list[Document]]:
+    most, most_bytes = shelf.thresholds.deleted_at_once, shelf.thresholds.deleted_bytes_at_once
     portion: list[Document] = []
     size = 0
-    async for document in shelf.documents.find(wanted, WITHOUT_WORDS, batch_size=MOST):
+    async for document in shelf.documents.find(wanted, WITHOUT_WORDS, batch_size=most):
         portion.append(document)
         size += len(bson.encode(document))
-        if len(portion) == MOST or size >= LARGE:
+        if len(portion) == most or size >= most_bytes:
             yield portion
             portion, size = [], 0
     if portion:

@@ -20,9 +20,6 @@ from memory.ports.record import Key, Partition, Record
 from memory.ports.storable import Unstorable
 from memory.ports.writes import Append, AtVersion, Outcome, Put, Status
 
-AT_ONCE = 125
-"""Documents sent at once. The next ones are made while the server works on these."""
-
 
 class Run:
     """One run. What others got in the way of has no outcome afterwards; in a transaction that ends it."""
@@ -52,13 +49,14 @@ class Run:
             shelf = self._desk.shelf(write.collection)
             by_shelf.setdefault(shelf.name, (shelf, []))[1].append((i, write))
         for shelf, writes in by_shelf.values():
+            most = shelf.thresholds.inserted_at_once
             under_way: asyncio.Task[None] | None = None
             try:
-                for start in range(0, len(writes), AT_ONCE):
-                    portion = await self._documents(shelf, writes[start : start + AT_ONCE])
+                for start in range(0, len(writes), most):
+                    portion = await self._documents(shelf, writes[start : start + most])
                     if under_way is not None:
                         await under_way
-                    under_way = asyncio.ensure_future(self._insert(shelf, portion, last=start + AT_ONCE >= len(writes)))
+                    under_way = asyncio.ensure_future(self._insert(shelf, portion, last=start + most >= len(writes)))
                     await asyncio.sleep(0)  # it is sent, and the next documents made meanwhile
             finally:
                 if under_way is not None:

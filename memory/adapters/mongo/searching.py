@@ -53,7 +53,7 @@ async def _statistics(shelf: Shelf, there: Document) -> tuple[int, int]:
 async def _candidates(shelf: Shelf, found: Document, words: Sequence[str]) -> list[Document]:
     """Of each record that holds one of the words: its length and the counts of those words."""
     counts = {f"counts.{word}": 1 for word in words}
-    return await shelf.settled.find(found, {"length": 1, **counts}, batch_size=100_000).to_list()
+    return await shelf.settled.find(found, {"length": 1, **counts}, batch_size=shelf.thresholds.counted_at_once).to_list()
 
 
 async def _passing(shelf: Shelf, search: Search, found: Document) -> set[Key] | None:
@@ -61,7 +61,7 @@ async def _passing(shelf: Shelf, search: Search, found: Document) -> set[Key] | 
     if search.filter is None:
         return None
     wanted = {"$and": [found, shelf.conditions.filter(search.filter)]}
-    return {key_in(document) async for document in shelf.settled.find(wanted, {"_id": 1}, batch_size=100_000)}
+    return {key_in(document) async for document in shelf.settled.find(wanted, {"_id": 1}, batch_size=shelf.thresholds.counted_at_once)}
 
 
 async def _scored(shelf: Shelf, words: Sequence[str], candidates: Sequence[Mapping[str, Any]], documents: int, total: int) -> list[tuple[Key, float]]:

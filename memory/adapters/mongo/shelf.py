@@ -14,6 +14,7 @@ from pymongo.write_concern import WriteConcern
 from memory.adapters.mongo.documents import ASIDE, FENCE, Layout, address
 from memory.adapters.mongo.filters import Conditions
 from memory.adapters.mongo.schema import Names
+from memory.adapters.mongo.thresholds import Thresholds
 from memory.adapters.mongo.values import Document
 from memory.ports.collections import Collection
 from memory.ports.record import Key
@@ -24,9 +25,12 @@ class Shelf:
     has, which no failover takes back.
     """
 
-    def __init__(self, collection: Collection, database: AsyncDatabase[Document], names: Names, *, majority: bool, sharded: bool) -> None:
+    def __init__(
+        self, collection: Collection, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds, *, majority: bool, sharded: bool
+    ) -> None:
         self._sharded = sharded
         self.collection = collection
+        self.thresholds = thresholds
         self.layout = Layout(collection)
         self.conditions = Conditions(collection)
         self.documents: AsyncCollection[Document] = database[names.of(collection)]

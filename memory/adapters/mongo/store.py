@@ -31,6 +31,7 @@ from memory.adapters.mongo.reading import Burial
 from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
 from memory.adapters.mongo.searching import search
 from memory.adapters.mongo.shelf import Shelf
+from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.mongo.turns import Turns
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
@@ -63,9 +64,9 @@ class MongoStore(BaseStore):
 
     claims: ClassVar[Capabilities] = CLAIMS
 
-    def __init__(self, url: str, name: str = "mongodb", **options: JsonValue) -> None:
+    def __init__(self, url: str, name: str = "mongodb", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
-        self._config = parse(name, url, options)
+        self._config = replace(parse(name, url, options), thresholds=thresholds)
         _require_uri(name, self._config)
         self._names = Names(self._config.prefix)
         self._client: AsyncMongoClient[Document] | None = None
@@ -97,10 +98,11 @@ class MongoStore(BaseStore):
             await heartbeats.close(client)
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
-        self._shelves = {c.name: Shelf(c, database, self._names, majority=found.transactions, sharded=found.sharded) for c in collections}
-        registry = Registry(database, self._names, passes=not found.sharded)
+        thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
+        self._shelves = {c.name: Shelf(c, database, self._names, thresholds, majority=majority, sharded=sharded) for c in collections}
+        registry = Registry(database, self._names, thresholds, passes=not sharded)
         counters, aside = Counters(database, self._names), Aside(database, self._names)
-        self._desk = Desk(self._shelf, registry, counters, aside, Turns(), _TURNS * self._config.timeout)
+        self._desk = Desk(self._shelf, registry, counters, aside, Turns(thresholds.turns), _TURNS * self._config.timeout)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
         self._epoch = "" if found.durable else found.run
         for line in found.advice:
@@ -226,7 +228,8 @@ class MongoStore(BaseStore):
         assert self._found is not None  # noqa: S101 - it is open
         for shelf in self._shelves.values():
             checked += await audit_words(shelf, problems, repair=repair)
-        await audit_copies(_database(client, self._config, self._found), self._names, self._shelves, problems, repair=repair)
+        database, page = _database(client, self._config, self._found), self._config.thresholds.audited_at_once
+        await audit_copies(database, self._names, self._shelves, problems, page, repair=repair)
         return Audit(checked, tuple(problems[:_MOST_PROBLEMS]))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
@@ -238,7 +241,7 @@ class MongoStore(BaseStore):
     def _idle(self) -> Idle:
         client, desk = self._connected(), self._desk
         assert desk is not None and self._found is not None  # noqa: S101, PT018 - it is connected
-        return Idle(_database(client, self._config, self._found), self._names, desk.registry)
+        return Idle(_database(client, self._config, self._found), self._names, desk.registry, self._config.thresholds.partitions_at_once)
 
     def _shelf(self, collection: Collection) -> Shelf:
         return self._shelves[collection.name]

@@ -14,22 +14,20 @@ from types import TracebackType
 from memory.ports.writes import RaiseGeneration, Write
 
 _ID_LENGTH = 36
-_PLACES = 1_024
-"""So many turns there are. Partitions that share one wait for each other where they need not."""
 
 
 class Turns:
     """The turns of one store. Once it is `closing` nobody gets one any more."""
 
-    def __init__(self) -> None:
-        self.locks = [asyncio.Lock() for _ in range(_PLACES)]
+    def __init__(self, places: int) -> None:
+        self.locks = [asyncio.Lock() for _ in range(places)]
         self.closing = False
 
     def of(self, writes: Iterable[Write], patience: float) -> Turn:
         """The turn of what these writes are about, to be waited for so many seconds in all."""
         return Turn(
             self,
-            sorted({_place(w.key.id) % _PLACES for w in writes if not isinstance(w, RaiseGeneration)}),
+            sorted({_place(w.key.id) % len(self.locks) for w in writes if not isinstance(w, RaiseGeneration)}),
             asyncio.get_running_loop().time() + patience,
         )
 

@@ -26,7 +26,6 @@ from memory.ports.pace import paced
 from memory.ports.record import Corrupt
 from memory.ports.store import Audit
 
-CHUNK = 200
 MOST_PROBLEMS = 100
 _NOT_COMPARED = (REALS, "checksum", "token", "lineage")
 _CLOSE = 1e-5
@@ -39,7 +38,7 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
     checked, after = 0, None
     while True:
         async with engine.turn:
-            found, after = await engine.whole(CHUNK, after)
+            found, after = await engine.whole(engine.thresholds.audited_at_once, after)
             changes = []
             async for point in paced(found):
                 collection = collections.get(str(point.payload.get("collection")))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from memory.adapters.qdrant.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
 from memory.ports.local import local_path
@@ -47,6 +48,7 @@ class EdgeConfig:
     path: Path
     log_bytes: int = 256 * 2**20
     reserve_bytes: int = 128 * 2**20
+    thresholds: Thresholds = THRESHOLDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class ServerConfig:
     replication_factor: int | None = None
     write_consistency_factor: int | None = None
     exact: bool = False
+    thresholds: Thresholds = THRESHOLDS
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig | ServerConfig:

@@ -22,14 +22,13 @@ from memory.adapters.qdrant.client_conditions import ClientConditions
 from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
 from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.payloads import Payload
+from memory.adapters.qdrant.thresholds import Thresholds
 from memory.domain.errors import ConfigError
 
 T = TypeVar("T")
 
 LINEAGE = 64
 """So many earlier tokens stay with a point: as many writers may come between a write and its reading back."""
-_AT_ONCE, _BYTES_AT_ONCE = 100, 8 * 2**20
-"""The most changes of one request, and about the most it carries; a server takes 32 MiB."""
 _SCHEMAS: dict[str, Any] = {
     "keyword": models.PayloadSchemaType.KEYWORD,
     "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
@@ -50,7 +49,7 @@ class ClientEngine:
     turn: AbstractAsyncContextManager[None] = nullcontext()
 
     def __init__(self, name: str, config: ServerConfig, client: AsyncQdrantClient | None = None) -> None:
-        self._name, self._config = name, config
+        self._name, self._config, self.thresholds = name, config, config.thresholds
         self._injected = client
         self._client: Any = client
         self._dimensions: set[int] = set()
@@ -137,7 +136,7 @@ class ClientEngine:
 
     async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
         found: dict[str, Payload] = {}
-        for some in _chunks(points, 1000):
+        for some in _chunks(points, self.thresholds.retrieved_at_once):
             records = await self._ask(
                 self._client.retrieve(self._config.collection, list(some), with_payload=_wanted(keys), with_vectors=False, **self._reading)
             )
@@ -200,7 +199,7 @@ class ClientEngine:
     async def commit(self, changes: Sequence[Change]) -> set[str]:
         await self._make_vectors(changes)
         lost: set[str] = set()
-        for some in _portions(changes):
+        for some in _portions(changes, self.thresholds):
             tokens = {c.point: secrets.token_urlsafe(9) for c in some}
             operations = [self._operation(c, tokens[c.point]) for c in some]
             results = await self._ask(
@@ -270,13 +269,14 @@ def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[i : i + size] for i in range(0, len(items), size))
 
 
-def _portions(changes: Sequence[Change]) -> Iterator[list[Change]]:
+def _portions(changes: Sequence[Change], thresholds: Thresholds) -> Iterator[list[Change]]:
     """The changes in requests that are not too large."""
+    most, most_bytes = thresholds.changed_at_once, thresholds.changed_bytes_at_once
     portion: list[Change] = []
     size = 0
     for change in changes:
         more = 2000 + 2 * int((change.payload or {}).get("bytes", 0)) + 10 * len((change.vectors or Vectors()).dense or ())
-        if portion and (len(portion) == _AT_ONCE or size + more > _BYTES_AT_ONCE):
+        if portion and (len(portion) == most or size + more > most_bytes):
             yield portion
             portion, size = [], 0
         portion.append(change)

@@ -34,9 +34,6 @@ from memory.ports.pace import paced
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PORTION = 8
-"""Points changed at once; then others have a turn: each takes some two tenths of a millisecond, the largest some two."""
-
 _SCHEMAS: dict[str, Any] = {
     "keyword": edge.PayloadSchemaType.Keyword,
     "tenant": edge.KeywordIndexParams(is_tenant=True),
@@ -83,6 +80,7 @@ class EdgeEngine:
         self._name = name
         self._folder = Folder(name, config.path, config.reserve_bytes)
         self._log_bytes = config.log_bytes
+        self.thresholds = config.thresholds
         self._logged = 0
         self._shard: edge.EdgeShard | None = None
         self._dimensions: set[int] = set()
@@ -159,7 +157,8 @@ class EdgeEngine:
         before = self._folder.size()
         self._folder.make_sure_of_room(before)
         indexes = json.dumps([[index.path, index.kind] for index in self._indexes])
-        await self._in_a_child("edge_rewrite", str(self._folder.shard), str(self._folder.new), indexes, then=self._folder.swap)
+        folders, at_once = (str(self._folder.shard), str(self._folder.new)), str(self.thresholds.rewritten_at_once)
+        await self._in_a_child("edge_rewrite", *folders, indexes, at_once, then=self._folder.swap)
         return max(0, before - self._folder.size())
 
     async def _in_a_child(self, module: str, *arguments: str, then: Callable[[], None] = lambda: None) -> None:
@@ -291,11 +290,12 @@ class EdgeEngine:
         for dimensions in {len(c.vectors.dense) for c in kept if c.vectors and c.vectors.dense} - self._dimensions:
             _call(make_vector, self._open_shard, dimensions)
             self._dimensions.add(dimensions)
-        async for some in self._portions(kept):
+        most = self.thresholds.changed_in_a_turn
+        async for some in self._portions(kept, most):
             self._update(edge.UpdateOperation.upsert_points([_point(c) for c in some]))
         async for (change,) in self._portions([c for c in changes if c.payload is not None and c.vectors is None], 1):
             self._update(edge.UpdateOperation.overwrite_payload([change.point], change.payload or {}))
-        async for some in self._portions([c for c in changes if c.payload is None]):
+        async for some in self._portions([c for c in changes if c.payload is None], most):
             self._remove(some)
         self._logged += size
         if self._logged > self._log_bytes:  # the log is only cut when the shard is closed
@@ -303,9 +303,9 @@ class EdgeEngine:
             self._load()
         return set()
 
-    async def _portions(self, changes: Sequence[Change], size: int = PORTION) -> AsyncIterator[Sequence[Change]]:
+    async def _portions(self, changes: Sequence[Change], size: int) -> AsyncIterator[Sequence[Change]]:
         """So many of the changes at a time; others have a turn in between, and what they did to the shard is waited for."""
-        async for start in paced(range(0, len(changes), size), PORTION // size):
+        async for start in paced(range(0, len(changes), size), self.thresholds.changed_in_a_turn // size):
             await self._until_ready()
             yield changes[start : start + size]
 

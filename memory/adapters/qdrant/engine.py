@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from memory.adapters.qdrant.payloads import Payload
+from memory.adapters.qdrant.thresholds import Thresholds
 
 WORDS = "words"
 
@@ -99,6 +100,9 @@ class Engine(Protocol):
 
     @property
     def conditions(self) -> Conditions: ...
+
+    @property
+    def thresholds(self) -> Thresholds: ...
 
     @property
     def alone(self) -> bool:

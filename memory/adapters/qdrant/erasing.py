@@ -11,7 +11,7 @@ from memory.adapters.qdrant.applying import change_to, read_slot
 from memory.adapters.qdrant.engine import Change, Engine, Found
 from memory.adapters.qdrant.filters import Always, Compiler
 from memory.adapters.qdrant.keys import record_point
-from memory.adapters.qdrant.pages import CHUNK, everything
+from memory.adapters.qdrant.pages import everything
 from memory.adapters.qdrant.payloads import Payload, key_of, reader_of
 from memory.adapters.qdrant.places import place
 from memory.ports.asking import condition
@@ -57,7 +57,7 @@ async def delete_matching(engine: Engine, query: Query, version: int, discard_at
     after: Any = None
     while True:
         async with engine.turn:
-            found, after = await engine.scroll(where, CHUNK, after)
+            found, after = await engine.scroll(where, engine.thresholds.read_at_once, after)
             deleted += await eraser.delete({str(f.value): f.payload for f in found})
         if after is None:
             return deleted

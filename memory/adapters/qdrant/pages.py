@@ -29,8 +29,6 @@ from memory.ports.pace import paced
 from memory.ports.query import Order, Page, Position, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Standing
 
-CHUNK = 500
-"""Points read at once where all that matches is read."""
 _NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)
 _INDEXED = frozenset(("created_at", "updated_at", "expires_at", "discard_at"))
 _ALWAYS_THERE = frozenset(("created_at", "updated_at"))
@@ -43,7 +41,7 @@ async def everything(engine: Engine, where: Condition, keys: Sequence[str] | Non
     """All that matches, in chunks; other tasks run in between."""
     after: Any = None
     while True:
-        found, after = await engine.scroll(where, CHUNK, after, keys)
+        found, after = await engine.scroll(where, engine.thresholds.read_at_once, after, keys)
         yield found
         if after is None:
             return
@@ -54,7 +52,7 @@ class Pager:
     """Answers one query."""
 
     def __init__(self, engine: Engine, query: Query) -> None:
-        self._engine, self._query = engine, query
+        self._engine, self._query, self._thresholds = engine, query, engine.thresholds
         self._read = reader_of(query.collection).read
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._found: dict[Key, Standing] = {}
@@ -81,7 +79,7 @@ class Pager:
         """Take all that matches; with `most`, keep only so many of the first, and those tied with the last of them."""
         async for found in everything(self._engine, part):
             await self._take(found)
-            if most is not None and len(self._found) > 2 * most + CHUNK:
+            if most is not None and len(self._found) > 2 * most + self._thresholds.read_at_once:
                 first = ordered(list(self._found.values()), self._query.order)
                 last = position_of(first[most - 1], self._query.order)
                 self._found = {s.key: s for n, s in enumerate(first) if n < most or position_of(s, self._query.order) == last}
@@ -111,7 +109,7 @@ class Pager:
 
     async def _numbers(self, part: Condition, path: str, by: Order, start: float | None) -> None:
         """Take points in the engine's order, whole ties at a time: what it may have in another order than ours counts as tied."""
-        limit = self._wanted + self._wanted // 4 + 8
+        limit = self._wanted + self._wanted // 4 + self._thresholds.beyond_a_page
         while True:
             found = await self._engine.ordered(part, path, by.descending, start, limit)
             if len(found) < limit:

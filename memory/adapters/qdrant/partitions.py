@@ -16,9 +16,6 @@ from memory.adapters.qdrant.pages import everything
 from memory.adapters.qdrant.payloads import GENERATION, MARK, NUMBER, RECORD, Payload, is_sound
 from memory.ports.record import Partition
 
-AT_ONCE = 200
-"""Partitions asked about in one request."""
-
 
 async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:
     """Those that are idle, each with its generation, at most so many."""
@@ -69,14 +66,14 @@ def _plain(payload: Payload | None) -> Payload:
 
 async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partition]:
     """Those of them in which something stands or which have counters. However much stands in them, little of it is read."""
-    busy: set[Partition] = set()
+    busy, most = set[Partition](), engine.thresholds.partitions_at_once
     for tenant, of_tenant in groupby(sorted(partitions), key=lambda partition: partition.tenant):
         scopes = [partition.scope for partition in of_tenant]
         while scopes:
-            found, _ = await engine.scroll(_in_use(engine.conditions, tenant, scopes[:AT_ONCE]), AT_ONCE, keys=("scope",))
+            found, _ = await engine.scroll(_in_use(engine.conditions, tenant, scopes[:most]), most, keys=("scope",))
             held = {f.payload.get("scope") for f in found}
             busy |= {Partition(tenant, scope) for scope in scopes if scope in held}
-            scopes = [scope for scope in scopes if scope not in held] if held else scopes[AT_ONCE:]
+            scopes = [scope for scope in scopes if scope not in held] if held else scopes[most:]
     return busy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import Pager
 from memory.adapters.qdrant.payloads import Payload, reader_of
 from memory.adapters.qdrant.searching import search
+from memory.adapters.qdrant.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.qdrant.turns import Turns
 from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
 from memory.ports.base import BaseStore
@@ -54,10 +56,10 @@ class QdrantStore(BaseStore):
     claims: ClassVar[Capabilities] = CLAIMS
     """At best; Edge and the local mode are not shared, and the local mode forgets."""
 
-    def __init__(self, url: str, name: str = "qdrant", *, client: Any = None, **options: JsonValue) -> None:
+    def __init__(self, url: str, name: str = "qdrant", *, client: Any = None, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         """`client` is an `AsyncQdrantClient` of the caller's to use for a server; it is not closed."""
         super().__init__(name)
-        config = parse(name, url, options)
+        config = replace(parse(name, url, options), thresholds=thresholds)
         self._capabilities = claims_of(config)
         self._folder = config.path if isinstance(config, EdgeConfig) else None
         self._engine: Engine = _engine(name, config, client)

@@ -9,7 +9,7 @@ from datetime import datetime
 from memory.adapters.redis.link import Link
 from memory.adapters.redis.names import start_of
 from memory.adapters.redis.packing import sort_key
-from memory.adapters.redis.reading import MOST, Entry, Reader, Source
+from memory.adapters.redis.reading import Entry, Reader, Source
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, page_of
 from memory.ports.pace import paced
@@ -32,7 +32,7 @@ class Question:
     """One query over the indexes of one collection."""
 
     def __init__(self, link: Link, query: Query) -> None:
-        self._query = query
+        self._query, self._beyond = query, link.config.thresholds.page
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._wants_records = Kind.RECORD in query.kinds
         self._roles = tuple(query.roles)  # found by identity: an enum's hash takes longer than comparing all four
@@ -87,7 +87,7 @@ class Question:
         found: list[Standing] = []
         spoiled: list[Match] = []
         sources = await self._sources(self._behind())
-        expected = MOST if self._query.limit is None else self._query.limit + 1
+        expected = self._beyond if self._query.limit is None else self._query.limit + 1
         async for entries in self._reader.in_order(sources, expected):
             for match in await self.matches(entries):
                 if isinstance(match.found, Corrupt):
@@ -116,7 +116,7 @@ class Question:
                     spoiled.append(match)
                 else:
                     found[match.found.key] = match.found
-            if limit is not None and len(found) > limit + MOST:
+            if limit is not None and len(found) > limit + self._beyond:
                 first, _ = page_of(list(found.values()), replace(self._query, limit=limit + 1))
                 found = {standing.key: standing for standing in first}
         return list(found.values()), spoiled

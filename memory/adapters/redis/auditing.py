@@ -12,8 +12,6 @@ from memory.adapters.redis.link import Link
 from memory.adapters.redis.names import tagged
 from memory.adapters.redis.scripts import Argument, Call, frames
 
-_AT_ONCE = 100
-_MEMBERS = 500
 _INDEXES = {
     "t": "a partition's records by creation",
     "a": "all records by id",
@@ -28,17 +26,18 @@ class Audit:
     """One look at everything."""
 
     def __init__(self, link: Link, *, repair: bool) -> None:
-        self._link, self._options = link, [int(repair)]
+        self._link, self._options, self._thresholds = link, [int(repair)], link.config.thresholds
         self._missing: Counter[tuple[str, str]] = Counter()
         self._wrong: Counter[tuple[str, str]] = Counter()
         self.checked = 0
 
     async def look(self) -> list[str]:
+        at_once = self._thresholds.audited_at_once
         async for keys in self._link.keys(f"{{{self._link.config.prefix}:*"):
             named = [(bucket, kind, rest) for key in keys for bucket, kind, rest in self._parts(key)]
             records = [_place(bucket, rest) for bucket, kind, rest in named if kind == "r"]
-            for start in range(0, len(records), _AT_ONCE):
-                await self._records(records[start : start + _AT_ONCE])
+            for start in range(0, len(records), at_once):
+                await self._records(records[start : start + at_once])
             for bucket, kind, rest in named:
                 if kind in "ago" and kind:
                     await self._members(bucket, kind, rest)
@@ -65,14 +64,15 @@ class Audit:
         bound: bytes = b"-"
         collection = rest.decode()
         while bound:
-            call = Call(bucket, ("members", bucket, collection, index, bound, _MEMBERS))
+            call = Call(bucket, ("members", bucket, collection, index, bound, self._thresholds.members_at_once))
             bound = await self._judged(call, (collection, index))
 
     async def _partition(self, bucket: str, rest: bytes) -> None:
         bound: bytes = b"-"
         collection, _, of = rest.decode().rpartition(":")
         while bound:
-            bound = await self._judged(Call(bucket, ("partition", bucket, collection, of, bound, _MEMBERS)), (collection, "t"))
+            call = Call(bucket, ("partition", bucket, collection, of, bound, self._thresholds.members_at_once))
+            bound = await self._judged(call, (collection, "t"))
 
     async def _judged(self, call: Call, index: tuple[str, str]) -> bytes:
         """Where the next portion begins, nothing where there is none."""

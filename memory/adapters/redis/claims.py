@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
 from memory.ports.record import JsonValue
@@ -49,6 +50,7 @@ class RedisConfig:
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_check_hostname: bool = True
+    thresholds: Thresholds = THRESHOLDS
 
     @property
     def place(self) -> str:

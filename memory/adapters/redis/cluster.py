@@ -55,7 +55,7 @@ class ClusterLink(Link):
         for node in self._connected.get_primaries():
             cursor = 0
             while True:
-                scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000)
+                scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", self.config.thresholds.keys_at_once)
                 answer = await self._in_time(lambda node=node, scan=scan: self._connected.execute_command(*scan, target_nodes=[node]))  # type: ignore[misc]
                 told, found = answer
                 yield found

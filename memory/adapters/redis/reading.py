@@ -24,12 +24,6 @@ class Spot:
     created: str = "0" * 16
 
 
-MOST = 500
-"""The most records one step of a script reads from one index."""
-BUDGET = 4 * 2**20
-"""About how many bytes of values one call of a script answers with; at least one value from each index it reads."""
-
-
 @dataclass(slots=True)
 class Source:
     """One index being read, from where the last page ended."""
@@ -77,7 +71,7 @@ class Reader:
     """Reads one collection for one question."""
 
     def __init__(self, link: Link, collection: Collection, backwards: bool = False) -> None:
-        self._link = link
+        self._link, self._thresholds = link, link.config.thresholds
         self._collection = collection
         self._backwards = backwards
 
@@ -94,7 +88,7 @@ class Reader:
         assert not isinstance(where, Everywhere)  # noqa: S101  indexes by creation are a partition's
         token = tenant_token(where.tenant)
         calls = [Call(bucket, ("partitions", bucket, self._collection.name, token)) for bucket in BUCKETS]
-        answers = await self._link.run("read", calls, [BUDGET], repeatable=True)
+        answers = await self._link.run("read", calls, [self._thresholds.answer_bytes], repeatable=True)
         return [
             Source(self._collection.name, bucket, "t", token, answer[at : at + 32].decode(), bound, known=where.tenant)
             for bucket, answer in zip(BUCKETS, answers, strict=True)
@@ -116,7 +110,8 @@ class Reader:
 
     async def in_order(self, sources: list[Source], expected: int) -> AsyncIterator[list[Entry]]:
         """All entries of the sources in one order, in portions. `expected` is how many will do, as far as the caller knows."""
-        size = min(MOST, expected if len(sources) == 1 else max(8, 2 * expected // max(1, len(sources))))
+        most, least = self._thresholds.page, self._thresholds.least_in_order
+        size = min(most, expected if len(sources) == 1 else max(least, 2 * expected // max(1, len(sources))))
         waiting = sources
         while waiting:
             waiting += await self._fill([s for s in waiting if s.more and not s.found], size)
@@ -124,14 +119,14 @@ class Reader:
                 continue
             yield self._ripe(waiting)
             waiting = [s for s in waiting if s.more or s.found]
-            size = min(MOST, size * 2)
+            size = min(most, size * 2)
 
     async def in_portions(self, sources: list[Source]) -> AsyncIterator[list[Entry]]:
         """All entries of the sources in whatever order."""
-        waiting = sources
+        at_once, waiting = self._thresholds.indexes_at_once, sources
         while waiting:
-            some, waiting = waiting[: len(BUCKETS)], waiting[len(BUCKETS) :]
-            waiting += await self._fill(some, max(16, MOST // len(some)))
+            some, waiting = waiting[:at_once], waiting[at_once:]
+            waiting += await self._fill(some, max(self._thresholds.least_in_portions, self._thresholds.page // len(some)))
             for source in some:
                 if source.found:
                     yield source.found
@@ -163,7 +158,8 @@ class Reader:
             Call(s.bucket, ("page", s.bucket, name, s.index, s.tenant, s.partition, backwards, s.bound, size)) for s in sources
         ]  # fmt: skip
         added: list[Source] = []
-        for source, answer in zip(sources, await self._link.run("read", calls, [BUDGET // max(1, len(calls))], repeatable=True), strict=True):
+        options = [self._thresholds.answer_bytes // max(1, len(calls))]
+        for source, answer in zip(sources, await self._link.run("read", calls, options, repeatable=True), strict=True):
             source.more = answer[:1] == b"1"
             end = 5 + int.from_bytes(answer[1:5], "big")
             elsewhere = answer[5:end].decode()

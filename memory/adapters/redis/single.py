@@ -70,7 +70,7 @@ class ServerLink(Link):
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
         cursor = 0
         while True:
-            cursor, found = await self.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000)
+            cursor, found = await self.command("SCAN", cursor, "MATCH", pattern, "COUNT", self.config.thresholds.keys_at_once)
             yield found
             if not cursor:
                 return

@@ -24,6 +24,7 @@ from memory.adapters.redis.packing import SEAL_END, grave_parts, identity_of
 from memory.adapters.redis.reading import Spot
 from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.single import ServerLink
+from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.redis.unpacking import content_size, is_set_aside, stored_in, version_in
 from memory.adapters.redis.upkeep import forget_partitions, idle_partitions, note_collections
 from memory.adapters.redis.writing import (
@@ -64,9 +65,9 @@ class RedisStore(BaseStore):
 
     claims: ClassVar[Capabilities] = CLAIMS
 
-    def __init__(self, url: str, name: str = "redis", **options: JsonValue) -> None:
+    def __init__(self, url: str, name: str = "redis", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
-        self._config = parse(name, url, options)
+        self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._link: Link = _link_for(self._config)
         self._calls = 0
         self._idle = asyncio.Event()

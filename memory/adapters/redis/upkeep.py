@@ -11,9 +11,6 @@ from memory.adapters.redis.scripts import Argument, Call, frames
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
 
-_PAGE = 100
-_AT_ONCE = 200
-
 
 def _collections_key(link: Link) -> str:
     return f"{{{link.config.prefix}}}:collections"
@@ -30,10 +27,10 @@ async def _options(link: Link) -> list[Argument]:
 
 
 async def idle_partitions(link: Link, limit: int) -> list[tuple[Partition, int]]:
-    options, found = await _options(link), list[tuple[Partition, int]]()
+    options, page, found = await _options(link), link.config.thresholds.idle_at_once, list[tuple[Partition, int]]()
     cursors: dict[str, bytes] = dict.fromkeys(BUCKETS, b"0")
     while cursors and len(found) < limit:
-        calls = [Call(bucket, ("idle", bucket, cursor, _PAGE)) for bucket, cursor in cursors.items()]
+        calls = [Call(bucket, ("idle", bucket, cursor, page)) for bucket, cursor in cursors.items()]
         for call, answer in zip(calls, await link.run("upkeep", calls, options, repeatable=True), strict=True):
             cursor, *kept = frames(answer)
             cursors[call.bucket] = cursor
@@ -44,8 +41,9 @@ async def idle_partitions(link: Link, limit: int) -> list[tuple[Partition, int]]
 
 async def forget_partitions(link: Link, idle: Mapping[Partition, int]) -> int:
     options, forgotten, wanted = await _options(link), 0, list(idle.items())
-    for start in range(0, len(wanted), _AT_ONCE):
-        calls = [Call(home_bucket(p), ("forget", home_bucket(p), partition_token(p), g)) for p, g in wanted[start : start + _AT_ONCE]]
+    at_once = link.config.thresholds.forgotten_at_once
+    for start in range(0, len(wanted), at_once):
+        calls = [Call(home_bucket(p), ("forget", home_bucket(p), partition_token(p), g)) for p, g in wanted[start : start + at_once]]
         forgotten += sum([int(answer) for answer in await link.run("upkeep", calls, options, repeatable=False)])
     return forgotten
 

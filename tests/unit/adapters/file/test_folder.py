@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from memory.adapters.file import changes
 from memory.adapters.file.sealing import seal
 from memory.adapters.file.store import FileStore
+from memory.adapters.file.thresholds import Thresholds
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import FOREIGN, HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
@@ -205,16 +205,16 @@ async def test_the_layout_on_disk_is_as_documented(store: FileStore, folder: Pat
     assert json.loads((folder / "store.json").read_text())["schema"] == 1
 
 
-async def test_the_log_of_changes_is_begun_anew_and_everyone_notices(store: FileStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = await opened(folder)
-    monkeypatch.setattr(changes, "LARGEST", 500)
+async def test_the_log_of_changes_is_begun_anew_and_everyone_notices(folder: Path) -> None:
+    store, other = [await opened(folder, thresholds=Thresholds(log_bytes=500)) for _ in range(2)]
     for n in range(30):
         await done(store if n % 2 else other, put(record(n, version=1)), put(record(0, version=n + 1)))
         for client in (store, other):
             assert await asked(client) == [id_of(i) for i in range(n + 1)]
             assert (await live(client, 0)).version == n + 1
     assert (folder / "changes.log").stat().st_size < 1_000
-    await other.close()
+    for client in (store, other):
+        await client.close()
 
 
 async def test_closing_waits_for_the_writes_under_way(folder: Path) -> None:

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memory.adapters.mongo import partitions, reading
+from memory.adapters.mongo import reading
 from memory.adapters.mongo.aside import Aside
 from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
+from memory.adapters.mongo.thresholds import Thresholds
 from memory.adapters.mongo.values import Document
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import COLLECTIONS, ENTRIES
@@ -75,13 +76,9 @@ class _With:
         return getattr(self._collection, name)
 
 
-async def test_announcements_of_processes_that_ended_do_not_pile_up(
-    store: MongoStore, build: Callable[[], MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partitions, "_CROWDED", 6)
-    monkeypatch.setattr(partitions, "_AT_ONCE", 2)
+async def test_announcements_of_processes_that_ended_do_not_pile_up(store: MongoStore, build: Callable[..., MongoStore], raw: Raw) -> None:
     for n in range(20):
-        brief = build()
+        brief = build(thresholds=Thresholds(crowded=6, fenced_at_once=2))
         await brief.open(COLLECTIONS)
         await done(brief, put(record(n)))
         await brief.close()
@@ -163,9 +160,10 @@ def _leave_passes(raw: Raw, blocks: int) -> None:
     raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, "generation": 0, "writers": announced})
 
 
-async def test_many_puts_at_once_do_not_keep_each_other_out(store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_puts_at_once_do_not_keep_each_other_out(build: Callable[..., MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     """More is under way than announcements of dead processes are let pile up to."""
-    monkeypatch.setattr(partitions, "_CROWDED", 6)
+    store = build(thresholds=Thresholds(crowded=6))
+    await store.open(COLLECTIONS)
     cleared: list[bool] = []
     fence = Registry.fence
 
@@ -178,6 +176,7 @@ async def test_many_puts_at_once_do_not_keep_each_other_out(store: MongoStore, r
     assert all(outcome.applied for outcome in outcomes)
     assert cleared == [True]
     assert raw["memory_entries"].count_documents({"kind": "record"}) == 60
+    await store.close()
 
 
 async def test_fences_for_passes_are_seen_by_nobody(store: MongoStore, raw: Raw) -> None:
@@ -253,7 +252,11 @@ async def test_a_document_whose_tenant_is_damaged_is_repaired_by_what_is_written
     assert await found(store) == record(1, version=5, generation=0)
 
 
-async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
+    build: Callable[..., MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = build(thresholds=Thresholds(deleted_bytes_at_once=5_000))
+    await store.open(COLLECTIONS)
     await done(store, *[put(record(n, body={"long": "x" * 1000})) for n in range(20)])
     held: list[int] = []
     bury = reading._bury
@@ -262,10 +265,10 @@ async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(store: Mong
         held.append(len(doomed))
         return await bury(shelf, aside, doomed)
 
-    monkeypatch.setattr(reading, "LARGE", 5_000)
     monkeypatch.setattr(reading, "_bury", watched)
     assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 20
     assert max(held) <= 5
+    await store.close()
 
 
 async def test_a_record_remembers_the_fences_of_many_batches(store: MongoStore, raw: Raw) -> None:

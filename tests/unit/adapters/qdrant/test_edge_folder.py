@@ -13,6 +13,7 @@ import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ __all__ = ["small_disk"]
 pytestmark = pytest.mark.backend("qdrant_edge")
 
 
-def _store(folder: Path, **options: object) -> QdrantStore:
+def _store(folder: Path, **options: Any) -> QdrantStore:
     return QdrantStore(f"qdrant+edge:///{folder}", name="second", **options)
 
 

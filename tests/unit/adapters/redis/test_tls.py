@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Serv
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"], ids=["unknown certificate", "another host name"])
 async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Server, Path], host: str) -> None:
     server, certificate = certified
-    known = {} if host == "localhost" else {"tls_ca": str(certificate)}
+    known: dict[str, Any] = {} if host == "localhost" else {"tls_ca": str(certificate)}
     with pytest.raises(StoreUnavailable):
         await RedisStore(f"rediss://{host}:{server.port}", **known).open(COLLECTIONS)
 

@@ -1,0 +1,40 @@
+"""Where the adapter goes on in another step. What is stored and answered does not depend on it: tests make all of it tiny."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    inserted_at_once: int = 125
+    """Documents sent at once. The next ones are made while the server works on these."""
+    answered_at_once: int = 1_000
+    """Documents of a page that has no end in one message of the server's; one that has is in one."""
+    counted_at_once: int = 100_000
+    """Documents of which a search needs the counts, or the key, in one message."""
+    deleted_at_once: int = 500
+    deleted_bytes_at_once: int = 16 * 2**20
+    """Documents deleted at once, and about how many bytes of them."""
+    audited_at_once: int = 500
+    """Documents in one message to an audit."""
+    partitions_at_once: int = 200
+    """Partitions looked at together for whether they are idle."""
+    fenced_at_once: int = 1_000
+    """Keys, about, that fences are put up at before the announcements of these are taken back."""
+    kept_to_take_back: int = 20
+    """Announcements of more keys are taken back at once, those of fewer with the next one."""
+    crowded: int = 500
+    crowded_bytes: int = 4 * 2**20
+    """Announcements and their bytes: with more, the oldest are fenced and taken back: processes that died or ended have left them."""
+    partitions_known: int = 10_000
+    """Partitions whose generation is remembered, and those where something is to be taken back."""
+    passes: int = 16
+    """Passes of a block. A raised generation puts up so many fences for each process that lately wrote there."""
+    blocks: int = 10_000
+    """Blocks of passes in use."""
+    turns: int = 1_024
+    """So many turns there are. Partitions that share one wait for each other where they need not."""
+
+
+THRESHOLDS = Thresholds()

@@ -1,0 +1,31 @@
+"""Where the adapter goes on in another step. What is stored and answered does not depend on it: tests make all of it tiny."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    page: int = 500
+    """The most records one step of a script reads from one index, and so many beyond its limit an unordered question keeps until it sorts them."""
+    least_in_order: int = 8
+    least_in_portions: int = 16
+    """The fewest that are read from each of several indexes at first."""
+    indexes_at_once: int = 64
+    """Indexes of which one call of a script reads, where the order does not matter."""
+    answer_bytes: int = 4 * 2**20
+    """About how many bytes of values one call of a script answers with; at least one value from each index it reads."""
+    keys_at_once: int = 1_000
+    """Keys that the server looks at in one step where all are gone through."""
+    audited_at_once: int = 100
+    """Records compared with their indexes in one call of a script."""
+    members_at_once: int = 500
+    """Members of an index compared with what stands there in one step of a script."""
+    idle_at_once: int = 100
+    """Partitions of a bucket looked at in one step for whether they are idle."""
+    forgotten_at_once: int = 200
+    """Partitions forgotten in one call of a script."""
+
+
+THRESHOLDS = Thresholds()
