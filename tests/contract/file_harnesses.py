@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import ClassVar
 
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import Thresholds
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.contract.harness import Harness
 from memory.ports.record import JsonValue, Key
 from memory.ports.store import Store
-from tests.support import quick_folders
+from tests.contract.in_a_folder import InAFolder
 
 
-class File(Harness):
+class File(InAFolder):
     """A folder of files."""
 
     name = "file"
@@ -39,13 +36,6 @@ class File(Harness):
         fenced=True,
     )
     options: ClassVar[Mapping[str, JsonValue]] = {}
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(quick_folders.new(otherwise=folder))
-
-    async def dispose(self, store: Store) -> None:
-        await store.close()
-        shutil.rmtree(self.folder)
 
     def _store(self) -> Store:
         return FileStore(f"file://{self.folder / 'data'}", name=self.name, **self.options)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import ClassVar
 
 from memory.adapters.in_memory import InMemoryStore
@@ -21,7 +19,7 @@ from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
 from memory.ports.writes import Put
-from tests.support import quick_folders
+from tests.contract.in_a_folder import InAFolder
 
 
 class InMemory(Harness):
@@ -131,7 +129,7 @@ class Split(Harness):
         return [part for part in store.parts if isinstance(part, InMemoryStore)]
 
 
-class Sqlite(Harness):
+class Sqlite(InAFolder):
     """One SQLite file. The first is made from nothing; the others begin as copies of it, because making the schema takes longer than most tests."""
 
     _empty: ClassVar[bytes] = b""
@@ -152,13 +150,6 @@ class Sqlite(Harness):
         tenant_statistics=True,
         fenced=True,
     )
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(quick_folders.new(otherwise=folder))
-
-    async def dispose(self, store: Store) -> None:
-        await store.close()
-        shutil.rmtree(self.folder)
 
     def _store(self) -> Store:
         from memory.adapters.sql.sqlite.store import SqliteStore

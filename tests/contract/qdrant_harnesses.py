@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -18,8 +17,8 @@ from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
 from memory.ports.writes import Put
+from tests.contract.in_a_folder import InAFolder
 from tests.contract.served import Served
-from tests.support import quick_folders
 from tests.support.servers import Server
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from memory.adapters.qdrant.thresholds import Thresholds
 
 
-class QdrantEdge(Harness):
+class QdrantEdge(InAFolder):
     """A folder of Qdrant Edge."""
 
     name = "qdrant_edge"
@@ -44,15 +43,12 @@ class QdrantEdge(Harness):
         fenced=True,
         max_vector_dims=65_535,
     )
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._folder = quick_folders.new(otherwise=folder)
+    megabytes = 180  # of which 128 are kept free
 
     def _store(self, name: str, **options: Any) -> Store:
         from memory.adapters.qdrant.store import QdrantStore
 
-        return QdrantStore(f"qdrant+edge:///{self._folder / name}", name=self.name, **options)
+        return QdrantStore(f"qdrant+edge:///{self.folder / name}", name=self.name, **options)
 
     async def make(self) -> Store:
         return self._store("data")
@@ -65,7 +61,7 @@ class QdrantEdge(Harness):
 
         A process that is killed in earnest is in `tests/unit/adapters/qdrant/test_edge_killed.py`.
         """
-        copying = await asyncio.create_subprocess_exec("cp", "-a", "--sparse=always", str(self._folder / "data"), str(self._folder / "left"))
+        copying = await asyncio.create_subprocess_exec("cp", "-a", "--sparse=always", str(self.folder / "data"), str(self.folder / "left"))
         assert await copying.wait() == 0
         return self._store("left")
 
@@ -73,11 +69,7 @@ class QdrantEdge(Harness):
         """Through the engine: what its files look like is its own affair."""
         from memory.adapters.qdrant.keys import record_point
 
-        _change(self._folder / "data", record_point(collection.name, key), {"body": '{"not":"said"}'})
-
-    async def dispose(self, store: Store) -> None:
-        await store.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _change(self.folder / "data", record_point(collection.name, key), {"body": '{"not":"said"}'})
 
 
 class QdrantLocal(Harness):

@@ -61,6 +61,13 @@ class Redis(Served):
         )
         return self._store(thresholds=small)
 
+    async def cramped(self) -> Store:
+        redis_servers.limit(self.server.port, 4 * 2**20)
+        return await self.make()
+
+    async def make_room(self, store: Store) -> None:
+        redis_servers.limit(self.server.port, None)
+
     async def hurried(self, store: Store) -> Store:
         return self._store(timeout=0.5, connect_timeout=0.5)
 
@@ -78,6 +85,7 @@ class Redis(Served):
 
     async def dispose(self, store: Store) -> None:
         await store.close()
+        redis_servers.limit(self.server.port, None)
         redis_servers.emptied(self.server.port)
 
 

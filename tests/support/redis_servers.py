@@ -62,6 +62,14 @@ def emptied(port: int) -> None:
         client.flushdb()
 
 
+def limit(port: int, room: int | None) -> None:
+    """Let the server take so many bytes more than it has; None: as many as there are."""
+    import redis
+
+    with redis.Redis(port=port, socket_timeout=10) as client:
+        client.config_set("maxmemory", 0 if room is None else client.info("memory")["used_memory"] + room)
+
+
 def spoil(port: int, prefix: str, collection: str, key: Key) -> None:
     """Flip a bit of the last byte of a record's value, which is of its content."""
     import redis

@@ -1,0 +1,37 @@
+"""What the harnesses of stores in a folder share: a folder of the test's own, which can be a small disk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import ClassVar
+
+from memory.ports.contract.harness import Harness
+from memory.ports.store import Store
+from tests.support import quick_folders, small_disk
+
+
+class InAFolder(Harness):
+    """A store in a folder, on a disk in memory where there is one."""
+
+    megabytes: ClassVar[int] = 3
+    """Of the small disk, what the store keeps free included."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(quick_folders.new(otherwise=folder))
+
+    @classmethod
+    def can_be_cramped(cls) -> bool:
+        return small_disk.permitted()
+
+    async def cramped(self) -> Store:
+        small_disk.mount(self.folder, self.megabytes)
+        return await self.make()
+
+    async def make_room(self, store: Store) -> None:
+        small_disk.grow(self.folder, self.megabytes + 100)
+
+    async def dispose(self, store: Store) -> None:
+        await store.close()
+        small_disk.unmount(self.folder)
+        shutil.rmtree(self.folder)
