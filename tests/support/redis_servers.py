@@ -62,12 +62,20 @@ def emptied(port: int) -> None:
         client.flushdb()
 
 
+def used(port: int) -> int:
+    """Bytes of memory the server takes."""
+    import redis
+
+    with redis.Redis(port=port, socket_timeout=10) as client:
+        return int(client.info("memory")["used_memory"])
+
+
 def limit(port: int, room: int | None) -> None:
     """Let the server take so many bytes more than it has; None: as many as there are."""
     import redis
 
     with redis.Redis(port=port, socket_timeout=10) as client:
-        client.config_set("maxmemory", 0 if room is None else client.info("memory")["used_memory"] + room)
+        client.config_set("maxmemory", 0 if room is None else used(port) + room)
 
 
 def spoil(port: int, prefix: str, collection: str, key: Key) -> None:

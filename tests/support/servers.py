@@ -88,7 +88,7 @@ class Server:
         folder: Path | None = None,
         host_network: bool = False,
     ) -> None:
-        self._image = image
+        self.image = image
         self._ready = ready
         self._command = command
         self._inside = inside
@@ -134,13 +134,13 @@ class Server:
         return self._container.get_wrapped_container()
 
     def _start(self) -> None:
-        if reason := missing(self._image):
-            raise RuntimeError(f"{self._image} cannot run: {reason}")
+        if reason := missing(self.image):
+            raise RuntimeError(f"{self.image} cannot run: {reason}")
         from testcontainers.core.container import DockerContainer
 
         _remove_orphans()
         self._port = _free_port()
-        container = DockerContainer(IMAGES[self._image].name)
+        container = DockerContainer(IMAGES[self.image].name)
         for name, value in self._environment.items():
             container = container.with_env(name, value)
         if command := self._command(self._port):
