@@ -40,7 +40,7 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
-    return subprocess.run(command, cwd=ROOT, env=wheels.environment(), capture_output=True, text=True, timeout=1_200)
+    return subprocess.run(command, cwd=ROOT, env={**wheels.environment(), "MEMORY_HISTORY": ""}, capture_output=True, text=True, timeout=1_200)
 
 
 def _place(harness: type[Harness]) -> str:

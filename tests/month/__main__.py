@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.month.long import STATE, Failed, month
+from tests.month.long import Failed, month, resumable
 from tests.month.operations import Operation
 from tests.month.shrink import failure_of, label_of, shrink
 from tests.month.topologies import TOPOLOGIES, Topology, scratch
@@ -53,7 +53,7 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
             failed = month(topology, folder, seed, options.operations, progress)
     else:
         folder = options.folder / topology.name
-        if not (topology.resumable and (folder / STATE).exists()):
+        if not resumable(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         failed = month(topology, folder, seed, options.operations, progress)

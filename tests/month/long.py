@@ -1,13 +1,15 @@
-"""A run of many operations, in parts: after each part it is put away beside its stores, and can be taken up again from there."""
+"""A run of many operations, in parts: after each part the stores are closed and put away with its state, and it can be taken up again from there."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from tests.month.generate import Generator
 from tests.month.operations import Operation, perform
@@ -15,6 +17,7 @@ from tests.month.run import WHOLE_EVERY, Run
 from tests.month.topologies import Topology
 
 PART = 1_000
+KEPT = "kept"
 STATE = "month.pickle"
 LOG = "operations.jsonl"
 
@@ -40,37 +43,68 @@ async def _month(topology: Topology, folder: Path, seed: int, operations: int, p
     run, generator = _taken_up(topology, folder, seed)
     started = time.monotonic()
     try:
-        with (folder / LOG).open("a") as log:
-            async with run:
-                while generator.number < operations:
-                    op = generator.next(run)
-                    log.write(op.as_json() + "\n")
-                    await perform(run, op)
-                    if op.number == operations:
-                        await perform(run, Operation(op.number, "months", args={"days": 45}))
-                    if op.number % WHOLE_EVERY == 0 or op.number == operations:
-                        await perform(run, Operation(op.number, "whole"))
-                        progress(op.number, time.monotonic() - started)
-                    if op.number % PART == 0 and topology.resumable:
-                        log.flush()
-                        _put_away(folder, run, generator)
+        while generator.number < operations:
+            with (folder / LOG).open("a") as log:
+                async with run:
+                    await _part(run, generator, operations, log, lambda done: progress(done, time.monotonic() - started))
+            if topology.resumable:
+                _put_away(folder, run, generator)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with the seed
         done = [Operation.of_json(line) for line in (folder / LOG).read_text().splitlines()]
         return Failed(generator.seed, error, done, run)
     return None
 
 
+async def _part(run: Run, generator: Generator, operations: int, log: TextIO, progress: Callable[[int], None]) -> None:
+    """Up to the end of a part, where the run can be put away, or of the run."""
+    while generator.number < operations:
+        op = generator.next(run)
+        log.write(op.as_json() + "\n")
+        await perform(run, op)
+        if op.number == operations:
+            await perform(run, Operation(op.number, "months", args={"days": 45}))
+        if op.number % WHOLE_EVERY == 0 or op.number == operations:
+            await perform(run, Operation(op.number, "whole"))
+            progress(op.number)
+        if op.number % PART == 0 and run.topology.resumable:
+            return
+
+
 def _taken_up(topology: Topology, folder: Path, seed: int) -> tuple[Run, Generator]:
-    if not (folder / STATE).exists():
+    """As it was put away last, the stores too: what was done since, before it was broken off, is done again."""
+    if not resumable(folder):
         (folder / LOG).write_text("")
         return Run(topology, topology.config(folder), folder), Generator(seed)
+    for path in folder.iterdir():
+        if path.name != KEPT:
+            _clear(path)
+    shutil.copytree(folder / KEPT, folder, dirs_exist_ok=True)
     run, generator = pickle.loads((folder / STATE).read_bytes())  # noqa: S301 - our own file
-    lines = (folder / LOG).read_text().splitlines()[: generator.number]
-    (folder / LOG).write_text("".join(line + "\n" for line in lines))
     return run, generator
 
 
+def _clear(path: Path) -> None:
+    """Take it away; where it is a link to a folder elsewhere, what is in that."""
+    if path.is_symlink():
+        path.resolve().mkdir(exist_ok=True)
+        for one in path.iterdir():
+            _clear(one)
+    elif path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
 def _put_away(folder: Path, run: Run, generator: Generator) -> None:
-    fresh = folder / (STATE + ".new")
-    fresh.write_bytes(pickle.dumps((run, generator)))
-    fresh.replace(folder / STATE)
+    """Beside the stores, which are closed: a copy of them and the state of the run."""
+    fresh = folder / (KEPT + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(folder, fresh, ignore=lambda _folder, _names: (KEPT, fresh.name))
+    (fresh / STATE).write_bytes(pickle.dumps((run, generator)))
+    shutil.rmtree(folder / KEPT, ignore_errors=True)
+    fresh.rename(folder / KEPT)
+
+
+def resumable(folder: Path) -> bool:
+    """Whether a run was put away in this folder."""
+    return (folder / KEPT / STATE).exists()

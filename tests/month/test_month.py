@@ -92,13 +92,25 @@ def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_p
 
 
 def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stores as well: what they were asked to do since is done again."""
     topology, done = TOPOLOGIES["default"], list[int]()
     monkeypatch.setattr("tests.month.long.PART", 50)
-    monkeypatch.setattr("tests.month.run.WHOLE_EVERY", 50)
-    assert month(topology, tmp_path, SEED, 100) is None
-    assert month(topology, tmp_path, SEED, 150, lambda number, seconds: done.append(number)) is None
+    monkeypatch.setattr("tests.month.long.WHOLE_EVERY", 50)
+    assert month(topology, _fresh(tmp_path, 1), SEED, 150) is None
+    broken = _fresh(tmp_path, 2)
+
+    async def until(run: Run, op: Operation) -> None:
+        await perform(run, op)
+        if op.number == 130:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tests.month.long.perform", until)
+        with pytest.raises(KeyboardInterrupt):
+            month(topology, broken, SEED, 150)
+    assert month(topology, broken, SEED, 150, lambda number, seconds: done.append(number)) is None
     assert done == [150]
-    assert len((tmp_path / "operations.jsonl").read_text().splitlines()) == 150
+    assert (broken / "operations.jsonl").read_text() == (tmp_path / "1" / "operations.jsonl").read_text()
 
 
 def test_a_seed_is_the_same_operations_again(tmp_path: Path) -> None:
