@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 
+from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
 from memory.ports.record import JsonValue
 from memory.ports.store import Store
@@ -14,10 +16,16 @@ Build = Callable[[str, str, Mapping[str, JsonValue]], Store]
 
 
 def built_by(module: str, store: str) -> Build:
-    """A `build` that loads the store's module, and with it the driver, only when a store is built: `store(url, name=…, **options)`."""
+    """A `build` that loads the store's module, and with it the driver, only when a store is built: `store(url, name=…, **options)`.
+
+    What the constructor has beside its options (thresholds, a client) is for code: no configuration can give it.
+    """
 
     def build(name: str, url: str, options: Mapping[str, JsonValue]) -> Store:
-        made: Store = getattr(import_module(module), store)(url, name=name, **options)
+        make = getattr(import_module(module), store)
+        if in_code := sorted(options.keys() & signature(make).parameters.keys()):
+            raise ConfigError(f"store '{name}': {', '.join(map(repr, in_code))} is no option of it")
+        made: Store = make(url, name=name, **options)
         return made
 
     return build

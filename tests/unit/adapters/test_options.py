@@ -1,0 +1,32 @@
+"""What a store's constructor takes from code alone is no option that a configuration could give."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+import pytest
+
+from memory.domain.errors import ConfigError
+from memory.ports.adapter import Adapter
+
+DRIVERS = {
+    "sqlite:////no/such.db": "sqlalchemy",
+    "file:///no/such": "json",
+    "redis://127.0.0.1:1": "redis",
+    "mongodb://127.0.0.1:1": "pymongo",
+    "postgresql://127.0.0.1:1/memory": "asyncpg",
+    "mysql://127.0.0.1:1/memory": "asyncmy",
+    "qdrant+edge:////no/such": "qdrant_edge",
+    "qdrant://127.0.0.1:1": "qdrant_client",
+}
+"""What each store needs to be built, by its URL."""
+
+
+@pytest.mark.parametrize("option", ["thresholds", "client", "name", "url"])
+@pytest.mark.parametrize("url", DRIVERS)
+def test_configuration_gives_nothing_that_is_for_code(url: str, option: str) -> None:
+    pytest.importorskip(DRIVERS[url])
+    (point,) = entry_points(group="memory.adapters", name=url.partition(":")[0])
+    adapter: Adapter = point.load()
+    with pytest.raises(ConfigError, match=rf"'{option}'"):
+        adapter.build("mid", url, {option: 5})
