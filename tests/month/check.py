@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SEARCHED_AT_ONCE = 25
 """How many entries are looked for by their own words when the whole is looked at; others the next time."""
 MOST = 1_000
-OURS = ("month.pickle", "month.pickle.new", "operations.jsonl")
+OURS = frozenset({"kept", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
 
 
@@ -335,7 +335,7 @@ async def words_are_gone_from_files(run: Run) -> None:
         await store.vacuum()
     living = {word for word in run.model.living_words() if is_own(word)}
     gone = {word for grave in run.model.graves.values() for word in grave.words if is_own(word)} - living
-    files = [file for file in run.folder.rglob("*") if file.is_file() and file.name not in OURS]
+    files = [file for file in run.folder.rglob("*") if file.is_file() and not OURS & set(file.relative_to(run.folder).parts)]
     written = {word.decode() for file in files for word in OWN.findall(await _bytes_of(file))}
     if left := gone & written:
         raise Wrong("files hold words of deleted entries", f"{sorted(left)[:5]}")
