@@ -263,8 +263,8 @@ class Position:
 
 
 def encode_cursor(values: Sequence[FieldValue], record_id: str) -> str:
-    """An opaque cursor. It holds sort values and an id, no text of the record."""
-    plain = [{"t": micros(v)} if isinstance(v, datetime) else v for v in values]
+    """An opaque cursor. It holds sort values, without the sign of nought, which a store may have lost, and an id, no text of the record."""
+    plain = [{"t": micros(v)} if isinstance(v, datetime) else v + 0.0 if isinstance(v, float) else v for v in values]
     return base64.urlsafe_b64encode(json.dumps([plain, record_id], separators=(",", ":")).encode()).decode().rstrip("=")
 
 

@@ -47,6 +47,34 @@ class MariaDb(OneSchema):
         store: Store = MySqlStore(self.running().url(_DATABASE, **options), name=self.name)
         return store
 
+    async def tiny(self) -> Store:
+        from memory.adapters.sql.mysql.store import MySqlStore
+        from memory.adapters.sql.mysql.thresholds import Thresholds
+
+        await self.make()
+        small = Thresholds(
+            partitions_known=1,
+            partitions_forgotten=1,
+            statements_kept=1,
+            values_written_out=1,
+            limits_written_out=1,
+            listed=2,
+            rows_at_once=2,
+            numbers_at_once=1,
+            ranked_at_once=1,
+            audited_at_once=2,
+            segment=2,
+            postings=1,
+            word_rows_at_once=2,
+            words_told=20,  # of a record of more, each of 512 drawers is looked through
+            waiting_taken_up=3,
+            waiting_read=1,
+            waiting_rounds=1,
+            waiting_characters=60,
+        )
+        store: Store = MySqlStore(self.running().url(_DATABASE, statement_cache_size=1), name=self.name, thresholds=small)
+        return store
+
     async def begin(self) -> None:
         await self.running().fresh(_DATABASE)
 

@@ -49,6 +49,28 @@ class Postgresql(OneSchema):
         store: Store = PostgresStore(self.running().url(**options), name=self.name)
         return store
 
+    async def tiny(self) -> Store:
+        from memory.adapters.sql.postgresql.store import PostgresStore
+        from memory.adapters.sql.postgresql.thresholds import Thresholds
+
+        await self.make()
+        small = Thresholds(
+            partitions_known=1,
+            partitions_forgotten=1,
+            statements_kept=1,
+            values_written_out=1,
+            limits_written_out=1,
+            rows_at_once=2,
+            rows_at_ends=1,
+            buried_at_once=1,
+            embedded_at_once=1,
+            audited_at_once=2,
+            lexemes_asked=2,
+            stems_looked_up=1,
+        )
+        store: Store = PostgresStore(self.running().url(statement_cache_size=1), name=self.name, thresholds=small)
+        return store
+
     async def emptied(self) -> None:
         await self._run(_EMPTY)
 

@@ -11,9 +11,6 @@ import sqlalchemy as sa
 from memory.adapters.sql.conditions import is_ours
 from memory.adapters.sql.shapes import Values
 
-MOST = 512
-"""Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -38,11 +35,11 @@ def compiled(dialect: sa.Dialect, statement: sa.Select[Any], count: int) -> Stat
     return Statement(str(made), tuple([made.params[name] for name in own]), None if in_order else places)
 
 
-def kept(statements: dict[Any, Statement], key: Any, build: Callable[[], Statement]) -> Statement:
-    """The statement kept under the key, built where there is none yet."""
+def kept(statements: dict[Any, Statement], most: int, key: Any, build: Callable[[], Statement]) -> Statement:
+    """The statement kept under the key, built where there is none yet. Where there are as many as are kept at most, they are forgotten first."""
     found = statements.get(key)
     if found is None:
-        if len(statements) >= MOST:
+        if len(statements) >= most:
             statements.clear()
         found = statements[key] = build()
     return found

@@ -177,6 +177,18 @@ async def test_a_cursor_carries_the_sort_values_of_the_last_record(store: Store)
     assert decode_cursor(page.cursor, order).values == ("é", T0 + timedelta(seconds=1))
 
 
+@clause("query.cursor")
+@needs("order")
+@pytest.mark.asyncio
+async def test_a_cursor_tells_no_sign_of_nought(store: Store) -> None:
+    """Some stores lose it, and cursors are the same on every store."""
+    await done(store, *[put(record(n, fields={"confidence": -0.0})) for n in (1, 2)])
+    order = (Order("confidence"),)
+    page = await store.query(Query(ENTRIES, within(HERE), order=order, limit=1))
+    assert page.cursor is not None
+    assert repr(decode_cursor(page.cursor, order).values) == "(0.0,)"
+
+
 @clause("query.cursor", "refused.questions")
 @needs("order")
 @pytest.mark.asyncio

@@ -13,10 +13,6 @@ from memory.adapters.sql.server.store import Audited
 from memory.adapters.sql.values import CORRUPT
 from memory.ports.record import Corrupt
 
-_PAGE = 250
-_ROWS = 250
-"""Rows of the table of words that are looked through at once."""
-
 
 async def audit_rows(connection: Connection, shelf: MyShelf, after: int | None, repair: bool) -> Audited:
     """A page of rows, by number: the lengths and sizes are those of the content, `owing` says whether something is owed, and an indexed record's
@@ -25,7 +21,7 @@ async def audit_rows(connection: Connection, shelf: MyShelf, after: int | None, 
     What changed since it was read is as its writer left it: only rows with the same checksum are judged.
     """
     columns = ", ".join([f"`{c}`" for c in (*shelf.layout.columns, "words", "bytes", "owing", "lexemes")])
-    page = f"SELECT {columns} FROM `{shelf.name}` WHERE number > ? ORDER BY number LIMIT {_PAGE}"  # noqa: S608
+    page = f"SELECT {columns} FROM `{shelf.name}` WHERE number > ? ORDER BY number LIMIT {shelf.thresholds.audited_at_once}"  # noqa: S608
     found = await connection.fetch(page, -1 if after is None else after)
     if not found:
         return Audited()
@@ -80,12 +76,12 @@ async def audit_words(connection: Connection, shelf: MyShelf, after: Sequence[in
     """Rows of the table of words, by place: every posting is one of a live record that says its words are in this segment of its partition."""
     if shelf.words is None:
         return Audited()
-    found = await shelf.words.page(connection, after or (-1, -1, -1, -1), _ROWS)
+    found = await shelf.words.page(connection, after or (-1, -1, -1, -1), shelf.thresholds.audited_at_once)
     if not found:
         return Audited()
     numbers = sorted({number for _, held in found for number in held})
     places: dict[int, tuple[int | None, int | None]] = {}
-    for some in portions(numbers):
+    for some in portions(numbers, shelf.thresholds.listed):
         wanted = padded(some)
         sql = f"SELECT number, partition_no, lexemes FROM `{shelf.name}` WHERE number IN {in_list(len(wanted))}"  # noqa: S608
         places |= {number: (partition, segment) for number, partition, segment in await connection.fetch(sql, *wanted)}
@@ -105,7 +101,7 @@ async def _strangers(connection: Connection, shelf: MyShelf, partition: int, seg
     """Those of these records that have postings there and do not belong there. Rows are locked, then the postings taken out, for good or not."""
     assert shelf.words is not None  # noqa: S101 - its collection has texts
     await connection.begin()
-    for some in portions(sorted(numbers)):
+    for some in portions(sorted(numbers), shelf.thresholds.listed):
         wanted = padded(some)
         there = f"number IN {in_list(len(wanted))} AND partition_no = ? AND lexemes = ?"
         rows = await connection.fetch(f"SELECT number FROM `{shelf.name}` WHERE {there} FOR UPDATE", *wanted, partition, segment)  # noqa: S608

@@ -11,7 +11,7 @@ from memory.adapters.sql.mysql.places import MyPlaces
 from memory.adapters.sql.mysql.rows import NUMBER, Content, checked_key, checked_name
 from memory.adapters.sql.mysql.schema import TENANT_BYTES
 from memory.adapters.sql.mysql.shelf import MyShelf
-from memory.adapters.sql.mysql.words import MOST_TOGETHER
+from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.server.batch import Batch, Collided, rows_of
 from memory.adapters.sql.server.desk import Desk, Held
 from memory.ports.collections import Collection
@@ -28,10 +28,17 @@ class MyBatch(Batch[Connection, MyShelf]):
     """One call's writes, within one transaction."""
 
     def __init__(
-        self, connection: Connection, shelves: Callable[[Collection], MyShelf], places: MyPlaces, numbers: Numbers, writes: Sequence[Write]
+        self,
+        connection: Connection,
+        shelves: Callable[[Collection], MyShelf],
+        places: MyPlaces,
+        numbers: Numbers,
+        thresholds: Thresholds,
+        writes: Sequence[Write],
     ) -> None:
         super().__init__(connection, shelves, places, writes)
         self._numbers = numbers
+        self._thresholds = thresholds
         self._mine: list[int] = []
         self.at_once = _are_new(writes)
         """Whether all of them are to go in without a look at what stands there."""
@@ -41,7 +48,7 @@ class MyBatch(Batch[Connection, MyShelf]):
         creating = sum([isinstance(w, Put | Append) or hasattr(w, "when") for w in self._left.values()])
         if creating:
             of = {w.collection.name for w in self._left.values() if not isinstance(w, RaiseGeneration)}
-            segments = creating // MOST_TOGETHER + 2 * len(of)  # each collection has new rows and old ones
+            segments = creating // self._thresholds.segment + 2 * len(of)  # each collection has new rows and old ones
             self._mine = (await self._numbers.take(self._connection, creating + segments))[::-1]
 
     def finish(self) -> None:

@@ -1,17 +1,17 @@
-"""The numbers of records: taken from the database a thousand at a time, so that a row's number is known before it is stored."""
+"""The numbers of records: taken from the database many at a time, so that a row's number is known before it is stored."""
 
 from __future__ import annotations
 
 from memory.adapters.sql.mysql.connection import Connection
 
-AT_ONCE = 1_000
 _TAKE = "UPDATE memory_numbers SET given = LAST_INSERT_ID(given + ?) WHERE name = 'records'"
 
 
 class Numbers:
     """What this process may give out. Forgotten with every new connection: behind it may be a database brought back from a backup."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
         self._left: list[int] = []
 
     def forget(self) -> None:
@@ -20,7 +20,7 @@ class Numbers:
     async def take(self, connection: Connection, count: int = 1) -> list[int]:
         """So many numbers that nobody else has. Never within a transaction: all others would wait for its end."""
         if len(self._left) < count:
-            wanted = max(AT_ONCE, count)
+            wanted = max(self._at_once, count)
             last = await connection.insert_id(_TAKE, wanted)
             self._left += range(last, last - wanted, -1)
         taken = self._left[-count:]

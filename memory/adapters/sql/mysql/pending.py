@@ -11,14 +11,7 @@ from collections.abc import Mapping
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.rows import shown
 from memory.adapters.sql.mysql.shelf import MyShelf
-from memory.adapters.sql.mysql.words import MOST_TOGETHER, Indexed
-
-ENOUGH = 64
-"""So many single records of one process are taken up together."""
-TOO_MANY = 512
-"""A search that finds more has them taken up first."""
-LONGEST = 4_096
-"""Characters of a record that may wait: every search would cut the texts of a longer one again, and whoever takes up many would be long at it."""
+from memory.adapters.sql.mysql.words import Indexed
 
 Counts = Mapping[str, int]
 
@@ -28,7 +21,8 @@ async def take_up(connection: Connection, shelf: MyShelf, segment: int) -> int:
 
     Within a transaction.
     """
-    rows = await connection.fetch(f"{shelf.pending} AND partition_no IS NOT NULL ORDER BY number LIMIT {MOST_TOGETHER} FOR UPDATE SKIP LOCKED")
+    most = shelf.thresholds.segment
+    rows = await connection.fetch(f"{shelf.pending} AND partition_no IS NOT NULL ORDER BY number LIMIT {most} FOR UPDATE SKIP LOCKED")
     if shelf.words is not None:
         records = [Indexed(row[0], row[1], row[3], counts_of(shelf, row[4:])) for row in rows]
         await shelf.words.add(connection.send, segment, records)

@@ -8,6 +8,7 @@ from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.rows import checked_name, shown, spelled
 from memory.adapters.sql.mysql.schema import TENANT_BYTES
 from memory.adapters.sql.mysql.several import in_list, padded, portions
+from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.server.places import Place, Places
 from memory.adapters.sql.values import MARK
 from memory.ports.record import Partition
@@ -24,6 +25,8 @@ _BESIDE = ("memory_counters", "memory_quarantine")
 
 class MyPlaces(Places[Connection]):
     """Names too long for their column raise `Unstorable` where a partition is made, and are found nowhere."""
+
+    _thresholds: Thresholds
 
     async def _find(self, connection: Connection, tenant: str, scopes: Sequence[str]) -> list[tuple[str, int, int]]:
         wanted = padded([spelled(scope) for scope in scopes])
@@ -70,7 +73,7 @@ class MyPlaces(Places[Connection]):
         return found
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
-        for some in portions(sorted(numbers)):
+        for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)
             await connection.change(f"DELETE FROM {_TABLE} WHERE number IN {in_list(len(wanted))}", *wanted)  # noqa: S608
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import constant
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.pending import TOO_MANY, counts_of
+from memory.adapters.sql.mysql.pending import counts_of
 from memory.adapters.sql.mysql.places import MyPlaces
 from memory.adapters.sql.mysql.rows import decoded_header, shown
 from memory.adapters.sql.mysql.several import in_list, padded, portions
@@ -28,7 +28,6 @@ from memory.ports.record import Corrupt, Record, Role
 from memory.ports.text import query_words, rarity
 
 _RECORDS = frozenset({Kind.RECORD})
-_MOST_ROWS = 4_096
 _MOST_WORDS = 128
 """Words weighed before others get a turn."""
 
@@ -37,9 +36,7 @@ class TooManyPending(Exception):
     """So many records wait to be indexed that this is to be done first."""
 
 
-async def search(
-    connection: Connection, shelf: MyShelf, places: MyPlaces, wanted: Search, most_waiting: int = TOO_MANY
-) -> tuple[list[Hit], list[Spoiled]]:
+async def search(connection: Connection, shelf: MyShelf, places: MyPlaces, wanted: Search, most_waiting: int) -> tuple[list[Hit], list[Spoiled]]:
     """The hits, and what was found unreadable among the rows read: then the search is to be made again.
 
     Raises `TooManyPending` where more than `most_waiting` records are not indexed yet.
@@ -57,7 +54,7 @@ async def search(
     while seen < len(candidates.numbers) and len(hits) < wanted.limit:
         ranked, scores = candidates.best(seen + step)
         hits += await _hits(there, dict(zip(ranked[seen:], scores[seen:], strict=True)), wanted.limit - len(hits), spoiled)
-        seen, step = len(ranked), min(4 * step, _MOST_ROWS)
+        seen, step = len(ranked), min(4 * step, shelf.thresholds.ranked_at_once)
     hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
     return hits[: wanted.limit], spoiled
 
@@ -72,7 +69,7 @@ async def _candidates(
     assert shelf.words is not None  # noqa: S101 - its collection has texts
     documents = total = 0
     found: dict[str, list[Postings]] = {stem: [] for stem in stems}
-    for some in portions(numbers):
+    for some in portions(numbers, shelf.thresholds.listed):
         # Before the index is asked: what moves there meanwhile is then seen twice, not missed.
         seen = await _waiting(connection, shelf, some, roles, found, most_waiting)
         d, t, others = await _counted(connection, shelf, some, roles)
@@ -165,7 +162,7 @@ class _There:
     async def rows(self, numbers: Sequence[int], what: str) -> list[Row]:
         """The live rows of these numbers, in the asked roles, that the filter lets through, each with its number before it."""
         rows: list[Row] = []
-        for some in portions(numbers):
+        for some in portions(numbers, self.shelf.thresholds.listed):
             values: Values = padded(some)
             wide = len(values)
             chosen = self.shelf.shaper.filter(self.search.filter, values)

@@ -7,9 +7,6 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MOST_LISTED = 512
-"""Values in one list: of more, a statement is run several times."""
-
 
 def padded(values: Sequence[T]) -> list[T]:
     """The values, the first repeated, as many as the next power of two says."""
@@ -21,7 +18,7 @@ def in_list(count: int) -> str:
     return f"({', '.join('?' * count)})"
 
 
-def portions(values: Sequence[T], most: int = MOST_LISTED) -> Iterator[Sequence[T]]:
+def portions(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     """The values in portions of at most so many."""
     for start in range(0, len(values), most):
         yield values[start : start + most]

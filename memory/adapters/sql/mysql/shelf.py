@@ -20,8 +20,9 @@ from memory.adapters.sql.mysql.asking import MyConditions, MyShaper
 from memory.adapters.sql.mysql.connection import Ahead, Connection, ahead
 from memory.adapters.sql.mysql.rows import KIND, NUMBER, PARTITION, VERSION, Content, Layout, Row, layout_of, shown
 from memory.adapters.sql.mysql.schema import table_of
-from memory.adapters.sql.mysql.several import MOST_LISTED, in_list, packets, padded, portions
-from memory.adapters.sql.mysql.words import MOST_TOGETHER, Indexed, WordTable
+from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
+from memory.adapters.sql.mysql.thresholds import Thresholds
+from memory.adapters.sql.mysql.words import Indexed, WordTable
 from memory.adapters.sql.plain import HEADER
 from memory.adapters.sql.server.shelf import Shelf, Spoiled
 from memory.adapters.sql.shapes import Shape, Values
@@ -33,21 +34,20 @@ from memory.ports.pace import paced
 from memory.ports.query import Everywhere, Order, Tenant, Where
 from memory.ports.record import Key, Tombstone
 
-MOST_ROWS = 64
-"""Rows stored by one statement. The next ones are made while the server works on these."""
-
 
 class MyShelf(Shelf[Connection]):
     """The statements of one collection. `packet` is the largest statement the server takes, in bytes."""
 
     dialect: ClassVar[sa.Dialect] = mysql.dialect(paramstyle="qmark")
     layout: Layout
+    thresholds: Thresholds
 
-    def __init__(self, collection: Collection, collation: str, packet: int) -> None:
+    def __init__(self, collection: Collection, collation: str, packet: int, thresholds: Thresholds) -> None:
         layout = layout_of(collection)
-        super().__init__(collection, table_of(collection, collation), layout, MyShaper(collection, layout.at), layout.columns, HEADER)
+        shaper = MyShaper(collection, layout.at, thresholds.values_written_out)
+        super().__init__(collection, table_of(collection, collation), layout, shaper, layout.columns, HEADER, thresholds)
         self.packet = packet
-        self.words = WordTable(collection, layout.parts, packet) if collection.texts else None
+        self.words = WordTable(collection, layout.parts, packet, thresholds) if collection.texts else None
         table = f"`{self.name}`"
         stored = layout.stored_columns
         columns = ", ".join([f"`{c}`" for c in layout.columns])
@@ -114,7 +114,7 @@ class MyShelf(Shelf[Connection]):
             by_tenant.setdefault(key.tenant, []).append(key.id)
         found: dict[Key, Row] = {}
         for tenant, ids in by_tenant.items():
-            for some in portions(ids):
+            for some in portions(ids, self.thresholds.listed):
                 wanted = padded(some)
                 sql = f"{self._find_many}{in_list(len(wanted))}{' ORDER BY id FOR UPDATE' if lock else ''}"
                 found |= {self.key(row): row for row in await connection.fetch(sql, tenant, *wanted)}
@@ -122,20 +122,20 @@ class MyShelf(Shelf[Connection]):
 
     async def at_numbers(self, connection: Connection, numbers: Sequence[int]) -> list[Row]:
         rows: list[Row] = []
-        for some in portions(numbers):
+        for some in portions(numbers, self.thresholds.listed):
             wanted = padded(some)
             rows += await connection.fetch(f"{self._at}{in_list(len(wanted))}", *wanted)
         return rows
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Row, bool]]]:
         wanted = {number: bool(passes) for number, passes in await connection.fetch(sql, *values)}
-        for some in portions(list(wanted)):
+        for some in portions(list(wanted), self.thresholds.listed):
             yield [(row, wanted[row[NUMBER]]) for row in await self.at_numbers(connection, some)]
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
     async def insert(self, connection: Connection, contents: Iterable[tuple[Content, int]], segments: Iterator[int]) -> None:
-        """Store new rows under these numbers, and their words in these segments, of which every `MOST_TOGETHER` rows take one.
+        """Store new rows under these numbers, and their words in these segments, of which every few hundred rows take one.
 
         The rows are made as they are asked for, while the server works. Fails with error 1062 where something stands under a key already.
         """
@@ -171,17 +171,17 @@ class MyShelf(Shelf[Connection]):
         left = iter(contents)
         async with ahead(connection) as sending:
             while first := next(left, None):
-                await self._store_together(sending, chain((first,), islice(left, MOST_TOGETHER - 1)), over, segments)
+                await self._store_together(sending, chain((first,), islice(left, self.thresholds.segment - 1)), over, segments)
 
     async def _store_together(self, sending: Ahead, contents: Iterator[tuple[Content, int]], over: str, segments: Iterator[int]) -> None:
-        segment, indexed = 0, list[Indexed]()
-        while some := [one async for one in paced(islice(contents, MOST_ROWS))]:
+        segment, indexed, most = 0, list[Indexed](), self.thresholds.rows_at_once
+        while some := [one async for one in paced(islice(contents, most))]:
             worded = [Indexed(n, c.row[PARTITION], c.words, c.counts) for c, n in some if c.counts and c.row[PARTITION] is not None]
             if worded and not indexed:
                 segment = next(segments)
             indexed += worded
             rows = [self.layout.sealed(content, number, segment) async for content, number in paced(some)]
-            for portion in packets(rows, MOST_ROWS, self.packet // 2, max(map(self.layout.packed_size, rows))):
+            for portion in packets(rows, most, self.packet // 2, max(map(self.layout.packed_size, rows))):
                 await sending.send(f"{self._insert} VALUES {', '.join([self._row] * len(portion))}{over}", list(chain.from_iterable(portion)))
         if self.words is not None and segment:
             await self.words.add(sending.send, segment, indexed)
@@ -235,7 +235,7 @@ class MyShelf(Shelf[Connection]):
         elif isinstance(where, Tenant):
             rows += await connection.fetch(f"{self._aside} AND q.tenant = ?", where.tenant)
         else:
-            for some in portions(partitions):
+            for some in portions(partitions, self.thresholds.listed):
                 wanted = padded(some)
                 rows += await connection.fetch(f"{self._aside} AND q.partition_no IN {in_list(len(wanted))}", *wanted)
         return sorted([Key(shown(tenant), shown(record_id)) for tenant, record_id in rows])
@@ -246,7 +246,7 @@ class MyShelf(Shelf[Connection]):
         return None if problem is None else shown(problem)
 
     async def _for_each(self, connection: Connection, sql: str, numbers: Sequence[int], *before: Any) -> None:
-        for some in portions(sorted(numbers), MOST_LISTED):
+        for some in portions(sorted(numbers), self.thresholds.listed):
             wanted = padded(some)
             await connection.change(f"{sql}{in_list(len(wanted))}", *before, *wanted)
 

@@ -14,11 +14,12 @@ from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.errors import is_collision, server_said, translate
 from memory.adapters.sql.mysql.migrate import HEAD, VERSION_TABLE, make_ready
 from memory.adapters.sql.mysql.numbers import Numbers
-from memory.adapters.sql.mysql.pending import ENOUGH, LONGEST, take_up
+from memory.adapters.sql.mysql.pending import take_up
 from memory.adapters.sql.mysql.places import MyPlaces
 from memory.adapters.sql.mysql.searching import TooManyPending, search
 from memory.adapters.sql.mysql.settings import Settings
 from memory.adapters.sql.mysql.shelf import MyShelf
+from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.mysql.writing import annotate, put_absent
 from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
@@ -27,15 +28,13 @@ from memory.ports.answering import expecting
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
-from memory.ports.record import JsonValue
+from memory.ports.record import JsonValue, Record
 from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
 
 log = logging.getLogger(__name__)
 
-_ROUNDS = 16
-"""How often a search has waiting records indexed before it reads them all itself."""
 _SIZE = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables WHERE table_schema = DATABASE()"
 
 
@@ -48,12 +47,13 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
+    _thresholds: Thresholds
 
-    def __init__(self, url: str, name: str = "mysql", **options: JsonValue) -> None:
-        self._my_places = MyPlaces()
-        super().__init__(name, self._my_places)
+    def __init__(self, url: str, name: str = "mysql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
+        self._my_places = MyPlaces(thresholds)
+        super().__init__(name, self._my_places, thresholds)
         self._config = parse(name, url, options)
-        self._numbers = Numbers()
+        self._numbers = Numbers(thresholds.numbers_at_once)
         self._settings: Settings | None = None
         self._unindexed: dict[str, int] = {}
 
@@ -69,7 +69,7 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
             await connection.goodbye()
         if settings.advice:
             log.warning("store '%s' is not durable: %s", self.name, settings.advice)
-        self._shelves = {c.name: MyShelf(c, settings.flavour.collation, settings.packet) for c in collections}
+        self._shelves = {c.name: MyShelf(c, settings.flavour.collation, settings.packet, self._thresholds) for c in collections}
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good)
@@ -104,7 +104,7 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
     async def _apply_alone(self, write: Write) -> Outcome | None:
         """What became of a write that needs no transaction; None where it is to be done in one."""
         try:
-            if isinstance(write, Put) and isinstance(write.when, Absent) and sum(map(len, write.record.texts.values())) <= LONGEST:
+            if isinstance(write, Put) and isinstance(write.when, Absent) and self._may_wait(write.record):
                 return await self._put(write)
             if isinstance(write, Annotate):
                 return await self._with(lambda connection: annotate(connection, self._shelf(write.collection), write))
@@ -115,12 +115,16 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
             return Outcome(Status.REJECTED, reason=str(exc))
         return None
 
+    def _may_wait(self, record: Record) -> bool:
+        """Whether its words may be indexed later."""
+        return sum(map(len, record.texts.values())) <= self._thresholds.waiting_characters
+
     async def _put(self, write: Put) -> Outcome | None:
         shelf = self._shelf(write.collection)
         outcome = await self._with(lambda connection: put_absent(connection, shelf, self._my_places, self._numbers, write))
         if outcome is not None and outcome.applied and any(write.record.texts.values()):
             waiting = self._unindexed[shelf.name] = self._unindexed.get(shelf.name, 0) + 1
-            if waiting >= ENOUGH:
+            if waiting >= self._thresholds.waiting_taken_up:
                 self._unindexed[shelf.name] = 0
                 await self._take_up(shelf)
         return outcome
@@ -142,7 +146,7 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
             return False
 
     async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        batch = MyBatch(connection, self._shelf, self._my_places, self._numbers, writes)
+        batch = MyBatch(connection, self._shelf, self._my_places, self._numbers, self._thresholds, writes)
         await batch.prepare()
         try:
             outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
@@ -156,9 +160,10 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         shelf = self._shelf(wanted.collection)
-        for _ in range(_ROUNDS):
+        most = self._thresholds.waiting_read
+        for _ in range(self._thresholds.waiting_rounds):
             try:
-                return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted))
+                return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted, most))
             except TooManyPending:
                 await self._take_up(shelf)
         return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted, sys.maxsize - 1))

@@ -22,19 +22,12 @@ from memory.adapters.sql.columns import text_column
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.schema import words_table
 from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
+from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.words import Parts
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 
-MOST_TOGETHER = 512
-"""Records of one segment at most."""
 DRAWERS = 512
-_MOST_POSTINGS = 2_048
-"""In one row: a drawer that holds more, which long texts make, has several rows."""
-_MOST_ROWS = 512
-"""Rows stored by one statement."""
-_LONG = 2_048
-"""A record of more words is in nearly every drawer: nothing is gained by asking its texts which ones these are."""
 _POSTING = 4
 """Integers of 64 bits: the word's digest, the record's number, the word's packed counts in its parts, and the number of all its words."""
 _WORD, _NUMBER, _COUNTS, _LENGTH = range(_POSTING)
@@ -59,11 +52,12 @@ class Indexed(NamedTuple):
 class WordTable:
     """The statements about one collection's words. `packet` is the largest statement the server takes, in bytes."""
 
-    def __init__(self, collection: Collection, parts: Parts, packet: int) -> None:
+    def __init__(self, collection: Collection, parts: Parts, packet: int, thresholds: Thresholds) -> None:
         table = f"`{words_table(collection)}`"
         texts = "".join([f", `{text_column(p.name)}`" for p in collection.texts])
         self._parts = parts
         self._room = packet // 2
+        self._thresholds = thresholds
         self._store = f"INSERT INTO {table} (partition_no, drawer, segment, part, postings) VALUES "  # noqa: S608
         self._over = " ON DUPLICATE KEY UPDATE postings = VALUES(postings)"
         self._records = f"SELECT number, partition_no, lexemes, words{texts} FROM `{collection.name}` WHERE lexemes > 0 AND number IN "  # noqa: S608
@@ -82,17 +76,17 @@ class WordTable:
     # -- adding -------------------------------------------------------------------------------------------------------
 
     async def add(self, send: Send, segment: int, records: Iterable[Indexed]) -> None:
-        """Index the words of at most `MOST_TOGETHER` records as a segment of this number, which nothing else has."""
+        """Index the words of records as a segment of this number, which nothing else has."""
         by_partition: dict[int, list[Indexed]] = {}
         for record in records:
             if record.counts:
                 by_partition.setdefault(record.partition, []).append(record)
-        rows = [row for partition, some in sorted(by_partition.items()) for row in _drawers(partition, segment, some)]
+        rows = [row for partition, some in sorted(by_partition.items()) for row in _drawers(partition, segment, some, self._thresholds.postings)]
         await self._put(send, rows)
 
     async def _put(self, send: Send, rows: Sequence[_Row]) -> None:
         """Store rows, over those that are there."""
-        for some in packets(rows, _MOST_ROWS, self._room, max([60 + len(row[-1]) for row in rows], default=1), fill=True):
+        for some in packets(rows, self._thresholds.word_rows_at_once, self._room, max([60 + len(row[-1]) for row in rows], default=1), fill=True):
             sql = f"{self._store}{', '.join(['(?, ?, ?, ?, ?)'] * len(some))}{self._over}"
             await send(sql, [value for row in some for value in row])
 
@@ -106,7 +100,7 @@ class WordTable:
         """
         told: dict[tuple[int, int], dict[int, Digests]] = {}
         lost: dict[int, set[int]] = {}
-        for some in portions(sorted(numbers)):
+        for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)
             for number, partition, segment, words, *texts in await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted):
                 at = was if partition is None else partition
@@ -123,7 +117,7 @@ class WordTable:
 
     def _told(self, words: int, texts: Sequence[bytes | None]) -> Digests:
         """The words of a record as its texts tell them; none where they are not as many as were indexed, or so many that they are in every drawer."""
-        if words > _LONG:
+        if words > self._thresholds.words_told:
             return {}
         total, counts, _ = self._parts.index([None if text is None else text.decode("utf-8", "replace") for text in texts])
         return {_digest(word): packed for word, packed in counts.items()} if total == words else {}
@@ -143,7 +137,7 @@ class WordTable:
     ) -> dict[int, dict[int, int]]:
         """Take the postings of these records out of these drawers; which they were, by number and word."""
         leaving, taken = np.array(sorted(numbers), np.int64), dict[int, dict[int, int]]()
-        for some in portions(sorted(drawers)):
+        for some in portions(sorted(drawers), self._thresholds.listed):
             wanted = padded(some)
             empty: dict[int, list[int]] = {}
             kept: list[_Row] = []
@@ -169,7 +163,7 @@ class WordTable:
         wanted = {number: {_digest(word): packed for word, packed in counts.items()} for number, counts in records.items()}
         drawers = sorted({_drawer(word) for words in wanted.values() for word in words})
         held: dict[int, list[tuple[int, int]]] = {}
-        for some in portions(drawers):
+        for some in portions(drawers, self._thresholds.listed):
             these = padded(some)
             rows = await connection.fetch(f"{self._read}{in_list(len(these))}", partition, segment, *these)
             for (content,) in rows:
@@ -214,8 +208,8 @@ def _drawer(digest: int) -> int:
     return digest % DRAWERS
 
 
-def _drawers(partition: int, segment: int, records: Sequence[Indexed]) -> Iterator[_Row]:
-    """The rows of these records' words, by drawer."""
+def _drawers(partition: int, segment: int, records: Sequence[Indexed], most: int) -> Iterator[_Row]:
+    """The rows of these records' words, by drawer: of at most so many postings each."""
     numbers, _, lengths, counts = zip(*records, strict=True)
     each = [len(of_one) for of_one in counts]
     postings = np.empty((sum(each), _POSTING), np.int64)
@@ -228,8 +222,8 @@ def _drawers(partition: int, segment: int, records: Sequence[Indexed]) -> Iterat
     drawers, content = drawers[order], _content(postings[order])
     starts = [0, *(np.flatnonzero(np.diff(drawers)) + 1).tolist()]
     for drawer, start, end in zip(drawers[starts].tolist(), starts, [*starts[1:], len(drawers)], strict=True):
-        for part, at in enumerate(range(start, end, _MOST_POSTINGS)):
-            yield (partition, drawer, segment, part, content[at * _SIZE : min(end, at + _MOST_POSTINGS) * _SIZE])
+        for part, at in enumerate(range(start, end, most)):
+            yield (partition, drawer, segment, part, content[at * _SIZE : min(end, at + most) * _SIZE])
 
 
 def _content(postings: Postings) -> bytes:

@@ -38,8 +38,8 @@ class PgShaper(ExactShaper):
 
     listable: ClassVar[str] = "".join(_TYPES)
 
-    def __init__(self, collection: Collection) -> None:
-        super().__init__(collection, layout_of(collection).at)
+    def __init__(self, collection: Collection, written_out: int) -> None:
+        super().__init__(collection, layout_of(collection).at, written_out)
 
     def _has(self, part: Has, values: Values) -> Shape:
         self.type_of(part.field)

@@ -14,8 +14,6 @@ from memory.adapters.sql.server.store import Audited
 from memory.adapters.sql.values import CORRUPT
 from memory.ports.record import Corrupt, Key, Mark, Record, Stored
 
-_PAGE = 500
-
 
 async def audit_rows(connection: Connection, shelf: PgShelf, after: tuple[str, str] | None, repair: bool) -> Audited:
     """A page of rows, by key: each has the words, counts and sizes that its content tells, and a row without content has none.
@@ -25,7 +23,7 @@ async def audit_rows(connection: Connection, shelf: PgShelf, after: tuple[str, s
     columns = ", ".join([f't."{name}"' for name in shelf.layout.columns])
     behind = "" if after is None else "WHERE (t.tenant, t.id) > ($2, $3) "
     page = f"SELECT {columns} FROM {shelf.qualified} AS t {behind}ORDER BY t.tenant, t.id LIMIT $1"  # noqa: S608
-    rows = await connection.fetch(page, _PAGE, *(after or ()))
+    rows = await connection.fetch(page, shelf.thresholds.audited_at_once, *(after or ()))
     if not rows:
         return Audited()
     expected = [(row, shelf.layout.sealed(content)) for row in rows if (content := _content(shelf, row)) is not None]

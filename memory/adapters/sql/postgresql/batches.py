@@ -20,8 +20,6 @@ from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, 
 
 LARGE_ROWS = 2
 """Rows made before others get a turn: the largest take some 9 ms each, most of it for the exponents of their numbers."""
-MOST_ROWS, FEWEST_ROWS = 84, 28
-"""Rows sent by one statement. The next ones are made ready while the server works on these. The first and the last are few: one side waits then."""
 
 
 class PgBatch(Batch[Connection, PgShelf]):
@@ -60,7 +58,7 @@ class PgBatch(Batch[Connection, PgShelf]):
         stored: list[tuple[str, str]] = []
         under_way: asyncio.Task[Sequence[Any]] | None = None
         try:
-            for size in _portions(most):
+            for size in _portions(most, shelf.thresholds.rows_at_once, shelf.thresholds.rows_at_ends):
                 rows = [shelf.parameters(content) async for content in paced(islice(contents, size), LARGE_ROWS)]
                 if not rows:
                     break
@@ -122,17 +120,17 @@ class PgBatch(Batch[Connection, PgShelf]):
         key_text(write.key)
 
 
-def _portions(rows: int) -> Iterator[int]:
+def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
     """How many rows go at a time."""
-    between = rows - 2 * FEWEST_ROWS
+    between = rows - 2 * at_ends
     if between <= 0:
         yield rows
         return
-    yield FEWEST_ROWS
-    pieces = -(-between // MOST_ROWS)
+    yield at_ends
+    pieces = -(-between // most)
     for piece in range(pieces):
         yield between * (piece + 1) // pieces - between * piece // pieces
-    yield FEWEST_ROWS
+    yield at_ends
 
 
 def _by_key(contents: Sequence[Content]) -> Iterator[Content]:

@@ -9,13 +9,13 @@ next open.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 
 from memory.adapters.sql.postgresql.connection import Connection
 
 MOST_DIMENSIONS = 16_000
-_AT_ONCE = 200
 
 INSTALLED = """SELECT n.nspname, e.extversion FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"""
 AVAILABLE = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
@@ -49,21 +49,21 @@ async def speak(connection: Connection, namespace: str) -> None:
     await connection.set_type_codec("vector", schema=namespace, encoder=encoded, decoder=decoded, format="binary")
 
 
-async def embed_the_rest(connection: Connection, schema: str, table: str, namespace: str) -> None:
-    """Give rows that have a vector and no embedding theirs."""
+async def embed_the_rest(connection: Connection, schema: str, table: str, namespace: str, at_once: int) -> None:
+    """Give rows that have a vector and no embedding theirs, going through them by key: some may be damaged, and keep none."""
     waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
-    find = f'SELECT tenant, id, vector FROM "{schema}"."{table}" WHERE {waiting} LIMIT {_AT_ONCE}'  # noqa: S608
+    find = f'SELECT id, tenant, vector FROM "{schema}"."{table}" WHERE {waiting} {{0}}ORDER BY id, tenant LIMIT {at_once}'  # noqa: S608
     change = (
         f'UPDATE "{schema}"."{table}" AS t SET embedding = r.embedding '  # noqa: S608
-        f'FROM unnest($1::text[], $2::text[], $3::bytea[], $4::"{namespace}".vector[]) AS r(tenant, id, vector, embedding) '
+        f'FROM unnest($1::text[], $2::text[], $3::bytea[], $4::"{namespace}".vector[]) AS r(id, tenant, vector, embedding) '
         "WHERE t.tenant = r.tenant AND t.id = r.id AND t.vector = r.vector"
     )
-    while rows := await connection.fetch(find):
-        usable = [row for row in rows if _has_direction(row[2])]
-        if not usable:
-            return
-        tenants, ids, vectors = zip(*usable, strict=True)
-        await connection.execute(change, tenants, ids, vectors, vectors)
+    after: Sequence[str] = ()
+    while rows := await connection.fetch(find.format("AND (id, tenant) > ($1, $2) " if after else ""), *after):
+        after = rows[-1][:2]
+        if usable := [row for row in rows if _has_direction(row[2])]:
+            ids, tenants, vectors = zip(*usable, strict=True)
+            await connection.execute(change, ids, tenants, vectors, vectors)
 
 
 def _has_direction(packed: bytes) -> bool:

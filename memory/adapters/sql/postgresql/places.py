@@ -8,6 +8,7 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.rows import scope_text
 from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.server.places import Place, Places
+from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.values import MARK
 from memory.ports.record import Partition
 
@@ -15,8 +16,8 @@ from memory.ports.record import Partition
 class PgPlaces(Places[Connection]):
     """The partitions in one schema."""
 
-    def __init__(self, schema: str) -> None:
-        super().__init__()
+    def __init__(self, schema: str, thresholds: ServerThresholds) -> None:
+        super().__init__(thresholds)
         self._schema = schema
         table = f'"{schema}".memory_partitions'
         found = "RETURNING number, generation"

@@ -40,10 +40,6 @@ class _Near(PgConditions):
         self.types = {**PgConditions.types, "v": _Vector(shelf.vector_type)}  # type: ignore[misc]
 
 
-FEW_STEMS = 16
-"""Up to so many words are looked up in each record found; of more, each record's words are gone through."""
-
-
 def found(shelf: PgShelf, search: Search, partitions: Sequence[int], lexemes: str) -> Question:
     """Every record that holds a word: its tenant, id, number of words, packed counts, whether the filter lets it through, and beside each
     how many records there are of the asked roles, and how many words these hold.
@@ -70,9 +66,9 @@ def postings(shelf: PgShelf, search: Search, partitions: Sequence[int], lexemes:
     """One row of arrays: the records found by words, and for each word in each of them its packed counts."""
     inner = found(shelf, search, partitions, lexemes)
     number = len(inner.arguments) + 1
-    few = len(stems) <= FEW_STEMS
+    few = len(stems) <= shelf.thresholds.stems_looked_up
     key = ("postings", inner.sql, few)
-    statement = kept(shelf.prepared, key, lambda: Statement(_postings(inner.sql, number, few), (), None))
+    statement = kept(shelf.prepared, shelf.thresholds.statements_kept, key, lambda: Statement(_postings(inner.sql, number, few), (), None))
     return Question(statement.sql, [*inner.arguments, list(stems)])
 
 

@@ -25,9 +25,6 @@ from memory.ports.query import Hit, Near, Partitions, Search, Words
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.text import query_words, rarity
 
-MOST_LEXEMES = 4_096
-"""Beyond so many pairs of partition and word the index is not asked: every record there is looked at."""
-
 
 async def search(connection: Connection, shelf: PgShelf, places: PgPlaces, wanted: Search) -> tuple[list[Hit], list[Spoiled]]:
     """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
@@ -50,7 +47,7 @@ async def _by_words(
     if not stems or not shelf.collection.texts:
         return [], []
     lexemes = ""
-    if len(stems) * len(numbers) <= MOST_LEXEMES:
+    if len(stems) * len(numbers) <= shelf.thresholds.lexemes_asked:
         lexemes = " or ".join([lexeme(number, stem) for number in numbers for stem in stems])
     question = postings(shelf, search, asked, lexemes, [token(stem) for stem in stems])
     answer = await connection.fetchrow(question.sql, *question.arguments)

@@ -36,8 +36,8 @@ from memory.adapters.sql.postgresql.rows import (
     layout_of,
 )
 from memory.adapters.sql.postgresql.schema import table_of
+from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.adapters.sql.postgresql.values import checked, unescape
-from memory.adapters.sql.prepared import MOST
 from memory.adapters.sql.server.shelf import Shelf, Spoiled
 from memory.adapters.sql.shapes import Values
 from memory.adapters.sql.values import CORRUPT
@@ -46,9 +46,6 @@ from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Key, Tombstone
-
-_MOST_ROWS = 500
-"""Rows buried by one statement."""
 
 _SHARED = (TENANT, KIND, PARTITION, SCOPE, GENERATION, ROLE, TIER, ACCESSES)
 """Columns that are alike in the rows of most batches: those of one partition's new records."""
@@ -64,10 +61,12 @@ class PgShelf(Shelf[Connection]):
 
     dialect: ClassVar[sa.Dialect] = asyncpg_dialect()  # type: ignore[no-untyped-call]
     layout: Layout
+    thresholds: Thresholds
 
-    def __init__(self, collection: Collection, schema: str, vector_type: str = "") -> None:
+    def __init__(self, collection: Collection, schema: str, vector_type: str, thresholds: Thresholds) -> None:
         layout = layout_of(collection)
-        super().__init__(collection, table_of(collection, schema), layout, PgShaper(collection), layout.columns, HEADER)
+        shaper = PgShaper(collection, thresholds.values_written_out)
+        super().__init__(collection, table_of(collection, schema), layout, shaper, layout.columns, HEADER, thresholds)
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type
@@ -148,7 +147,7 @@ class PgShelf(Shelf[Connection]):
 
     async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Row, bool]]]:
         cursor = await connection.cursor(sql, *values)
-        while rows := await cursor.fetch(_MOST_ROWS):
+        while rows := await cursor.fetch(self.thresholds.buried_at_once):
             yield [(row[:-1], row[-1]) for row in rows]
 
     # -- tombstones, and rows set aside -------------------------------------------------------------------------------
@@ -161,8 +160,9 @@ class PgShelf(Shelf[Connection]):
         return values
 
     async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:
-        for start in range(0, len(graves), _MOST_ROWS):
-            rows = [self.parameters(self.layout.tombstone(tombstone)) async for _, tombstone in paced(graves[start : start + _MOST_ROWS])]
+        most = self.thresholds.buried_at_once
+        for start in range(0, len(graves), most):
+            rows = [self.parameters(self.layout.tombstone(tombstone)) async for _, tombstone in paced(graves[start : start + most])]
             sql, columns = self.insert_many(ALWAYS, rows)
             await connection.fetch(sql, *columns)
             await connection.execute(self.forget_aside_sql, [r[TENANT] for r in rows], [r[ID] for r in rows])
@@ -245,7 +245,7 @@ class PgShelf(Shelf[Connection]):
         shared = frozenset(_SHARED) if all(columns[i].count(columns[i][0]) == len(rows) for i in _SHARED) else frozenset()
         sql = self._many.get((condition, given, bool(shared)))
         if sql is None:
-            if len(self._many) >= MOST:
+            if len(self._many) >= self.thresholds.statements_kept:
                 self._many.clear()
             sql = self._many[(condition, given, bool(shared))] = self._insert_many(condition, given, shared)
         return sql, [columns[i][0] if i in shared else columns[i] for i in given]

@@ -19,6 +19,7 @@ from memory.adapters.sql.postgresql.places import PgPlaces
 from memory.adapters.sql.postgresql.searching import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.shelf import PgShelf
+from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.postgresql.writing import write_one
 from memory.adapters.sql.server.batch import NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
@@ -44,18 +45,19 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
+    _thresholds: Thresholds
 
-    def __init__(self, url: str, name: str = "postgresql", **options: JsonValue) -> None:
+    def __init__(self, url: str, name: str = "postgresql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         self._config = parse(name, url, options)
-        self._pg_places = PgPlaces(self._config.schema)
-        super().__init__(name, self._pg_places)
+        self._pg_places = PgPlaces(self._config.schema, thresholds)
+        super().__init__(name, self._pg_places, thresholds)
         self._found: Found | None = None
         self._settings: Settings | None = None
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        place = self._config.host, self._config.port
+        place, schema = (self._config.host, self._config.port), self._config.schema
         connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said)
         try:
             self._settings = await Settings.read(connection, self.name)
@@ -64,11 +66,11 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
                 await speak(connection, self._found.namespace)
                 for collection in collections:
                     if collection.vector:
-                        await embed_the_rest(connection, self._config.schema, collection.name, self._found.namespace)
+                        await embed_the_rest(connection, schema, collection.name, self._found.namespace, self._thresholds.embedded_at_once)
         finally:
             await goodbye(connection)
         vector_type = f'"{self._found.namespace}".vector' if self._found.namespace else ""
-        self._shelves = {c.name: PgShelf(c, self._config.schema, vector_type) for c in collections}
+        self._shelves = {c.name: PgShelf(c, schema, vector_type, self._thresholds) for c in collections}
         self._capabilities = self._settings.limit(self.claims)
         if not vector_type:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)

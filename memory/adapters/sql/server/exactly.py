@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, Shape, Shaper, Values
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import FieldType
+from memory.ports.collections import Collection, FieldType
 from memory.ports.query import Eq, Ge, Gt, In, Le, Lt
 from memory.ports.record import FieldValue
 
@@ -15,15 +16,18 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 
 
-MOST_WRITTEN_OUT = 512
-"""Values of a list that are bound one by one. Of more, servers take no statement with so many of them: they are bound as one."""
-
-
 class ExactShaper(Shaper):
-    """Numbers of another kind than their column are compared exactly: as a number of its kind."""
+    """Numbers of another kind than their column are compared exactly: as a number of its kind.
+
+    Of at most `written_out` values of a list each is bound by itself.
+    """
 
     listable: ClassVar[str] = "sifb"
     """The kinds of values, see `code`, of which many can be bound as one."""
+
+    def __init__(self, collection: Collection, at: Mapping[str, int], written_out: int) -> None:
+        super().__init__(collection, at)
+        self._written_out = written_out
 
     def _in(self, part: In, values: Values) -> Shape:
         kind = self.type_of(part.field)
@@ -33,7 +37,7 @@ class ExactShaper(Shaper):
             if bound is not None:
                 wanted.append(bound)
         codes = "".join([self.code(w) for w in wanted])
-        if len(wanted) > MOST_WRITTEN_OUT and len(set(codes)) == 1 and codes[0] in self.listable:
+        if len(wanted) > self._written_out and len(set(codes)) == 1 and codes[0] in self.listable:
             listed, bound = self.listed(codes[0], wanted)
             values.append(bound)
             return ("any", part.field, listed)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
+from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Partition
-
-_MOST = 100_000
 
 C = TypeVar("C")
 
@@ -37,7 +36,8 @@ class Places(ABC, Generic[C]):
     What is asked of the database is the dialect's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, thresholds: ServerThresholds) -> None:
+        self._thresholds = thresholds
         self._known: dict[Partition, Place] = {}
 
     def forget(self) -> None:
@@ -111,7 +111,7 @@ class Places(ABC, Generic[C]):
         for tenant, scopes in by_tenant.items():
             for scope, number, generation in await self._find(connection, tenant, scopes):
                 found[Partition(tenant, scope)] = Place(number, generation)
-        if len(self._known) > _MOST:
+        if len(self._known) > self._thresholds.partitions_known:
             self._known.clear()
         self._known |= found
         return found

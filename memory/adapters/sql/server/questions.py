@@ -27,7 +27,8 @@ class Question:
 
 def question(shelf: AnyShelf, build: Build, shape: Shape, values: Values) -> Question:
     """The statement of this shape, built where there is none yet."""
-    statement = kept(shelf.prepared, (build, shape), lambda: compiled(shelf.dialect, build(shelf, shape), len(values)))
+    most = shelf.thresholds.statements_kept
+    statement = kept(shelf.prepared, most, (build, shape), lambda: compiled(shelf.dialect, build(shelf, shape), len(values)))
     return Question(statement.sql, statement.arguments(values))
 
 
@@ -44,18 +45,18 @@ def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int | 
     """The rows of a page in order, each with whether there are any set aside behind it."""
     values, where, chosen = asked(shelf, query.where, query.filter, partitions, walking=limit is not None)
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
-    written = limit if limit is not None and _is_usual(limit) else None
+    written = limit if limit is not None and _is_usual(limit, shelf.thresholds.limits_written_out) else None
     if limit is not None and written is None:
         values.append(limit)
     return question(shelf, _page, (where, query.roles, query.kinds, chosen, after, query.order, limit is not None, written), values)
 
 
-def _is_usual(limit: int) -> bool:
+def _is_usual(limit: int, most: int) -> bool:
     """Whether the limit is part of the statement: one whose limit it does not know PostgreSQL plans anew at every call, which takes half the time.
 
     Ten, twenty, … a thousand are, and one more to see whether there is more behind: few enough for a statement each.
     """
-    return limit <= 1_001 and limit % 10 == 1
+    return limit <= most and limit % 10 == 1
 
 
 def _page(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.server.desk import Held, Layout
+from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.shapes import Shape, Shaper, Values
 from memory.adapters.sql.values import CORRUPT
 from memory.ports.collections import Collection, FieldType
@@ -40,13 +41,21 @@ class Shelf(ABC, Generic[C]):
     """An SQL expression: whether any row of the collection was set aside."""
 
     def __init__(
-        self, collection: Collection, table: sa.Table, layout: Layout, shaper: Shaper, columns: Sequence[str], header: Sequence[str]
+        self,
+        collection: Collection,
+        table: sa.Table,
+        layout: Layout,
+        shaper: Shaper,
+        columns: Sequence[str],
+        header: Sequence[str],
+        thresholds: ServerThresholds,
     ) -> None:
         self.collection = collection
         self.name = collection.name
         self.table = table
         self.layout = layout
         self.shaper = shaper
+        self.thresholds = thresholds
         self.columns = tuple(columns)
         self.at = {name: i for i, name in enumerate(columns)}
         self.prepared: dict[Any, Statement] = {}

@@ -20,6 +20,7 @@ from memory.adapters.sql.server.places import Places
 from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
 from memory.adapters.sql.server.reading import Burial
 from memory.adapters.sql.server.shelf import Shelf, Spoiled
+from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
@@ -31,8 +32,6 @@ from memory.ports.store import Audit, Health
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
 MOST_PROBLEMS = 100
-_AT_ONCE = 256
-"""Partitions forgotten in one transaction, which keeps writers out of them for as long as it lasts."""
 
 
 class Session(Link, Protocol):
@@ -76,8 +75,9 @@ class Busy(Exception):
 class ServerStore(BaseStore, Generic[C, S]):
     """Records on a database server: `C` is a connection, `S` a shelf, as the dialect has them."""
 
-    def __init__(self, name: str, places: Places[C]) -> None:
+    def __init__(self, name: str, places: Places[C], thresholds: ServerThresholds) -> None:
         super().__init__(name)
+        self._thresholds = thresholds
         self._places = places
         self._pool: Pool[C] | None = None
         self._shelves: dict[str, S] = {}
@@ -181,7 +181,8 @@ class ServerStore(BaseStore, Generic[C, S]):
 
         async def forget(connection: C) -> int:
             tables = await self._tables(connection)
-            portions = [dict(list(wanted.items())[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE)]
+            most = self._thresholds.partitions_forgotten
+            portions = [dict(list(wanted.items())[start : start + most]) for start in range(0, len(wanted), most)]
             forgotten = 0
             for some in portions:
                 forgotten += await self._in_transaction(connection, lambda some=some: self._places.forget_idle(connection, tables, some))  # type: ignore[misc]

@@ -42,6 +42,8 @@ class Thresholds:
     """Rows read at once to leave tombstones in their places."""
     block: int = 8192
     """Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216."""
+    statements_kept: int = 512
+    """Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
     log_pages: int = 4000
     """Pages in the log before it is copied back, 16 MiB: a page written often in that time is copied once."""
 

@@ -33,7 +33,8 @@ class Prepared:
 def prepared(session: Session, shelf: Shelf, build: Build, shape: Shape, count: int) -> Prepared:
     """The statement of this shape, which comes with so many values; built where there is none yet."""
     dialect = session.dialect
-    return Prepared(kept(shelf.prepared, (dialect.name, build, shape), lambda: compiled(dialect, build(shelf, shape), count)))
+    most = session.thresholds.statements_kept
+    return Prepared(kept(shelf.prepared, most, (dialect.name, build, shape), lambda: compiled(dialect, build(shelf, shape), count)))
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -53,7 +54,7 @@ async def _cipher(store: MySqlStore) -> bytes:
 
 @pytest.mark.parametrize("mode", ["preferred", "required", "verify_ca", "verify_identity"])
 async def test_every_mode_but_disabled_is_encrypted_where_the_server_can(certified: tuple[MySqlServer, Path], url: str, mode: str) -> None:
-    ca = {"ssl_ca": str(certified[1])} if mode.startswith("verify") else {}
+    ca: dict[str, Any] = {"ssl_ca": str(certified[1])} if mode.startswith("verify") else {}
     assert await _cipher(MySqlStore(url.replace("127.0.0.1", "localhost"), ssl_mode=mode, **ca)) != b""
 
 
@@ -71,7 +72,8 @@ async def test_a_name_that_the_certificate_does_not_hold_is_refused_only_where_t
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent(url: str, tmp_path: Path) -> None:
     other, _ = self_signed(tmp_path)
-    for options in ({}, {"ssl_ca": str(other)}):
+    more: tuple[dict[str, Any], ...] = ({}, {"ssl_ca": str(other)})
+    for options in more:
         with pytest.raises(StoreUnavailable) as caught:
             await MySqlStore(url, ssl_mode="verify_ca", **options).open((SETTINGS,))
         assert PASSWORD not in str(caught.value)

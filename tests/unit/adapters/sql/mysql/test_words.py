@@ -14,9 +14,9 @@ import pytest
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.adapters.sql.mysql import searching, words
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.pending import ENOUGH, LONGEST
 from memory.adapters.sql.mysql.rows import layout_of
 from memory.adapters.sql.mysql.store import MySqlStore
+from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.mysql.words import DRAWERS
 from memory.adapters.sql.mysql.writing import put_absent
 from memory.ports.collections import COLLECTIONS, ENTRIES
@@ -167,10 +167,10 @@ async def test_words_are_gone_also_where_the_row_names_another_partition(store: 
 async def test_a_row_that_names_no_partition_does_not_keep_others_from_being_indexed(store: MySqlStore, raw: Raw) -> None:
     await done(store, put(_said(0, "lantern"), Absent()))
     await raw("UPDATE entries SET partition_no = NULL WHERE id = %s", id_of(0))
-    for n in range(1, ENOUGH):
+    for n in range(1, THRESHOLDS.waiting_taken_up):
         await done(store, put(_said(n, "lantern"), Absent()))
     assert await raw("SELECT id FROM entries WHERE lexemes = 0") == [(id_of(0).encode(),)]
-    assert len(await searched(store, "lantern", limit=100)) == ENOUGH - 1
+    assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up - 1
 
 
 async def test_a_drawer_that_was_cut_off_does_not_keep_records_from_being_found_and_deleted(store: MySqlStore, raw: Raw) -> None:
@@ -183,12 +183,13 @@ async def test_a_drawer_that_was_cut_off_does_not_keep_records_from_being_found_
 
 async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Raw) -> None:
     """Each search would cut their texts again."""
-    await done(store, put(_said(1, "lantern " * (LONGEST // 8)), Absent()), put(_said(2, "wren"), Absent()))
-    for n, text in ((3, "lantern " * (LONGEST // 8)), (4, "wren")):
+    long = "lantern " * (THRESHOLDS.waiting_characters // 8)
+    await done(store, put(_said(1, long), Absent()), put(_said(2, "wren"), Absent()))
+    for n, text in ((3, long), (4, "wren")):
         assert (await one(store, put(_said(n, text), Absent()))).applied
     assert {n for (n,) in await raw("SELECT id FROM entries WHERE lexemes = 0")} == {id_of(4).encode()}
     assert await hit_ids(store, "lantern") == {id_of(1), id_of(3)}
-    assert (await one(store, put(_said(3, "lantern " * (LONGEST // 8)), Absent()))).status == "conflict"
+    assert (await one(store, put(_said(3, long), Absent()))).status == "conflict"
     await done(store, delete(3))
     assert await _indexed(raw) == await _standing(raw)
 
@@ -211,13 +212,13 @@ async def test_a_store_closed_right_after_a_record_is_stored_says_that_it_was(st
         return outcome
 
     closing: list[asyncio.Task[None]] = []
-    for n in range(1, ENOUGH):
+    for n in range(1, THRESHOLDS.waiting_taken_up):
         await done(store, put(_said(n, "lantern"), Absent()))
     monkeypatch.setattr("memory.adapters.sql.mysql.store.put_absent", stored_and_closed)
-    assert (await one(store, put(_said(ENOUGH, "lantern"), Absent()))).applied
+    assert (await one(store, put(_said(THRESHOLDS.waiting_taken_up, "lantern"), Absent()))).applied
     await closing[0]
     await store.open(COLLECTIONS)
-    assert len(await searched(store, "lantern", limit=100)) == ENOUGH
+    assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up
 
 
 async def test_new_records_among_which_one_is_there_are_decided_one_by_one(store: MySqlStore, raw: Raw) -> None:
@@ -275,13 +276,15 @@ async def test_a_call_cancelled_at_any_of_its_statements_leaves_nothing(store: M
     assert await _indexed(raw) == await _standing(raw)
 
 
-async def test_a_drawer_that_is_too_full_has_several_rows(store: MySqlStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "_MOST_POSTINGS", 4)
+async def test_a_drawer_that_is_too_full_has_several_rows(server: MySqlServer, database: str, raw: Raw) -> None:
+    store = MySqlStore(server.url(database), thresholds=Thresholds(postings=4))
+    await store.open(COLLECTIONS)
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(30)])
     assert await raw("SELECT MAX(part) FROM memory_words_entries") == [(7,)]
     await done(store, *[delete(n) for n in range(10)])
     assert len(await searched(store, "lantern")) == 20
     assert await _indexed(raw) == await _standing(raw)
+    await store.close()
 
 
 async def test_more_records_than_a_segment_takes_are_several(store: MySqlStore, raw: Raw) -> None:

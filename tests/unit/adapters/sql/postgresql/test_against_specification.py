@@ -5,26 +5,27 @@ from __future__ import annotations
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.adapters.sql.postgresql import searching
 from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.random_work import RandomWork
 from memory.ports.contract.support import HERE, done, put, record
 from memory.ports.query import Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
+from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH
 
 
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)
-async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_the_same(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_the_same(server: Postgres, schema: str, store: PostgresStore) -> None:
     work = RandomWork(3, store.capabilities)
     await store.apply([put(work.record()) for _ in range(100)])
     searches = [work.by_words(7) for _ in range(40)]
     before = [await store.search(search) for search in searches]
     assert any(before)
-    monkeypatch.setattr(searching, "MOST_LEXEMES", 0)
-    assert [await store.search(search) for search in searches] == before
+    unasked = PostgresStore(server.url(schema), thresholds=Thresholds(lexemes_asked=0))
+    await unasked.open(COLLECTIONS)
+    assert [await unasked.search(search) for search in searches] == before
+    await unasked.close()
 
 
 async def _numbers_of(store: InMemoryStore | PostgresStore, part: object) -> list[str]:

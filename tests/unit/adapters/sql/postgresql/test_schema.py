@@ -20,6 +20,7 @@ from memory.adapters.sql.postgresql.connection import connect
 from memory.adapters.sql.postgresql.migrate import HEAD, VERSION_TABLE
 from memory.adapters.sql.postgresql.schema import collection_table, system_tables
 from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
 from memory.ports.contract.support import asked, done, id_of, live, put, record
@@ -34,6 +35,7 @@ pytestmark = ON_SERVER
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.ports.collections import COLLECTIONS
 async def main():
     store = PostgresStore(sys.argv[1])
@@ -176,6 +178,21 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     await again.open(COLLECTIONS)
     hits = await again.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
     assert [h.record.key.id for h in hits] == [id_of(n) for n in range(3)]
+    await again.close()
+
+
+@pytest.mark.parametrize("server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True)
+async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
+    from memory.ports.contract.support import HERE
+    from memory.ports.query import Near, Search, within
+
+    await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(5)])
+    await raw("UPDATE {s}.entries SET embedding = NULL")
+    await raw("UPDATE {s}.entries SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::text[])", [id_of(n) for n in (0, 1, 3)])
+    again = PostgresStore(server.url(schema), thresholds=Thresholds(embedded_at_once=2))
+    await again.open(COLLECTIONS)
+    hits = await again.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
+    assert [h.record.key.id for h in hits] == [id_of(2), id_of(4)]
     await again.close()
 
 

@@ -7,9 +7,9 @@ import asyncio
 import asyncpg
 import pytest
 
-from memory.adapters.sql.postgresql.batches import MOST_ROWS
 from memory.adapters.sql.postgresql.questions import postings
 from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.postgresql.words import lexeme
 from memory.adapters.sql.server.questions import page
 from memory.adapters.sql.words import token
@@ -82,9 +82,9 @@ async def test_reads_are_one_statement_and_searches_two(store: PostgresStore) ->
 
 
 async def test_a_batch_of_new_records_is_a_transaction_of_few_statements(store: PostgresStore) -> None:
-    await store.apply([put(record(n + 1000), Absent()) for n in range(MOST_ROWS)])  # the driver learns the types of the parameters
+    await store.apply([put(record(n + 1000), Absent()) for n in range(THRESHOLDS.rows_at_once)])  # the driver learns the types of the parameters
     async with Sent(store) as sent:
-        await store.apply([put(record(n), Absent()) for n in range(2 * MOST_ROWS)])
+        await store.apply([put(record(n), Absent()) for n in range(2 * THRESHOLDS.rows_at_once)])
     few_at_both_ends = ["INSERT"] * 4
     assert [s.split()[0] for s in sent] == ["BEGIN", "SELECT", *few_at_both_ends, "COMMIT"]
 

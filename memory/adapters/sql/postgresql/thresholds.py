@@ -1,0 +1,30 @@
+"""Where the adapter for PostgreSQL goes on in another step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memory.adapters.sql.server.thresholds import ServerThresholds
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds(ServerThresholds):
+    """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny."""
+
+    rows_at_once: int = 84
+    """Rows sent by one statement. The next ones are made ready while the server works on these."""
+    rows_at_ends: int = 28
+    """Of the first and the last statement: one side waits then."""
+    buried_at_once: int = 500
+    """Rows read, and buried, by one statement."""
+    embedded_at_once: int = 200
+    """Rows without an embedding that are given theirs at once."""
+    audited_at_once: int = 500
+    """Rows that an audit looks through at once."""
+    lexemes_asked: int = 4_096
+    """Beyond so many pairs of partition and word the index is not asked: every record there is looked at."""
+    stems_looked_up: int = 16
+    """Up to so many words are looked up in each record found; of more, each record's words are gone through."""
+
+
+THRESHOLDS = Thresholds()
