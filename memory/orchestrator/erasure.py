@@ -220,7 +220,7 @@ class Erasure:
                     gone = await store.delete_matching(query, self._placement.next_version(), discard_at, keep)
                 entries += gone if collection is ENTRIES and Role.HOME in roles else 0
             entries += arriving
-        return entries
+        return 0 if store is self._placement.topology.cache else entries  # a damaged copy there is of no role
 
     async def _arrivals(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> int:
         """How many arriving copies here are homes already, their source having let go."""

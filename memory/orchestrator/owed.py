@@ -281,7 +281,12 @@ class OwedWork:
         return before
 
     async def _unrelate(self, debt: Debt, owed: Owed) -> bool:
-        archive, key = self._placement.topology.archive, debt.holder.key
+        await self.unrelate(debt.holder.key)
+        return True
+
+    async def unrelate(self, key: Key) -> None:
+        """Delete the relations of an entry, whichever end it is."""
+        archive = self._placement.topology.archive
         ends = Or((Eq("source_id", key.id), Eq("target_id", key.id)))
         query = Query(RELATIONS, Tenant(key.tenant), filter=ends, limit=self._placement.settings.page)
         async for page in self._placement.pages("relation.find", archive, query):
@@ -298,7 +303,6 @@ class OwedWork:
             ]
             if tombstones:
                 await self._placement.write("relation.erase", archive, *tombstones)
-        return True
 
     async def _arrive(self, debt: Debt, owed: Owed) -> bool:
         target = self._placement.topology.home(owed.data["to"])

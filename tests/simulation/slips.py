@@ -131,7 +131,7 @@ SLIPS: dict[str, Slip] = {
     ),
     # deletions
     "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.kind != KEEP]", "[]", ("delete.home",)),
-    "deletion-leaves-relations": Slip(owed, "OwedWork._unrelate", "if tombstones:", "if False:", ("derive.",)),
+    "deletion-leaves-relations": Slip(owed, "OwedWork.unrelate", "if tombstones:", "if False:", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
     "a-tombstone-lives-no-moment": Slip(

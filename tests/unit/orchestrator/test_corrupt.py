@@ -10,8 +10,8 @@ import pytest
 from memory.domain.entry import Entry
 from memory.domain.errors import CorruptRecord
 from memory.orchestrator.asked import Asked
-from memory.ports.collections import ENTRY_VERSIONS
-from memory.ports.record import Key
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.record import Corrupt, Key
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 
 
@@ -74,6 +74,14 @@ async def test_it_is_erased_with_its_scope_and_counted(world: World) -> None:
     entry = await _spoiled(world)
     assert await world.engine.erasure.erase_scope(TENANT, USER) == 2
     assert await world.get(entry) is None
+
+
+async def test_a_damaged_copy_in_a_cache_is_erased_and_not_counted(cached: World) -> None:
+    entry = await cached.write()
+    assert await cached.get(entry) is not None
+    cached.short.state.spoil(ENTRIES.name, Key(TENANT, entry.id))
+    assert await cached.engine.erasure.erase_scope(TENANT, SESSION) == 1
+    assert not isinstance(await cached.standing(cached.short, entry.id), Corrupt)
 
 
 async def test_maintenance_passes_it_over(world: World) -> None:

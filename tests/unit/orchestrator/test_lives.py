@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.entry import Entry
+from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.orchestrator.versions import version_key
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
@@ -132,6 +132,18 @@ async def test_a_key_is_born_again_where_its_entry_was_deleted(world: World) -> 
     again = await world.write("text", key="k", revive=True)
     assert again.tier == "mid"
     assert await world.seen(again) == ["text"]
+
+
+async def test_relations_of_a_life_that_was_erased_with_its_scope_are_not_of_the_next(world: World) -> None:
+    """They stand in the scope of their other end, where the erasure does not look."""
+    draft = EntryDraft(scope=USER, content="text", key="k")
+    target = await world.engine.entries.write(TENANT, draft)
+    source = await world.write("elsewhere", SESSION)
+    await world.engine.relations.relate(TENANT, source.id, "supports", target.id)
+    await world.engine.erasure.erase_scope(TENANT, USER)
+    again = await world.engine.entries.write(TENANT, draft, revive=True)
+    assert again.id == target.id
+    assert await world.engine.relations.related(TENANT, source_id=source.id) == []
 
 
 async def test_a_cached_copy_of_an_earlier_life_is_not_read_in_a_later_one(cached: World) -> None:
