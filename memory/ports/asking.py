@@ -154,6 +154,15 @@ def page_of(matching: Sequence[Standing], query: Query) -> tuple[list[Standing],
     return matching[:limit], encode_cursor(last.values, last.id)
 
 
+def leading(matching: Sequence[Standing], query: Query) -> list[Standing]:
+    """The page of these, and the first behind it, which tells that another follows: whatever is found beside them, the rest is on no page of it."""
+    page, cursor = page_of(matching, query)
+    if cursor is None:
+        return page
+    end = decode_cursor(cursor, query.order)
+    return [*page, *ordered([s for s in matching if is_after(s, end, query.order)], query.order)[:1]]
+
+
 def merged(pages: Sequence[tuple[Sequence[Stored], str | None]], query: Query) -> tuple[list[Standing], str | None]:
     """One page of the pages (records and cursor) that several stores gave for one query.
 

@@ -23,10 +23,10 @@ from memory.adapters.qdrant.places import ONLY_RECORDS, place
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
-from memory.ports.asking import condition, is_after, ordered, page_of, position_of
+from memory.ports.asking import condition, is_after, leading, page_of
 from memory.ports.collections import FieldType
 from memory.ports.pace import paced
-from memory.ports.query import Order, Page, Position, Query, decode_cursor
+from memory.ports.query import Everywhere, Order, Page, Position, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Standing
 
 _NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)
@@ -53,6 +53,7 @@ class Pager:
 
     def __init__(self, engine: Engine, query: Query) -> None:
         self._engine, self._query, self._thresholds = engine, query, engine.thresholds
+        self._first = replace(query, cursor=None)  # what stands before the cursor is never taken
         self._read = reader_of(query.collection).read
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._found: dict[Key, Standing] = {}
@@ -70,19 +71,17 @@ class Pager:
             await self._all(part)
         else:
             await self._walk(part, query.order or (BY_ID,), query.order, self._position)
-        records, cursor = page_of(list(self._found.values()), replace(query, cursor=None))
+        records, cursor = page_of(list(self._found.values()), self._first)
         return Page(tuple(records), cursor, tuple(self._corrupt))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def _all(self, part: Condition, most: int | None = None) -> None:
-        """Take all that matches; with `most`, keep only so many of the first, and those tied with the last of them."""
+        """Take all that matches; with `most`, keep only what the page may need when so many are found."""
         async for found in everything(self._engine, part):
             await self._take(found)
             if most is not None and len(self._found) > 2 * most + self._thresholds.read_at_once:
-                first = ordered(list(self._found.values()), self._query.order)
-                last = position_of(first[most - 1], self._query.order)
-                self._found = {s.key: s for n, s in enumerate(first) if n < most or position_of(s, self._query.order) == last}
+                self._found = {s.key: s for s in leading(list(self._found.values()), self._first)}
 
     async def _walk(self, part: Condition, order: Sequence[Order], rest: Sequence[Order], position: Position | None) -> None:
         """Take what comes first by these orders, until the page is full; `position` says what need not be looked at."""
@@ -135,7 +134,10 @@ class Pager:
 
     @property
     def _full(self) -> bool:
-        return len(self._found) >= self._wanted
+        """Whether the page is there, and what tells that another follows: records of several tenants may stand at one position, all on one page."""
+        if len(self._found) < self._wanted or not isinstance(self._query.where, Everywhere):
+            return len(self._found) >= self._wanted
+        return page_of(list(self._found.values()), self._first)[1] is not None
 
     def _path(self, by: Order) -> str | None:
         """The indexed number to walk by, None where there is none."""

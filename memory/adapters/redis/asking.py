@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from memory.adapters.redis.link import Link
@@ -11,7 +11,7 @@ from memory.adapters.redis.names import start_of
 from memory.adapters.redis.packing import sort_key
 from memory.adapters.redis.reading import Entry, Reader, Source
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import condition, page_of
+from memory.ports.asking import condition, leading, page_of
 from memory.ports.pace import paced
 from memory.ports.query import And, Eq, Everywhere, Filter, Kind, Page, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Mark, Record, Standing, Tombstone
@@ -117,8 +117,7 @@ class Question:
                 else:
                     found[match.found.key] = match.found
             if limit is not None and len(found) > limit + self._beyond:
-                first, _ = page_of(list(found.values()), replace(self._query, limit=limit + 1))
-                found = {standing.key: standing for standing in first}
+                found = {standing.key: standing for standing in leading(list(found.values()), self._query)}
         return list(found.values()), spoiled
 
     async def matches(self, entries: Iterable[Entry]) -> list[Match]:
