@@ -8,7 +8,7 @@
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
 #   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
-#   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months; what was interrupted goes on where it was
+#   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months; a month that was interrupted goes on where it was
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
 #   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the README's table of backends

@@ -108,7 +108,7 @@ class Maintenance:
                 await self._job(report, self._forget_idle, leaf, report)
             await self._job(report, self._clear_cache, report)
             await self._job(report, self._drop_relations, report)
-            await self._job(report, self._apply_rules, report)
+            await self._job(report, self._apply_rules, report, away)
         finally:
             await self._give_back(lease)
         report.healed = len(self._generations.healed) - before
@@ -158,8 +158,8 @@ class Maintenance:
     async def _drop_relations(self, report: SweepReport) -> None:
         report.dropped_relations += await self._relations.drop_dangling()
 
-    async def _apply_rules(self, report: SweepReport) -> None:
-        promoted = await self._promotion.by_sweep()
+    async def _apply_rules(self, report: SweepReport, away: set[str]) -> None:
+        promoted = await self._promotion.by_sweep(away)
         report.moved += len(promoted.moved)
         report.waiting += tuple(w for w in promoted.waiting if w not in report.waiting)
         report.stays += tuple(f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept)

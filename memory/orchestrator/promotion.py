@@ -61,13 +61,13 @@ class Promotion:
     async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
         """A session is over: each of its entries goes where the rules for `session_end` say."""
         await self._accesses.tell()
-        return await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, None)
+        return await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, None, set())
 
-    async def by_sweep(self) -> PromotionReport:
-        """Every tenant's entries in tiers that a `sweep` rule moves onward from."""
-        report = PromotionReport()
+    async def by_sweep(self, away: set[str] | None = None) -> PromotionReport:
+        """Every tenant's entries in tiers that a `sweep` rule moves onward from. `away`: as `Tiering.move` has it."""
+        report, away = PromotionReport(), set[str]() if away is None else away
         for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
-            part = await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], Eq("tier", tier), note_kept=False)
+            part = await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], Eq("tier", tier), away, note_kept=False)
             report.moved += part.moved
             report.kept += part.kept
             report.waiting += part.waiting
@@ -83,8 +83,10 @@ class Promotion:
             await self._carry_out(report, key, tier, Decision(to, "by hand", "asked for"), away, note_kept=True)
         return report
 
-    async def _run(self, event: Event, where: Where, stores: Sequence[Store], condition: Filter | None, *, note_kept: bool = True) -> PromotionReport:
-        report, now, away = PromotionReport(), self._placement.now(), set[str]()
+    async def _run(
+        self, event: Event, where: Where, stores: Sequence[Store], condition: Filter | None, away: set[str], *, note_kept: bool = True
+    ) -> PromotionReport:
+        report, now = PromotionReport(), self._placement.now()
         for record in await self._records(where, stores, condition, report):
             if is_expired(record, now):
                 continue
@@ -99,7 +101,7 @@ class Promotion:
             return
         try:
             result = await self._tiering.move(ENTRIES, key, decision.target, away)
-        except StoreError as error:  # of one record: the others go on
+        except StoreError as error:  # of one record: the others go on, but for those that need a store that does not answer
             log.warning("%s stays in '%s': %s", key.id, tier, error)
             report.kept.append(Kept(key.id, tier, str(error)))
             return

@@ -81,8 +81,6 @@ class Tiering:
         return MoveResult.POSTPONED
 
     async def _attempt(self, collection: Collection, key: Key, to: str, away: set[str]) -> Step:
-        if (target := self._placement.topology.home(to)).name in away:
-            raise StoreUnavailable(target.name, "did not answer a moment ago")
         located = await self._placement.locate(collection, key)
         home = located.home()
         if home is None:
@@ -90,6 +88,8 @@ class Tiering:
         record, source = home
         if not is_onward(record.tier, to):
             return Step(MoveResult.ALREADY)
+        if (target := self._placement.topology.home(to)).name in away:
+            raise StoreUnavailable(target.name, "did not answer a moment ago")
         if located.mark is not None and located.marked_in is not None and located.mark.owed:
             await self._owed.finish(Debt(collection, located.marked_in, located.mark), away)  # an earlier move has yet to arrive
             if record.role is Role.ARRIVING:

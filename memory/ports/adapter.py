@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from inspect import signature
 
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
@@ -15,16 +14,16 @@ from memory.ports.store import Store
 Build = Callable[[str, str, Mapping[str, JsonValue]], Store]
 
 
-def built_by(module: str, store: str) -> Build:
+def built_by(module: str, store: str, *, for_code: Sequence[str] = ()) -> Build:
     """A `build` that loads the store's module, and with it the driver, only when a store is built: `store(url, name=…, **options)`.
 
-    What the constructor has beside its options (thresholds, a client) is for code: no configuration can give it.
+    `for_code` names what else the constructor takes (thresholds, a client): no configuration can give it.
     """
 
     def build(name: str, url: str, options: Mapping[str, JsonValue]) -> Store:
         make = getattr(import_module(module), store)
-        if in_code := sorted(options.keys() & signature(make).parameters.keys()):
-            raise ConfigError(f"store '{name}': {', '.join(map(repr, in_code))} is no option of it")
+        if refused := sorted(options.keys() & {"url", "name", *for_code}):
+            raise ConfigError(f"store '{name}': {', '.join(map(repr, refused))} is no option of it")
         made: Store = make(url, name=name, **options)
         return made
 

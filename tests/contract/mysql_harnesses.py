@@ -13,7 +13,7 @@ from tests.contract.served import HURRY, OneSchema
 from tests.support import mysql_servers
 from tests.support.mysql_servers import MySqlServer
 
-_DATABASE = "memory"
+DATABASE = "memory"
 
 
 class MariaDb(OneSchema):
@@ -44,7 +44,7 @@ class MariaDb(OneSchema):
     def store(self, **options: Any) -> Store:
         from memory.adapters.sql.mysql.store import MySqlStore
 
-        store: Store = MySqlStore(self.running().url(_DATABASE, **options), name=self.name)
+        store: Store = MySqlStore(self.running().url(DATABASE, **options), name=self.name)
         return store
 
     async def tiny(self) -> Store:
@@ -72,20 +72,20 @@ class MariaDb(OneSchema):
             waiting_rounds=1,
             waiting_characters=60,
         )
-        store: Store = MySqlStore(self.running().url(_DATABASE, statement_cache_size=1), name=self.name, thresholds=small)
+        store: Store = MySqlStore(self.running().url(DATABASE, statement_cache_size=1), name=self.name, thresholds=small)
         return store
 
     async def begin(self) -> None:
-        await self.running().fresh(_DATABASE)
+        await self.running().fresh(DATABASE)
 
     async def emptied(self) -> None:
-        await self.running().emptied(_DATABASE)
+        await self.running().emptied(DATABASE)
 
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
         changed = f'UPDATE {collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = %s AND id = %s'  # noqa: S608
-        await self.running().run_sql(changed, key.tenant, key.id, database=_DATABASE)
+        await self.running().run_sql(changed, key.tenant, key.id, database=DATABASE)
         kept = f"SELECT body FROM {collection.name} WHERE tenant = %s AND id = %s"  # noqa: S608
-        assert await self.running().run_sql(kept, key.tenant, key.id, database=_DATABASE) == [('{"not": "said"}',)]
+        assert await self.running().run_sql(kept, key.tenant, key.id, database=DATABASE) == [('{"not": "said"}',)]
 
 
 class MySql(MariaDb):

@@ -11,15 +11,14 @@ from __future__ import annotations
 import argparse
 import logging
 import random
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.month.long import Failed, month, resumable
+from tests.month.long import Failed, month, resumable, seed_of
 from tests.month.operations import Operation
 from tests.month.shrink import failure_of, label_of, shrink
-from tests.month.topologies import TOPOLOGIES, Topology, scratch
+from tests.month.topologies import TOPOLOGIES, Topology, remove, scratch
 from tests.support.backends import BACKENDS
 
 
@@ -54,9 +53,12 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
     else:
         folder = options.folder / topology.name
         if not resumable(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
             folder.mkdir(parents=True)
+        seed = seed_of(folder, seed)
         failed = month(topology, folder, seed, options.operations, progress)
+        if failed is None:
+            remove(folder)
     print(file=sys.stderr)
     if failed is None:
         print(f"{topology.name}: {options.operations} operations of seed {seed}, all as promised", flush=True)

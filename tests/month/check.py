@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SEARCHED_AT_ONCE = 25
 """How many entries are looked for by their own words when the whole is looked at; others the next time."""
 MOST = 1_000
-OURS = frozenset({"kept", "kept.new", "month.pickle", "operations.jsonl"})
+OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
 
 

@@ -17,7 +17,7 @@ from tests.month.run import WHOLE_EVERY, Run
 from tests.month.topologies import Topology
 
 PART = 1_000
-KEPT = "kept"
+PUT_AWAY = KEPT, BEFORE, FRESH = "kept", "kept.before", "kept.new"
 STATE = "month.pickle"
 LOG = "operations.jsonl"
 
@@ -75,6 +75,8 @@ def _taken_up(topology: Topology, folder: Path, seed: int) -> tuple[Run, Generat
     if not resumable(folder):
         (folder / LOG).write_text("")
         return Run(topology, topology.config(folder), folder), Generator(seed)
+    if not (folder / KEPT).exists():
+        (folder / BEFORE).rename(folder / KEPT)
     for path in folder.iterdir():
         if path.name != KEPT:
             _clear(path)
@@ -97,14 +99,25 @@ def _clear(path: Path) -> None:
 
 def _put_away(folder: Path, run: Run, generator: Generator) -> None:
     """Beside the stores, which are closed: a copy of them and the state of the run."""
-    fresh = folder / (KEPT + ".new")
+    fresh = folder / FRESH
     shutil.rmtree(fresh, ignore_errors=True)
-    shutil.copytree(folder, fresh, ignore=lambda _folder, _names: (KEPT, fresh.name))
+    shutil.copytree(folder, fresh, ignore=lambda where, _names: PUT_AWAY if Path(where) == folder else ())
     (fresh / STATE).write_bytes(pickle.dumps((run, generator)))
-    shutil.rmtree(folder / KEPT, ignore_errors=True)
+    if (folder / KEPT).exists():
+        (folder / KEPT).rename(folder / BEFORE)
     fresh.rename(folder / KEPT)
+    shutil.rmtree(folder / BEFORE, ignore_errors=True)
+
+
+def seed_of(folder: Path, otherwise: int) -> int:
+    """Of the run that was put away in this folder, if one was."""
+    for kept in (KEPT, BEFORE):
+        if (folder / kept).exists():
+            generator: Generator = pickle.loads((folder / kept / STATE).read_bytes())[1]  # noqa: S301 - our own file
+            return generator.seed
+    return otherwise
 
 
 def resumable(folder: Path) -> bool:
-    """Whether a run was put away in this folder."""
-    return (folder / KEPT / STATE).exists()
+    """Whether a run was put away in this folder. Broken off between two names, it stands under the one or the other."""
+    return (folder / KEPT).exists() or (folder / BEFORE).exists()

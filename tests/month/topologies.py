@@ -62,5 +62,10 @@ def scratch() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        forget(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """With what the stores keep elsewhere."""
+    forget(folder)
+    shutil.rmtree(folder, ignore_errors=True)

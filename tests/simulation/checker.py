@@ -97,6 +97,7 @@ class _Search:
         self.events = events
         self.certain = sum(1 << i for i, e in enumerate(events) if not e.maybe)
         self.closed = [sum(1 << j for j, f in enumerate(events) if f.start > e.end) if e.maybe and e.end < inf else 0 for e in events]
+        self.closes = [sum(1 << j for j, mask in enumerate(self.closed) if mask >> i & 1) for i in range(len(events))]
         self.dead: set[tuple[int, State]] = set()
         self.furthest = (0, 0, NOTHING)
 
@@ -129,13 +130,14 @@ class _Search:
         return [i for i in found if self.events[i].start <= bound and not done & self.closed[i]]
 
     def _read_all(self, done: int, state: State) -> tuple[int, State]:
-        """Take every read that agrees at once: it changes nothing, so taking it now is never wrong."""
+        """Take every read that agrees at once: it changes nothing, so taking it now is wrong only where something that may have happened before it
+        could not come after it any more."""
         again = state.value != ANY
         while again:
             again = False
             for i in self._next(done):
                 event = self.events[i]
-                if event.act in LOOKS and not event.maybe and after(state, event):
+                if event.act in LOOKS and not event.maybe and not self.closes[i] & ~done and after(state, event):
                     done |= 1 << i
                     again = True
         return done, state

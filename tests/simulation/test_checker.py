@@ -116,6 +116,17 @@ def test_what_is_hidden_is_not_changed_but_can_be_deleted() -> None:
         assert check_register("r", [*begun, _at(Act.DELETE, None, 2, (60, 60)), _at(Act.ABSENT, None, 3, (60, 60))]) is None
 
 
+def test_a_read_that_the_window_explains_does_not_shut_out_an_erasure_that_ended_before_it() -> None:
+    """The reads agree with the retired entry, and only the erasure explains what comes after them."""
+    written = Event("r", Act.CREATE, "a", 0, 1)
+    erased = Event("r", Act.WIPE, None, 0, 9, maybe=True)
+    retired = Event("r", Act.RETIRE, None, 2, 3, hides=(3.0, 3.0), clock=(2.0, 3.0))
+    looks = [Event("r", Act.READ, None, n, n, clock=(n, n), by="get") for n in (10, 11)]
+    absent = Event("r", Act.ABSENT, None, 12, 12, clock=(12.0, 12.0))
+    assert check_register("r", [written, erased, retired, *looks, absent]) is None
+    assert check_register("r", [written, retired, *looks, absent]) is not None
+
+
 def test_a_window_is_closed_once() -> None:
     again = _at(Act.RETIRE, None, 2, (20, 20), (70, 70))
     assert check_register("r", [*RETIRED, again]) is not None

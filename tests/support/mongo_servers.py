@@ -94,6 +94,12 @@ def emptied(server: Mongo, database: str, prefix: str = "memory_") -> None:
                 client[database][name].delete_many({})
 
 
+def size(server: Mongo, database: str) -> int:
+    """Bytes that the database takes, its indexes with it."""
+    with server.connected() as client:
+        return int(client[database].command("dbStats")["totalSize"])
+
+
 def spoil(server: Mongo, database: str, collection: str, key: Key) -> None:
     """Change what a record says behind the store's back."""
     with server.connected() as client:

@@ -7,4 +7,4 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=("file",), claims=CLAIMS, build=built_by("memory.adapters.file.store", "FileStore"))
+adapter = Adapter(schemes=("file",), claims=CLAIMS, build=built_by("memory.adapters.file.store", "FileStore", for_code=("thresholds",)))

@@ -1,4 +1,5 @@
-"""Where the adapter goes on in another step. What is stored and answered does not depend on it: tests make all of it tiny."""
+"""Where the adapter goes on in another step. What is answered does not depend on it, and any store reads what one with others stored: tests make all
+of it tiny. Each is at least 1, unless it says that 0 is something."""
 
 from __future__ import annotations
 

@@ -7,4 +7,6 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.mongo.store", "MongoStore"), extra="mongodb")
+adapter = Adapter(
+    schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.mongo.store", "MongoStore", for_code=("thresholds",)), extra="mongodb"
+)

@@ -7,4 +7,6 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.qdrant.store", "QdrantStore"), extra="qdrant")
+adapter = Adapter(
+    schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.qdrant.store", "QdrantStore", for_code=("thresholds", "client")), extra="qdrant"
+)

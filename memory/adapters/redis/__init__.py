@@ -7,4 +7,6 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.redis.store", "RedisStore"), extra="redis")
+adapter = Adapter(
+    schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.redis.store", "RedisStore", for_code=("thresholds",)), extra="redis"
+)

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     length = "play histories of so many writes, from fresh seeds (also MEMORY_HISTORY); without, a short one that is always the same"
     group.addoption("--contract-history", type=int, default=os.environ.get("MEMORY_HISTORY") or None, metavar="WRITES", help=length)
-    group.addoption("--contract-seed", type=int, default=os.environ.get("MEMORY_HISTORY_SEED"), help="play the history of this seed")
+    group.addoption("--contract-seed", type=int, default=os.environ.get("MEMORY_HISTORY_SEED") or None, help="play the history of this seed")
     group.addoption("--contract-report", action="store_true", help="tell at the end by capability which clauses of the contract passed")
 
 

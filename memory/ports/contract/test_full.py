@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from memory.domain.errors import StoreFull
@@ -35,7 +37,7 @@ async def _fills_up_and_works_again(harness: Harness, store: Store) -> None:
     for start in range(100, 100 + 3 * MOST_CALLS, 3):
         numbers = [start, start + 1, start + 2]
         try:
-            outcomes = await store.apply([put(record(n, body={"said": "x" * 20_000})) for n in numbers])
+            outcomes = await store.apply([put(record(n, body={"said": _incompressible(n)})) for n in numbers])
         except StoreFull:
             failed = numbers
             break
@@ -50,3 +52,7 @@ async def _fills_up_and_works_again(harness: Harness, store: Store) -> None:
     await harness.make_room(store)
     await done(store, *[put(record(n)) for n in failed])
     assert await asked(store) == [id_of(n) for n in sorted([*kept, *failed])]
+
+
+def _incompressible(n: int) -> str:
+    return Random(n).randbytes(10_000).hex()  # noqa: S311 - no secret

@@ -7,4 +7,6 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.sql.mysql.store", "MySqlStore"), extra="mysql")
+adapter = Adapter(
+    schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.sql.mysql.store", "MySqlStore", for_code=("thresholds",)), extra="mysql"
+)

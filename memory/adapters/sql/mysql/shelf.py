@@ -135,7 +135,7 @@ class MyShelf(Shelf[Connection]):
     # -- storing ------------------------------------------------------------------------------------------------------
 
     async def insert(self, connection: Connection, contents: Iterable[tuple[Content, int]], segments: Iterator[int]) -> None:
-        """Store new rows under these numbers, and their words in these segments, of which every few hundred rows take one.
+        """Store new rows under these numbers, and their words in these segments, of which every `thresholds.segment` rows take one.
 
         The rows are made as they are asked for, while the server works. Fails with error 1062 where something stands under a key already.
         """

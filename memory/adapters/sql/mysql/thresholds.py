@@ -9,7 +9,7 @@ from memory.adapters.sql.server.thresholds import ServerThresholds
 
 @dataclass(frozen=True, slots=True)
 class Thresholds(ServerThresholds):
-    """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny."""
+    """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny. Each is at least 1."""
 
     listed: int = 512
     """Values in one list: of more, a statement is run several times."""

@@ -76,7 +76,7 @@ class WordTable:
     # -- adding -------------------------------------------------------------------------------------------------------
 
     async def add(self, send: Send, segment: int, records: Iterable[Indexed]) -> None:
-        """Index the words of records as a segment of this number, which nothing else has."""
+        """Index the words of at most `thresholds.segment` records as a segment of this number, which nothing else has."""
         by_partition: dict[int, list[Indexed]] = {}
         for record in records:
             if record.counts:

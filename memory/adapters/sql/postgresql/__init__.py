@@ -7,4 +7,9 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=SCHEMES, claims=CLAIMS, build=built_by("memory.adapters.sql.postgresql.store", "PostgresStore"), extra="postgresql")
+adapter = Adapter(
+    schemes=SCHEMES,
+    claims=CLAIMS,
+    build=built_by("memory.adapters.sql.postgresql.store", "PostgresStore", for_code=("thresholds",)),
+    extra="postgresql",
+)

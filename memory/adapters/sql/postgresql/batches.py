@@ -123,7 +123,7 @@ class PgBatch(Batch[Connection, PgShelf]):
 def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
     """How many rows go at a time."""
     between = rows - 2 * at_ends
-    if between <= 0:
+    if between <= 0 or not at_ends:
         yield rows
         return
     yield at_ends

@@ -9,7 +9,7 @@ from memory.adapters.sql.server.thresholds import ServerThresholds
 
 @dataclass(frozen=True, slots=True)
 class Thresholds(ServerThresholds):
-    """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny."""
+    """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny. Each is at least 1."""
 
     rows_at_once: int = 84
     """Rows sent by one statement. The next ones are made ready while the server works on these."""

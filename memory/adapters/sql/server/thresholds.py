@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServerThresholds:
-    """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny."""
+    """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny. Each is at least 1."""
 
     partitions_known: int = 100_000
     """Partitions remembered before all are forgotten and looked up anew."""

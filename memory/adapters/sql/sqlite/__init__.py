@@ -7,4 +7,4 @@ from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]
 
-adapter = Adapter(schemes=("sqlite",), claims=CLAIMS, build=built_by("memory.adapters.sql.sqlite.store", "SqliteStore"))
+adapter = Adapter(schemes=("sqlite",), claims=CLAIMS, build=built_by("memory.adapters.sql.sqlite.store", "SqliteStore", for_code=("thresholds",)))

@@ -32,7 +32,7 @@ _SYNCHRONOUS = ("NORMAL", "FULL", "EXTRA")
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Where the adapter goes on in another step. What is stored and answered does not depend on them: tests make them tiny."""
+    """Where the adapter goes on in another step. What is stored and answered does not depend on them: tests make them tiny. Each is at least 1."""
 
     writes_together: int = 64
     """Calls that share one commit at most: the last of them waits for the first."""

@@ -23,8 +23,8 @@ from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
-from memory.ports.contract.support import asked, done, id_of, live, put, record
-from memory.ports.query import Eq, In
+from memory.ports.contract.support import HERE, asked, done, id_of, live, put, record
+from memory.ports.query import Eq, In, Near, Search, within
 from memory.ports.record import pack_vector
 from tests.support.postgres_servers import Postgres
 from tests.support.processes import finished, started
@@ -35,7 +35,6 @@ pytestmark = ON_SERVER
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.ports.collections import COLLECTIONS
 async def main():
     store = PostgresStore(sys.argv[1])
@@ -169,9 +168,6 @@ async def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore, 
 async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw
 ) -> None:
-    from memory.ports.contract.support import HERE
-    from memory.ports.query import Near, Search, within
-
     await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(3)])
     await raw("UPDATE {s}.entries SET embedding = NULL")
     again = PostgresStore(server.url(schema))
@@ -183,9 +179,6 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
 
 @pytest.mark.parametrize("server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True)
 async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
-    from memory.ports.contract.support import HERE
-    from memory.ports.query import Near, Search, within
-
     await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(5)])
     await raw("UPDATE {s}.entries SET embedding = NULL")
     await raw("UPDATE {s}.entries SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::text[])", [id_of(n) for n in (0, 1, 3)])
