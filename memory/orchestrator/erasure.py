@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 DIGEST = "request_digest"
 """The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
-OTHER_ROLES = frozenset(Role) - {Role.HOME}
+HOMES = frozenset({Role.HOME})
+OTHER_ROLES = frozenset(Role) - HOMES
 WATCHED, REMEMBERED = "watch", "erased"
 """The kinds of an erasure's operation record once it has been carried out: while it is repeated, and until it is forgotten."""
 REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
@@ -207,35 +208,48 @@ class Erasure:
         return erased
 
     async def _erase_in(self, store: Store, partition: Partition, generation: int) -> int:
-        """Leave tombstones for what is older in one store, whose generation has been raised; how many entries had their home there."""
-        entries = 0
-        older = None if store is self._placement.topology.cache else Lt("generation", generation)  # a cache may lose anything
-        for collection in SCOPED:
-            keep = (DIGEST,) if collection is ENTRIES else ()
-            arriving = await self._arrivals(store, collection, partition, older) if collection is ENTRIES else 0
-            for roles in (frozenset({Role.HOME}), OTHER_ROLES):
-                query = Query(collection, within(partition), filter=older, roles=roles)
-                with step("erase.delete"):
-                    discard_at = self._placement.tombstone_until()
-                    gone = await store.delete_matching(query, self._placement.next_version(), discard_at, keep)
-                entries += gone if collection is ENTRIES and Role.HOME in roles else 0
-            entries += arriving
-        return 0 if store is self._placement.topology.cache else entries  # a damaged copy there is of no role
+        """Leave tombstones for what is older in one store, whose generation has been raised; how many entries had their home there.
 
-    async def _arrivals(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> int:
-        """How many arriving copies here are homes already, their source having let go."""
-        if store is self._placement.topology.cache:
-            return 0
+        An arriving copy whose source has let go is a home. It may be told so while this goes on, so that homes are looked for once more in the end.
+        """
+        cache, entries = store is self._placement.topology.cache, 0
+        older = None if cache else Lt("generation", generation)  # a cache may lose anything
+        for collection in SCOPED:
+            arriving = await self._arriving(store, partition, older) if collection is ENTRIES and not cache else []
+            at_home = await self._leave_tombstones(store, collection, partition, older, HOMES)
+            copies = await self._still_there(store, arriving)
+            await self._leave_tombstones(store, collection, partition, older, OTHER_ROLES)
+            arrived = await self._still_there(store, copies)
+            if collection is ENTRIES:
+                at_home += await self._leave_tombstones(store, collection, partition, older, HOMES)
+                entries = at_home + len(copies) - len(arrived)
+        return 0 if cache else entries  # a damaged copy there is of no role
+
+    async def _leave_tombstones(self, store: Store, collection: Collection, partition: Partition, older: Lt | None, roles: frozenset[Role]) -> int:
+        keep = (DIGEST,) if collection is ENTRIES else ()
+        query = Query(collection, within(partition), filter=older, roles=roles)
+        with step("erase.delete"):
+            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), keep)
+
+    async def _arriving(self, store: Store, partition: Partition, older: Lt | None) -> list[Key]:
+        """The arriving copies here whose source has let go."""
         with step("erase.count"):
-            page = await store.query(Query(collection, within(partition), filter=older, roles=frozenset({Role.ARRIVING})))
+            page = await store.query(Query(ENTRIES, within(partition), filter=older, roles=frozenset({Role.ARRIVING})))
         keys = [row.key for row in page.records]
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:
                 with step("erase.count"):
-                    rows = await source.get(collection, keys)
+                    rows = await source.get(ENTRIES, keys)
                 marked |= {row.key for row in rows if isinstance(row, Mark)}
-        return len(marked)
+        return list(marked)
+
+    async def _still_there(self, store: Store, keys: Sequence[Key]) -> list[Key]:
+        if not keys:
+            return []
+        with step("erase.count"):
+            rows = await store.get(ENTRIES, keys)
+        return [row.key for row in rows if isinstance(row, Record)]
 
     async def _erase_noted(self, debt: Debt, owed: Owed) -> bool:
         """An erasure that a crash cut short."""

@@ -179,7 +179,8 @@ class EngineClient(Reader):
 
         def wiped(erased: int) -> Effects:
             there = [r.name for r in self.history.registers.values() if (r.tenant, r.scope) == (o.tenant, o.scope.text)]
-            made = {d.register for d in self.history.derived if ">" not in d.register and before & {d.register, *d.sources}}
+            fenced = not self.world.scenario.unfenced  # else what was sent before may yet come to stand for a while
+            made = {d.register for d in self.history.derived if fenced and ">" not in d.register and before & {d.register, *d.sources}}
             return [Effect(Act.FORBID, name) if name in made else Effect(Act.WIPE, name, maybe=name not in before) for name in there]
 
         def unknown() -> Effects:

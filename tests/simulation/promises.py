@@ -88,13 +88,12 @@ class Promises:
         if name is None:
             return False
         register = self._history.registers[name]
-        if clock > register.hidden_from or any(
-            e.act is Act.RETIRE and not e.maybe and e.end < before and clock > e.hides[1] for e in register.events
-        ):
-            return clock < inf
-        gone = [e for e in self._removals(name) if not e.maybe and e.act is not Act.DROP and e.end < before]
+        if register.hidden_from < clock < inf:
+            return True
         born = [e for e in register.events if e.act in BIRTHS]
-        return any(all(not b.maybe and b.end < g.start for b in born) for g in gone)
+        gone = [e for e in self._removals(name) if e.act is not Act.DROP]
+        gone += [e for e in register.events if e.act is Act.RETIRE and e.hides[1] < clock < inf]
+        return any(not g.maybe and g.end < before and all(not b.maybe and b.end < g.start for b in born) for g in gone)
 
     # -- derivations --------------------------------------------------------------------------------------------------
 

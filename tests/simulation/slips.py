@@ -141,11 +141,19 @@ SLIPS: dict[str, Slip] = {
     "erasure-skips-the-cache": Slip(
         erasure, "Erasure._stores", "*self._placement.topology.stores", "*self._placement.topology.homes", ("cache.look",)
     ),
-    "erasure-leaves-copies": Slip(erasure, "Erasure._erase_in", "(frozenset({Role.HOME}), OTHER_ROLES)", "(frozenset({Role.HOME}),)", _ERASE),
+    "erasure-leaves-copies": Slip(
+        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, collection, partition, older, OTHER_ROLES)", "pass", _ERASE
+    ),
     "erasure-leaves-kept-versions": Slip(
         erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in (SCOPED[0], SCOPED[2]):", _ERASE
     ),
-    "erasure-counts-copies-too": Slip(erasure, "Erasure._erase_in", "if collection is ENTRIES and Role.HOME in roles else 0", "", _ERASE),
+    "erasure-counts-copies-too": Slip(
+        erasure,
+        "Erasure._erase_in",
+        "at_home = await self._leave_tombstones(store, collection, partition, older, HOMES)",
+        "at_home = await self._leave_tombstones(store, collection, partition, older, frozenset(Role))",
+        _ERASE,
+    ),
     "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, data),),", "", _ERASE),
     "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
     "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase_scope", "1 + await", "await", _ERASE),

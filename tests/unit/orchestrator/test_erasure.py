@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from memory.domain.scope import Scope
 from memory.orchestrator.settings import EngineSettings
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Lt, Query, within
-from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
-from memory.ports.writes import Newer, Put, RaiseGeneration
+from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone
+from memory.ports.writes import Annotate, Newer, Put, RaiseGeneration
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
 
 HERE = Partition(TENANT, SESSION.text)
@@ -69,6 +70,30 @@ async def test_an_erasure_finished_late_leaves_what_was_written_after_a_later_on
     await _sweep(world)
     assert await world.get(entry) == entry
     assert await world.owed() == 0
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+async def test_an_entry_that_arrives_while_its_scope_is_erased_is_erased_and_counted_once(
+    world: World, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy is told that it is home now before the first, second or third question for what is to be erased."""
+    entry = await world.write()
+    world.mid.fails_before.add("move.arrive")
+    await world.move(entry, "mid")
+    world.heal()
+    assert await world.stands(entry) == ["mark", "arriving", "-"]
+    erase, asked = world.mid.delete_matching, 0
+
+    async def arrives(*args: Any, **kwargs: Any) -> Any:
+        nonlocal asked
+        if asked == after:
+            await world.mid.apply([Annotate(ENTRIES, Key(TENANT, entry.id), at=entry.version, role_is=Role.ARRIVING, role=Role.HOME)])
+        asked += 1
+        return await erase(*args, **kwargs)
+
+    monkeypatch.setattr(world.mid, "delete_matching", arrives)
+    assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+    assert await world.stands(entry) == ["mark", "tombstone", "-"]
 
 
 async def test_a_store_that_fails_does_not_keep_the_others_from_being_erased(world: World) -> None:
