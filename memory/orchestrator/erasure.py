@@ -232,7 +232,7 @@ class Erasure:
             return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), keep)
 
     async def _arriving(self, store: Store, partition: Partition, older: Lt | None) -> list[Key]:
-        """The arriving copies here whose source has let go."""
+        """The arriving copies here whose source has let go in favour of this store."""
         with step("erase.count"):
             page = await store.query(Query(ENTRIES, within(partition), filter=older, roles=frozenset({Role.ARRIVING})))
         keys = [row.key for row in page.records]
@@ -241,7 +241,7 @@ class Erasure:
             if keys and source is not store:
                 with step("erase.count"):
                     rows = await source.get(ENTRIES, keys)
-                marked |= {row.key for row in rows if isinstance(row, Mark)}
+                marked |= {row.key for row in rows if isinstance(row, Mark) and self._placement.topology.home(row.to) is store}
         return list(marked)
 
     async def _still_there(self, store: Store, keys: Sequence[Key]) -> list[Key]:
