@@ -152,8 +152,13 @@ class Relations:
         return {at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None}
 
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
-        """Delete a relation: true once, then false (D44)."""
-        return ids.is_id(relation_id) and await self._erasure.delete(RELATIONS, Key(tenant, relation_id))
+        """Delete a relation: true once, then false (D44); false too where it was only left over from an end that is gone."""
+        if not ids.is_id(relation_id):
+            return False
+        key = Key(tenant, relation_id)
+        row = (await self._placement.locate(RELATIONS, key)).record
+        left_over = row is not None and not _ends(row) <= await self._ends_there([row])
+        return await self._erasure.delete(RELATIONS, key) and not left_over
 
 
 def _ends(record: Record) -> set[Key]:

@@ -144,6 +144,16 @@ async def test_an_erasure_broken_off_is_finished_by_a_sweep(world: World, step: 
     assert await world.browse() == ["text after"]
 
 
+async def test_cutting_a_relation_that_an_end_left_over_cuts_nothing_that_anybody_saw(world: World) -> None:
+    ends = [await world.write("one"), await world.write("other")]
+    relation = await world.engine.relations.relate(TENANT, ends[0].id, "supports", ends[1].id)
+    world.mid.fails_before.add("relation.find")
+    await world.delete(ends[1])
+    assert await world.engine.relations.related(TENANT) == []
+    assert not await world.engine.relations.unrelate(TENANT, relation.id)
+    assert await world.rows(world.mid, RELATIONS) == []
+
+
 async def test_an_erasure_that_could_not_begin_erases_nothing(world: World) -> None:
     await world.write()
     world.mid.fails_before.add("erase.begin")
