@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(not (wheels.ROOT / "memory").is_dir(), reason="t
 def run(programs: Path, tmp_path: Path) -> Run:
     """Runs the contract from the wheel, in a folder with nothing but the harnesses."""
     folder = tmp_path / "theirs"
-    support = folder / "tests" / "support"  # what the harnesses import of ours
-    support.mkdir(parents=True)
-    shutil.copy(HERE.parent / "support" / "quick_folders.py", support)
+    for ours in ("support/quick_folders.py", "support/small_disk.py", "contract/in_a_folder.py"):  # what the harnesses import
+        (folder / "tests" / ours).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(HERE.parent / ours, folder / "tests" / ours)
     for harnesses in ("example.py", "harnesses.py"):
         shutil.copy(HERE / harnesses, folder)
 
