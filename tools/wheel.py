@@ -52,7 +52,9 @@ def main() -> int:
         place = folder / "tests-only"
         shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *LEFT_OUT))
         shutil.copytree(ROOT / "tools", place / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", place)
+        (place / "docs").mkdir()
+        for file in ("pyproject.toml", "README.md", "docs/backends.md"):  # what tests read beside the code
+            shutil.copy(ROOT / file, place / file)
         python = str(programs / "python")
         where = subprocess.check_output([python, "-c", "import memory; print(memory.__file__)"], cwd=place, env=environment(), text=True).strip()
         if not Path(where).is_relative_to(folder / "env"):
