@@ -13,7 +13,7 @@ from tests.support.reporting import BackendReport
 
 THOROUGH = any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
 """Whether what takes long runs too: it does in CI, which names the backends it wants."""
-SAMPLED = {"postgresql_pgvector", "qdrant_edge", "qdrant_local", "file", "split", "wrapped_in_memory", "in_memory_server"}
+SAMPLED = {"postgresql_pgvector", "qdrant_edge", "qdrant_local", "file", "file_unsynced", "split", "wrapped_in_memory", "in_memory_server"}
 """Harnesses that run only the sample of the contract where nothing thorough is asked for; in_memory and SQLite run it all."""
 SAMPLE = ("test_specification", "test_generations", "test_damage", "test_words")
 
