@@ -18,6 +18,7 @@ from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
+from memory.orchestrator.topology import refuse_away
 from memory.orchestrator.versions import version_key
 from memory.ports import codec
 from memory.ports.collections import ENTRY_VERSIONS, RELATIONS, Collection
@@ -130,8 +131,8 @@ class OwedWork:
         try:
             if owed.kind not in self._finishers:
                 raise MemoryTiersError("this version of the library does not know the step; a newer one left it")
-            if away and (target := self._target(owed)) is not None and target.name in away:
-                raise StoreUnavailable(target.name, "did not answer a moment ago")
+            if (target := self._target(owed)) is not None:
+                refuse_away(target, away)
             done = await self._finishers[owed.kind](debt, owed)
         except Exception as error:  # noqa: BLE001 - of one step; the record's other steps, and other records, go on
             waits = bool(getattr(error, "retryable", False))

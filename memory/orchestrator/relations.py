@@ -157,7 +157,7 @@ class Relations:
             return False
         key = Key(tenant, relation_id)
         row = (await self._placement.locate(RELATIONS, key)).record
-        left_over = row is not None and not _ends(row) <= await self._ends_there([row])
+        left_over = row is not None and not _ends(row) <= await self._ends_there([row], partial=True)
         return await self._erasure.delete(RELATIONS, key) and not left_over
 
 

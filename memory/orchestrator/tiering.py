@@ -22,6 +22,7 @@ from memory.orchestrator.generations import Generations
 from memory.orchestrator.owed import ARRIVE, HOLDS_PLACE, REPLICATE, Debt, OwedWork
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
+from memory.orchestrator.topology import refuse_away
 from memory.policies.routing import TIERS, is_onward, replicas_of
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Owed, Record, Role, Tombstone
@@ -88,8 +89,8 @@ class Tiering:
         record, source = home
         if not is_onward(record.tier, to):
             return Step(MoveResult.ALREADY)
-        if (target := self._placement.topology.home(to)).name in away:
-            raise StoreUnavailable(target.name, "did not answer a moment ago")
+        target = self._placement.topology.home(to)
+        refuse_away(target, away)
         if located.mark is not None and located.marked_in is not None and located.mark.owed:
             await self._owed.finish(Debt(collection, located.marked_in, located.mark), away)  # an earlier move has yet to arrive
             if record.role is Role.ARRIVING:

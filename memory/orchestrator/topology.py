@@ -159,5 +159,11 @@ def not_a_home(store: Store) -> StoreUnavailable:
     return StoreUnavailable(store.name, "was opened just now and is a cache, no home of records as was claimed of it; try again")
 
 
+def refuse_away(store: Store, away: Collection[str]) -> None:
+    """Raises where a store is not to be asked again, as none of its parts answered lately: `away` holds the names of those that did not."""
+    if away and all(leaf.name in away for leaf in leaves_of(store)):
+        raise StoreUnavailable(store.name, "did not answer a moment ago")
+
+
 def leaves_of(store: Store) -> tuple[Store, ...]:
     return store.parts if isinstance(store, SplitStore) else (store,)

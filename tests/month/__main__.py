@@ -20,6 +20,7 @@ from tests.month.operations import Operation
 from tests.month.shrink import failure_of, label_of, shrink
 from tests.month.topologies import TOPOLOGIES, Topology, remove, scratch
 from tests.support.backends import BACKENDS
+from tests.support.placings import forget
 
 
 def main() -> int:
@@ -58,7 +59,7 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
         seed = seed_of(folder, seed)
         failed = month(topology, folder, seed, options.operations, progress)
         if failed is None:
-            remove(folder)
+            forget(folder)  # what was put away stays: a run that has come to its end is not begun again
     print(file=sys.stderr)
     if failed is None:
         print(f"{topology.name}: {options.operations} operations of seed {seed}, all as promised", flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.month.__main__ import report
+from tests.month.__main__ import main, report
 from tests.month.generate import Generator
 from tests.month.long import Failed, month
 from tests.month.mutants import MUTANTS, applied
@@ -20,6 +20,7 @@ from tests.month.said import Wrong
 from tests.month.shrink import failure_of, shrink
 from tests.month.topologies import TOPOLOGIES, Topology, scratch
 from tests.support.backends import BACKENDS, marks_of
+from tests.support.placings import forget
 
 OPERATIONS = os.environ.get("MEMORY_MONTH_OPERATIONS")
 SEED = int(os.environ.get("MEMORY_MONTH_SEED", "17"))
@@ -111,6 +112,16 @@ def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: 
     assert month(topology, broken, SEED, 150, lambda number, seconds: done.append(number)) is None
     assert done == [150]
     assert (broken / "operations.jsonl").read_text() == (tmp_path / "1" / "operations.jsonl").read_text()
+
+
+def test_a_run_that_has_come_to_its_end_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["month", "--topology", "edge-only", "--operations", "40", "--folder", str(tmp_path), "--seed", "5"])
+    assert main() == 0
+    monkeypatch.setattr("tests.month.long.perform", None)  # whoever calls it fails
+    assert main() == 0
+    monkeypatch.undo()
+    assert month(TOPOLOGIES["edge-only"], tmp_path / "edge-only", SEED, 60) is None
+    forget(tmp_path / "edge-only")
 
 
 def test_a_seed_is_the_same_operations_again(tmp_path: Path) -> None:

@@ -154,6 +154,14 @@ async def test_cutting_a_relation_that_an_end_left_over_cuts_nothing_that_anybod
     assert await world.rows(world.mid, RELATIONS) == []
 
 
+async def test_a_relation_is_cut_while_the_store_of_an_end_is_away(world: World) -> None:
+    ends = [await world.write("one"), await world.write("other", USER)]
+    relation = await world.engine.relations.relate(TENANT, ends[0].id, "supports", ends[1].id)
+    world.short.down = True
+    assert await world.engine.relations.unrelate(TENANT, relation.id)
+    assert await world.rows(world.mid, RELATIONS) == []
+
+
 async def test_an_erasure_that_could_not_begin_erases_nothing(world: World) -> None:
     await world.write()
     world.mid.fails_before.add("erase.begin")

@@ -17,7 +17,7 @@ from memory.orchestrator.asked import Asked
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.tiering import MoveResult
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.topology import Topology, refuse_away
 from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
@@ -255,3 +255,16 @@ async def test_a_tombstone_in_one_part_is_forgotten_though_a_record_in_another_h
     assert await parts["rest"].get(ENTRIES, [Key("acme", again.id)]) == [None]
     assert await engine.entries.get("acme", again.id) is not None
     await engine.close()
+
+
+async def test_a_split_tier_is_passed_over_once_none_of_its_parts_answers() -> None:
+    """Errors name the part that failed, never the whole."""
+    whole, parts = await split()
+    names = {part.name for part in parts.values()}
+    for answering in names:
+        refuse_away(whole, names - {answering})
+    with pytest.raises(StoreUnavailable, match="a moment ago"):
+        refuse_away(whole, names)
+    refuse_away(parts["rest"], names - {"rest"})
+    with pytest.raises(StoreUnavailable, match="'rest'"):
+        refuse_away(parts["rest"], {"rest"})
