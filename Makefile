@@ -3,6 +3,7 @@
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
 #   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why.
 #                   MEMORY_THOROUGH=1 make test runs what takes long too, as CI does
+#   make branches   measure which branches of the engine its own tests take, without servers
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
@@ -30,11 +31,15 @@ export PYTHONDONTWRITEBYTECODE :=
 # What a worker takes as a whole, and in which order, says tests/conftest.py: files, harnesses of the contract, tests on the same servers.
 SPREAD := --dist loadgroup --no-loadscope-reorder
 
-# A backend named in MEMORY_REQUIRE=sqlite,in_memory fails the tests where it did not run. COVERAGE=1 also measures which branches ran.
-PYTEST := $(BIN)/python $(if $(COVERAGE),-m coverage run )-m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAGS)
+# A backend named in MEMORY_REQUIRE=sqlite,in_memory fails the tests where it did not run.
+RUN_TESTS := -m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAGS)
+PYTEST := $(BIN)/python $(RUN_TESTS)
+
+# What measures the branches of the engine: its own tests, without servers. In a process that listens to Python's audits, as the contract does, tracing can keep a thread from starting.
+ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format docs simulate month prove bench up down lock install install-dev clean
+.PHONY: help demo test branches check lint format docs simulate month prove bench up down lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -53,6 +58,9 @@ demo: $(RUN)
 
 test: $(DEV)
 	@$(PYTEST)
+
+branches: $(DEV)
+	@MEMORY_REQUIRE= $(BIN)/python -m coverage run $(RUN_TESTS) $(ENGINE_TESTS)
 
 check: lint
 	@$(PYTEST) -m "not server"
