@@ -150,9 +150,14 @@ async def route(
     collection: Annotated[str, typer.Option(metavar="NAME", help="What kind of record.")] = "entries",
     explain: Annotated[bool, typer.Option("--explain", help="Say why, a sentence a decision.")] = False,
 ) -> None:
-    """Where a new record would be born, and which tiers would hold copies of it."""
-    async with cli.memory() as memory:
-        found = memory.explain_route(scope, collection)
+    """Where a new record would be born, and which tiers would hold copies of it. Makes no store."""
+    from memory.domain import door
+    from memory.domain.scope import Scope
+    from memory.facade.explain import explain_unopened
+    from memory.ports.collections import COLLECTIONS
+
+    door.one_of("collection", collection, [c.name for c in COLLECTIONS])
+    found = await explain_unopened(cli.settings(), Scope.parse(door.text("scope", scope)), collection)
     data = {"collection": found.collection, "scope": found.scope, "tier": found.tier, "store": found.store, "replicas": found.replicas}
     if explain:
         data["because"] = list(found.because)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
+from memory.facade.build import build_engine, embedder_named
+from memory.facade.config import MemoryConfig
+from memory.facade.places import not_there_yet
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.searching import LOOKED_THROUGH
 from memory.orchestrator.split import SplitStore
 from memory.orchestrator.topology import leaves_of
 from memory.policies.promotion import PromotionRule
 from memory.policies.routing import TIERS, replicas_of, route
+from memory.ports.clock import system_clock
 from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
 from memory.ports.record import Partition
 from memory.ports.store import Store
@@ -55,6 +59,20 @@ def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, s
         f"rule '{rule.name}' may move it: {rule.describe()}" for rule in rules if collection.name == "entries" and rule.source == decided.tier
     ]
     return RouteReport(collection.name, scope.text, decided.tier, home.name, replicas, tuple(because))
+
+
+async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: str) -> RouteReport:
+    """The same for a memory that is not open: stores that are there are asked what they can do, and none is made."""
+    engine = build_engine(config, embedder=embedder_named(config.embedder), clock=system_clock, prepared=False)
+    there = [store for store in engine.topology.leaves if store.name not in not_there_yet(config)]
+    try:
+        for store in there:
+            await store.open(COLLECTIONS)
+        engine.topology.settle()
+        return explain_route(engine, config.promotion, config.tenant, scope, collection_name)
+    finally:
+        for store in there:
+            await store.close()
 
 
 def _leaf(store: Store, partition: Partition, collection: Collection) -> Store:

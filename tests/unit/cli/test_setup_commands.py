@@ -133,6 +133,16 @@ def test_route_says_where_a_record_would_go_and_why(memory: CommandLine) -> None
     assert "because" not in memory.json("route", "user:ada")
     assert "- user entries outlive" in memory.ok("route", "user:ada", "--explain")
     assert memory("route", "user:ada", "--collection", "entry").exit_code == 2
+    assert memory("route", "nobody").exit_code == 2
+
+
+def test_route_makes_no_store(memory: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "memory.toml").write_text('[tiers]\nshort = "sqlite:///a.db"\nmid = "file:notes"\nlong = "sqlite:///a.db"\n')
+    before = {path.name for path in tmp_path.iterdir()}
+    assert memory.json("route", "user:ada", "-c", "memory.toml")["tier"] == "mid"
+    assert {path.name for path in tmp_path.iterdir()} == before
+    memory.ok("stats", "-c", "memory.toml")
+    assert memory.json("route", "session:s", "-c", "memory.toml")["tier"] == "short"
 
 
 def test_a_file_that_is_no_database_is_exit_code_4(memory: CommandLine, tmp_path: Path) -> None:

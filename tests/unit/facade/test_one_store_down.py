@@ -13,6 +13,7 @@ import pytest
 from memory import Memory
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.orchestrator.relations import Relation
 
 TABLE = Path(__file__).parents[3] / "docs" / "backends.md"
 STORES = ("short", "mid", "long")
@@ -27,6 +28,7 @@ class Known:
     moved: Entry
     user: Entry
     linked: Entry
+    relation: Relation
 
 
 Call = Callable[[Memory, Known], Awaitable[Any]]
@@ -52,6 +54,7 @@ CALLS: dict[str, Call] = {
     "`compact` of a session's entries": lambda m, k: m.compact([k.session.id], lambda entries: "text in short"),
     "`compact` of others": lambda m, k: m.compact([k.user.id], lambda entries: "text in short"),
     "`relate`": lambda m, k: m.relate(k.linked.id, "refines", k.user.id),
+    "`unrelate`": lambda m, k: m.unrelate(k.relation.id),
     "`relations`": lambda m, k: m.relations(source_id=k.user.id),
     "`end_session`, `move` to `mid`": lambda m, k: _moved(m, k),
     "`delete` of a session's entry": lambda m, k: m.delete(k.session.id),
@@ -92,8 +95,8 @@ async def _known(memory: Memory) -> Known:
     user, linked = await memory.write("text of the user", scope="user:ada"), await memory.write("text linked", scope="user:ada")
     await memory.update(session.id, tags=["edited"])
     await memory.update(user.id, tags=["edited"])
-    await memory.relate(user.id, "supports", linked.id)
-    return Known(session, moved, user, linked)
+    relation = await memory.relate(user.id, "supports", linked.id)
+    return Known(session, moved, user, linked, relation)
 
 
 async def _what_happens(call: Call, down: str) -> str:
