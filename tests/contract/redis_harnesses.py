@@ -15,6 +15,9 @@ from tests.contract.served import Served
 from tests.support import redis_servers
 from tests.support.servers import Server
 
+PATIENCE = 20.0
+"""Seconds that a store waits on a machine that has other things to do; what judges time asks for one that is `hurried`."""
+
 
 class Redis(Served):
     """A Redis that writes every acknowledged write to disk. The tests of a process share the server, each with a prefix of its own."""
@@ -39,7 +42,8 @@ class Redis(Served):
     def _store(self, **options: Any) -> Store:
         from memory.adapters.redis.store import RedisStore
 
-        return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix, **options)
+        patient = {"timeout": PATIENCE, "connect_timeout": PATIENCE, **options}
+        return RedisStore(f"{self.scheme}://127.0.0.1:{self.server.port}", name=self.name, prefix=self.prefix, **patient)
 
     async def make(self) -> Store:
         return self._store()

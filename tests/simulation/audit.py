@@ -25,6 +25,7 @@ from tests.simulation.workload import ALL_SCOPES, TENANTS, Kind, Operation
 
 if TYPE_CHECKING:
     from tests.simulation.client import EngineClient
+    from tests.simulation.world import World
 
 ROUNDS = 6
 """Sweeps after which nothing may be owed any more when nothing fails."""
@@ -260,6 +261,19 @@ class Inspection:
 
     def _broken(self, kind: str, entry_id: str, detail: str) -> None:
         self._history.broken(kind, self._history.names.get(entry_id, entry_id), detail)
+
+
+def of_scope(world: World, tenant: str, scope: str) -> set[tuple[str, str, str, int]]:
+    """Every readable record of a scope that stands in a durable store, by the store, its collection, its key and its version."""
+    stores = [server.store for server in world.distinct if server.restart is None and isinstance(server.store, InMemoryStore)]
+    return {
+        (store.name, collection.name, standing.key.id, standing.version)
+        for store in stores
+        for collection in SCOPED
+        for standing in store.state.everything(collection.name)
+        if isinstance(standing, Record) and (standing.key.tenant, standing.scope) == (tenant, scope)
+        if not store.state.spoiled(collection.name, standing.key)
+    }
 
 
 def standing_owes(standing: Stored) -> bool:

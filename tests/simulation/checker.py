@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from tests.simulation.history import ANY, LOOKS, NEVER, Act, Event, History, KnownAt, Moments, Violation
+from tests.simulation.history import ANY, LOOKS, NEVER, REMOVALS, Act, Event, History, KnownAt, Moments, Violation
 from tests.simulation.promises import Promises
 
 
@@ -219,7 +219,7 @@ def check_known_at(sight: KnownAt, events: Iterable[Event], hidden_from: float =
     if sight.value is not None and sight.clock[0] >= hidden_from:
         return Violation("shown too long", sight.register, f"known at {sight.at:.3f} it said {sight.value}, but it has expired since")
     if sight.value is None:
-        hidden = sight.clock[1] >= hidden_from or any(e.act in (Act.DELETE, Act.WIPE, Act.DROP, Act.RETIRE) for e in events)
+        hidden = sight.clock[1] >= hidden_from or any(e.act in REMOVALS or e.act is Act.RETIRE for e in events)
         if hidden or not any(e.end < early and not e.maybe for e in writes):
             return None
         return Violation("missing", sight.register, f"known at {sight.at:.3f} there was nothing, but it had been written by then")

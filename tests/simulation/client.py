@@ -17,7 +17,7 @@ from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
 from tests.simulation import relating
 from tests.simulation.attempt import Attempts, Effect, Effects
-from tests.simulation.audit import settle
+from tests.simulation.audit import of_scope, settle
 from tests.simulation.faults import Process
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Derived, Erased, Moments
@@ -175,11 +175,12 @@ class EngineClient(Reader):
     async def delete_scope(self, o: Operation) -> None:
         """What was there before is gone after, and what was made of it does not come any more; what came meanwhile may be gone."""
         before, start = set(self.history.registers), self.history.moment()
+        stood = of_scope(self.world, o.tenant, o.scope.text)
         self.history.leaving.add(f"{o.tenant}/{o.scope.text}")
+        fenced = not self.world.scenario.unfenced  # else what was sent before may yet come to stand for a while
 
         def wiped(erased: int) -> Effects:
             there = [r.name for r in self.history.registers.values() if (r.tenant, r.scope) == (o.tenant, o.scope.text)]
-            fenced = not self.world.scenario.unfenced  # else what was sent before may yet come to stand for a while
             made = {d.register for d in self.history.derived if fenced and ">" not in d.register and before & {d.register, *d.sources}}
             return [Effect(Act.FORBID, name) if name in made else Effect(Act.WIPE, name, maybe=name not in before) for name in there]
 
@@ -188,8 +189,10 @@ class EngineClient(Reader):
             return []
 
         done = await self.attempt("delete scope", lambda: self.engine.erasure.erase_scope(o.tenant, o.scope), unknown, wiped)
-        if done is not None and self.world.scenario.unfenced:
+        if done is not None and not fenced:
             self.history.note_watched(o.tenant, o.scope.text, start, done[1].end, done[1].by)
+        if done is not None and fenced and (left := stood & of_scope(self.world, o.tenant, o.scope.text)):
+            self.history.broken("leftover", "-", f"{done[1].by} has erased {o.scope.text}, and there stands as before: {sorted(left)}")
         if done is not None:
             self.history.erased.append(Erased(o.tenant, o.scope.text, done[0], done[1].start, done[1].end, done[1].by))
 

@@ -42,6 +42,8 @@ class Act(StrEnum):
 
 LOOKS = frozenset({Act.READ, Act.REFUSED, Act.CLOSED, Act.ABSENT, Act.TAKEN})
 """What changes nothing."""
+REMOVALS = frozenset({Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID})
+"""What may leave nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,17 +256,15 @@ class History:
     def may_have_been_deleted_by(self, register: str, moment: float) -> bool:
         """Whether any call that may have deleted it began before the moment."""
         found = self.registers[register]
-        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID)
         hanging = any((tenant, scope) == (found.tenant, found.scope) and start < moment for tenant, scope, start, _ in self._hanging)
-        return hanging or any(e.act in gone and e.start < moment for e in (*found.events, *(o for o in self._owed if o.register == register)))
+        return hanging or any(e.act in REMOVALS and e.start < moment for e in (*found.events, *(o for o in self._owed if o.register == register)))
 
     def may_be_deleted(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted it."""
         found = self.registers[register]
-        gone = (Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID)
         hanging = any((tenant, scope) == (found.tenant, found.scope) for tenant, scope, _, _ in self._hanging)
         left = register in self.leaving or f"{found.tenant}/{found.scope}" in self.leaving
-        return hanging or left or any(e.act in gone for e in found.events) or any(e.register == register for e in self._owed)
+        return hanging or left or any(e.act in REMOVALS for e in found.events) or any(e.register == register for e in self._owed)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

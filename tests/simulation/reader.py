@@ -83,7 +83,9 @@ class Reader:
             hidden = (
                 late or self.history.registers[name].hidden_from < inf or self.history.may_have_gone(name) or self.history.registers[name].damaged
             )
-            if shown and seen.version > micros(self.process.clock()) and not hidden and (shown[0] is None or shown[0].version < seen.version):
+            now = self.process.clock()
+            between = at < seen.valid_from <= now or seen.version <= micros(now)  # of that nobody can say whether it had come at that moment
+            if shown and not between and not hidden and (shown[0] is None or shown[0].version < seen.version):
                 self.history.broken("wrong past", name, f"{ended.by} was shown {seen.content}, and is told that known at {at} is {shown[0]}")
 
     async def foreign(self, o: Operation) -> None:

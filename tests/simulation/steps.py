@@ -81,6 +81,15 @@ _EDITED_TWICE = (
     *_in_turn(_K.WRITE, _K.UPDATE, _K.UPDATE, _K.PAST, _K.KNOWN_AT),
     *(Turn(_K.UPDATE, meets=True), Turn(_K.DELETE_SCOPE, who=1, meets=True, late=0.006)),
 )
+_KEPT_LATE = (
+    *_in_turn(_K.WRITE, _K.UPDATE),
+    Turn(_K.UPDATE, meets=True, lured=True),
+    Turn(_K.DELETE, who=1, meets=True, late=0.01),
+)
+"""The versions before two edits are slow to be kept, and the entry is deleted meanwhile."""
+_ERASED_HALF_MOVED = (*_in_turn(_K.WRITE, _K.MOVE), Turn(_K.DELETE_SCOPE, who=1), Turn(_K.RETRIEVE))
+_FILLED_WHILE_DELETED = (Turn(_K.WRITE), Turn(_K.DELETE, meets=True, lured=True), Turn(_K.GET, who=1, meets=True, late=0.02), Turn(_K.GET))
+"""A reader looks, reads home and fills the cache while a deletion is on its way."""
 _DAMAGED = _in_turn(_K.WRITE, _K.UPDATE, _K.DAMAGE, _K.DELETE)
 _FILLED_LATE = (Turn(_K.WRITE), Turn(_K.GET, meets=True), Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET))
 """A reader is slow to fill a cache with what somebody updates."""
@@ -154,6 +163,7 @@ _AIMS = {
     "erase": Aim((_K.UPDATE, _K.DELETE_SCOPE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4),
     "erase.delete": Aim((), share=5, scene=_EDITED_WHILE_ERASED),
     "erase.raise": Aim((), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4, scene=_MEETING_AN_ERASURE),
+    "erase.count": Aim((), APART, share=6, lure=("move.arrive", Fault.ERROR_BEFORE), scene=_ERASED_HALF_MOVED),
     "erase.end": Aim(share=7, scene=_in_turn(_K.WRITE, _K.DELETE_SCOPE)),
     "generation": Aim(share=3, scene=_WRITTEN_AFTER_AN_ERASURE),
     "relate": Aim((_K.RELATE,), share=3),
@@ -189,10 +199,12 @@ _FROZEN = {
     ("write.home", Fault.DUPLICATE): Aim((), (Layout.THREE,), (), ("write.home", Fault.DUPLICATE), share=8, scene=_WRITTEN_TWICE),
     ("erase.delete", Fault.DUPLICATE): Aim((), (), (), ("erase.delete", Fault.DUPLICATE), share=8, scene=_WRITTEN_AFTER_AN_ERASURE),
     ("cache.fill", Fault.DELAY): Aim((), (Layout.CACHE,), (SESSION,), ("update.home", Fault.DELAY), share=8, scene=_FILLED_WITH_WHAT_IS_REPLACED),
+    ("cache.fill", Fault.REORDER): Aim((), (Layout.CACHE,), (SESSION,), ("delete.home", Fault.DELAY), share=8, scene=_FILLED_WHILE_DELETED),
+    ("version.keep", Fault.DELAY): Aim((), APART, (USER, WORKSPACE), ("version.keep", Fault.DELAY), share=8, scene=_KEPT_LATE),
     ("move.arrive", Fault.DELAY): Aim((), (Layout.SHARED,), (SESSION,), share=8, scene=_TWO_MOVERS),
     ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
 }
-"""Where one of two writers is frozen before the same write."""
+"""What takes a fault of its own at the step: that one of two workers is frozen or slow there."""
 
 _MAKES_BATCHES = frozenset({"relation.erase", "sweep.purge"})
 """Steps whose own aim has several records in one write; others have batches of entries."""

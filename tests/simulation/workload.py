@@ -162,6 +162,7 @@ def races() -> tuple[tuple[Turn, ...], ...]:
         (k.RELATE, k.DELETE_SCOPE),
         (k.RELATE, k.RELATE),
         (k.GET, k.UPDATE),
+        (k.GET, k.DELETE),
         (k.GET, k.DELETE_SCOPE),
     ]
     ends = {k.UPDATE: (k.PAST, k.GET), k.RELATE: (k.RELATED,), k.COMPACT_AWAY: (k.RETRIEVE,), k.GET: (k.GET,)}
