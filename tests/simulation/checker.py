@@ -182,7 +182,7 @@ def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
 def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list[Violation]:
     """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them."""
     found = list(history.violations)
-    spanning = Promises(history)
+    spanning = Promises(history, strict=strict)
     found += spanning.check()
     for register in history.registers.values():
         violation = check_register(register.name, spanning.events_of(register.name), stale)

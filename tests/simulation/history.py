@@ -120,6 +120,8 @@ class Told:
     by: str
     values: tuple[str, ...] = ()
     tier: str = ""
+    cached: bool = False
+    """Whether a cache may have told it."""
 
 
 @dataclass(frozen=True, slots=True)

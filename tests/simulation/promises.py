@@ -13,19 +13,19 @@ from dataclasses import replace
 from math import inf
 
 from memory.policies.routing import TIERS
-from tests.simulation.history import ANY, LOOKS, Act, Derived, Erased, Event, History, Told, Violation
+from tests.simulation.history import ANY, LOOKS, REMOVALS, Act, Derived, Erased, Event, History, Told, Violation
 
 IDLE = 5 * 86_400.0
 """Seconds after which a sweep may move what nobody touched."""
 BIRTHS = frozenset({Act.CREATE, Act.PROMOTE})
-REMOVALS = frozenset({Act.DELETE, Act.WIPE, Act.DROP, Act.FORBID})
 
 
 class Promises:
     """Judges one history, once it is complete."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, *, strict: bool = False) -> None:
         self._history = history
+        self._tiers = [told for told in history.tiers if strict or not told.cached]
         self._births = {d.register: self._born_before(d) for d in history.derived if d.away}
 
     def events_of(self, register: str) -> list[Event]:
@@ -41,8 +41,8 @@ class Promises:
         history = self._history
         found = [v for told in history.pasts if (v := self._past(told)) is not None]
         found += [v for derived in history.derived if derived.away and (v := self._copied(derived)) is not None]
-        found += [v for register in {t.register: None for t in history.tiers} if (v := self._onward(register)) is not None]
-        found += [v for register in {t.register: None for t in history.tiers} if (v := self._stays(register)) is not None]
+        found += [v for register in {t.register: None for t in self._tiers} if (v := self._onward(register)) is not None]
+        found += [v for register in {t.register: None for t in self._tiers} if (v := self._stays(register)) is not None]
         found += [v for erased in history.erased if (v := self._counted(erased)) is not None]
         found += [Violation(kind, str(link), why) for kind, link, why in history.links.check(self._removals_of_id, self._active, self._gone)]
         return found
@@ -183,7 +183,7 @@ class Promises:
 
     def _onward(self, register: str) -> Violation | None:
         removals = list(self._removals(register))
-        sights = sorted((t for t in self._history.tiers if t.register == register), key=lambda t: t.end)
+        sights = sorted((t for t in self._tiers if t.register == register), key=lambda t: t.end)
         for later in sights:
             for earlier in sights:
                 if earlier.end >= later.start or TIERS.index(earlier.tier) <= TIERS.index(later.tier):
@@ -200,7 +200,7 @@ class Promises:
         found = self._history.registers[register]
         if self._history.sent_on & {register, f"{found.tenant}/{found.scope}"}:
             return None
-        sights = [t for t in self._history.tiers if t.register == register and t.end < IDLE]
+        sights = [t for t in self._tiers if t.register == register and t.end < IDLE]
         other = next((t for t in sights if t.tier != sights[0].tier), None)
         return None if other is None else Violation("went back", register, f"nobody moved it: {sights[0]}, {other}")
 

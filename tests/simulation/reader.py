@@ -115,14 +115,15 @@ class Reader:
     async def search(self, o: Operation) -> None:
         """By a word that is in all, or by one's own text, in one scope or in all of them."""
         asked = Asked(o.tenant, ALL_SCOPES if o.pick % 5 == 0 else (o.scope,), limit=2 if o.pick % 5 == 1 else 200)
-        if o.pick % 5 == 2 and (tag := self._tag(o)) is not None:
+        if o.pick % 5 in (2, 3) and (tag := self._tag(o, first=o.pick % 5 == 3)) is not None:
             asked = replace(asked, tags=(tag,))
         await self.found("search", asked)
 
-    def _tag(self, o: Operation) -> str | None:
-        """What the entry was last known to say."""
+    def _tag(self, o: Operation, *, first: bool = False) -> str | None:
+        """What the entry was last known to say, or first."""
         events = self.history.registers[o.register].events if o.register in self.history.registers else []
-        return next((e.value for e in reversed(events) if e.act in (Act.CREATE, Act.UPDATE) and e.value not in (None, ANY)), None)
+        ordered = events if first else reversed(events)
+        return next((e.value for e in ordered if e.act in (Act.CREATE, Act.UPDATE) and e.value not in (None, ANY)), None)
 
     async def found(self, by: str, asked: Asked) -> None:
         done = await self.attempt(by, lambda: self.engine.searching.search(asked, WORD))
@@ -253,14 +254,14 @@ class Reader:
     def sight(self, name: str, entry: Entry | None, tenant: str, ended: Ended, *, cached: bool = False) -> None:
         """An answer about one register."""
         if entry is None or self.history.saw(self.seen(entry), tenant, ended.by):
-            if entry is not None and not cached:
-                self.lives(name, entry.tier, ended)
+            if entry is not None:
+                self.lives(name, entry.tier, ended, cached=cached)
             value = None if entry is None else value_of(entry)
             self.history.note(Event(name, Act.READ, value, ended.start, ended.end, cached=cached, by=ended.by, clock=ended.clock))
 
-    def lives(self, name: str, tier: str, ended: Ended) -> None:
+    def lives(self, name: str, tier: str, ended: Ended, *, cached: bool = False) -> None:
         """It was met in this tier."""
-        self.history.tiers.append(Told(name, ended.start, ended.end, ended.by, tier=tier))
+        self.history.tiers.append(Told(name, ended.start, ended.end, ended.by, tier=tier, cached=cached))
 
     def seen(self, entry: Entry) -> Seen:
         """Which register an entry is: known by id, else by its text, or by what it was promoted from. Its parts must agree."""

@@ -64,6 +64,9 @@ _SUMMED_UP_AND_EDITED = (Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, meets=True, lured
 _PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1), Turn(_K.PROMOTE_AWAY), Turn(_K.GET, copy=True), Turn(_K.RETRIEVE))
 _WRITTEN_TWICE = (Turn(_K.WRITE, lured=True), Turn(_K.MOVE), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
 _TWO_MOVERS = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
+_TWO_MOVERS_WITHIN_A_STORE = (
+    *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.GET), Turn(_K.RETRIEVE)),
+)
 _WRITTEN_AFTER_AN_ERASURE = (
     *(Turn(_K.WRITE), Turn(_K.DELETE_SCOPE, lured=True), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, entry=1, who=1)),
     *(Turn(_K.UPDATE, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.PAST, entry=1), Turn(_K.GET, entry=1)),
@@ -90,6 +93,15 @@ _KEPT_LATE = (
 _ERASED_HALF_MOVED = (*_in_turn(_K.WRITE, _K.MOVE), Turn(_K.DELETE_SCOPE, who=1), Turn(_K.RETRIEVE))
 _FILLED_WHILE_DELETED = (Turn(_K.WRITE), Turn(_K.DELETE, meets=True, lured=True), Turn(_K.GET, who=1, meets=True, late=0.02), Turn(_K.GET))
 """A reader looks, reads home and fills the cache while a deletion is on its way."""
+_FOUND_BY_AN_OLD_REPLICA = tuple(
+    turn
+    for entry, change in enumerate((_K.UPDATE, _K.INVALIDATE))
+    for turn in (
+        *(Turn(_K.WRITE, entry=entry), Turn(change, entry=entry, lured=True)),
+        *(Turn(_K.SEARCH, entry=entry, who=1), Turn(_K.SEARCH, entry=entry)),
+    )
+)
+"""What was edited or retired is searched for before its replica is told."""
 _DAMAGED = _in_turn(_K.WRITE, _K.UPDATE, _K.DAMAGE, _K.DELETE)
 _FILLED_LATE = (Turn(_K.WRITE), Turn(_K.GET, meets=True), Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET))
 """A reader is slow to fill a cache with what somebody updates."""
@@ -185,7 +197,7 @@ _AIMS = {
     "promotion": Aim((_K.SWEEP,), share=5),
     "lease": Aim((_K.SWEEP,), share=2),
     "lease.return": Aim((_K.SWEEP,), share=5),
-    "search": Aim((_K.SEARCH,), share=2),
+    "search": Aim((), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=4, scene=_FOUND_BY_AN_OLD_REPLICA),
     "browse": Aim((_K.RETRIEVE,)),
     "browse.everything": Aim((_K.EXPORT,), share=3),
     "delete.elsewhere": Aim((_K.MOVE, _K.DELETE, _K.RETRIEVE), (Layout.THREE,), (SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=4),
@@ -201,6 +213,9 @@ _FROZEN = {
     ("cache.fill", Fault.DELAY): Aim((), (Layout.CACHE,), (SESSION,), ("update.home", Fault.DELAY), share=8, scene=_FILLED_WITH_WHAT_IS_REPLACED),
     ("cache.fill", Fault.REORDER): Aim((), (Layout.CACHE,), (SESSION,), ("delete.home", Fault.DELAY), share=8, scene=_FILLED_WHILE_DELETED),
     ("version.keep", Fault.DELAY): Aim((), APART, (USER, WORKSPACE), ("version.keep", Fault.DELAY), share=8, scene=_KEPT_LATE),
+    ("move.relabel", Fault.DELAY): Aim(
+        (), (Layout.ONE, Layout.SHARED), (SESSION,), ("move.relabel", Fault.DELAY), share=8, scene=_TWO_MOVERS_WITHIN_A_STORE
+    ),
     ("move.arrive", Fault.DELAY): Aim((), (Layout.SHARED,), (SESSION,), share=8, scene=_TWO_MOVERS),
     ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
 }

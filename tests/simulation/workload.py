@@ -163,6 +163,9 @@ def races() -> tuple[tuple[Turn, ...], ...]:
         (k.RELATE, k.RELATE),
         (k.GET, k.UPDATE),
         (k.GET, k.DELETE),
+        (k.SEARCH, k.MOVE),
+        (k.RETRIEVE, k.MOVE),
+        (k.EXPORT, k.MOVE),
         (k.GET, k.DELETE_SCOPE),
     ]
     ends = {k.UPDATE: (k.PAST, k.GET), k.RELATE: (k.RELATED,), k.COMPACT_AWAY: (k.RETRIEVE,), k.GET: (k.GET,)}
@@ -178,6 +181,7 @@ def races() -> tuple[tuple[Turn, ...], ...]:
         (Turn(k.KEYED), Turn(k.DELETE_SCOPE, who=1), Turn(k.KEYED), Turn(k.KEYED, who=1)),
         (Turn(k.WRITE), Turn(k.PROMOTE), Turn(k.UPDATE), Turn(k.PROMOTE_AWAY), Turn(k.RETRIEVE, who=1)),
         SECOND_LIFE,
+        (Turn(k.WRITE), Turn(k.GET), Turn(k.MOVE, who=1), Turn(k.GET)),
         (Turn(k.WRITE), Turn(k.PROMOTE_AWAY), Turn(k.DELETE, copy=True), Turn(k.RETRIEVE, who=1), Turn(k.RETRIEVE)),
         (Turn(k.WRITE), Turn(k.PROMOTE_AWAY), Turn(k.UPDATE, copy=True, who=1), Turn(k.DELETE, copy=True), Turn(k.RETRIEVE)),
     ]
