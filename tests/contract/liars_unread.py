@@ -10,8 +10,9 @@ from itertools import permutations
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore, adapter
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Filter, Hit, In, Near, Not, Or, Page, Query, Search, Tenant
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Standing, Tombstone, pack_vector, unpack_vector
+from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Standing, Stored, Tombstone, pack_vector, unpack_vector
 from memory.ports.store import Audit, Store
 from memory.ports.text import words
 from memory.ports.writes import Annotate, Append, AtVersion, Delete, Outcome, Put, RaiseGeneration, Release, Write
@@ -39,6 +40,12 @@ def _forget_unused_counters(store: InMemoryStore) -> None:
     busy = {partition for live in store.state._live.values() for partition, records in live.items() if records}
     for partition, counter in [unused for unused in store.state._counters if unused[0] not in busy]:
         del store.state._counters[partition, counter]
+
+
+@liar("test_nothing_works_before_open_and_after_close[AnswersNothingWhileClosed-get of nothing]")
+class AnswersNothingWhileClosed(InMemoryStore):
+    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        return await super().get(collection, keys) if keys else []
 
 
 @liar("test_nothing_works_before_open_and_after_close[ForgetsWhileClosed-forget_partitions]")
