@@ -13,8 +13,8 @@ from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, key_of, put, record, ways
-from memory.ports.query import Eq, Everywhere, Kind, Order, Query, Search, Tenant, decode_cursor, within
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, key_of, put, record, release, ways
+from memory.ports.query import Eq, Everywhere, Gt, Kind, Order, Query, Search, Tenant, decode_cursor, within
 from memory.ports.record import Key, Record, Role, pack_vector
 from memory.ports.store import Store
 
@@ -293,6 +293,17 @@ async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
     assert ids == [id_of(n) for n in range(9)]
     old = await store.query(Query(ENTRIES, Everywhere(), Eq("discard_at", T0 + timedelta(seconds=3)), kinds=tombstones))
     assert [t.key for t in old.records] == [key_of(3)]
+
+
+@clause("count.exact", "query.left")
+@needs("tenant_wide", "conditional", "filter")
+@pytest.mark.asyncio
+async def test_marks_and_tombstones_are_counted_as_they_are_listed(store: Store) -> None:
+    await done(store, *[delete(n, discard_at=T0 + timedelta(seconds=n)) for n in range(9)], put(record(20)), put(record(21)), release(21))
+    for kind, expected in ((Kind.TOMBSTONE, 9), (Kind.MARK, 1), (Kind.RECORD, 1)):
+        assert (await store.count(Query(ENTRIES, Everywhere(), kinds=frozenset({kind})))).records == expected, kind
+    after = Query(ENTRIES, Everywhere(), Gt("discard_at", T0 + timedelta(seconds=3)), kinds=frozenset({Kind.TOMBSTONE}))
+    assert (await store.count(after)).records == 5
 
 
 @clause("query.left", "refused.questions")
