@@ -358,7 +358,7 @@ class IndexesWhatItTookBack(InMemoryStore):
 BUILDS = "test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_secret"
 
 
-def _building(name: str, build: Callable[[str, str, Any], Store]) -> None:
+def building(name: str, build: Callable[[str, str, Any], Store]) -> None:
     """A liar whose store is honest and whose adapter is not."""
     adapter = Adapter(schemes=("memory",), claims=InMemoryStore.claims, build=build)
     base = type(f"{name}Base", (InMemory,), {"adapter": adapter, "urls": ("memory://",), "__module__": __name__})
@@ -392,10 +392,10 @@ def _touching(name: str, url: str, options: Any) -> Store:
     return InMemoryStore(name)
 
 
-_building("TakesEveryOption", _loose)
-_building("LetsATypeErrorThroughWhenBuilt", _raw)
-_building("ShowsSecretsWhenItCannotBeBuilt", _telling)
-_building("ConnectsWhenBuilt", _touching)
+building("TakesEveryOption", _loose)
+building("LetsATypeErrorThroughWhenBuilt", _raw)
+building("ShowsSecretsWhenItCannotBeBuilt", _telling)
+building("ConnectsWhenBuilt", _touching)
 
 
 @dataclass

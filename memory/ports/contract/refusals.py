@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     **{f"a text for {name}": ({name: "1"}, name) for name in ("version", "accesses", "previous", "generation")},
     **{f"a real number for {name}": ({name: 1.0}, name) for name in ("version", "accesses", "previous", "generation")},
     **{f"a boolean for {name}": ({name: True}, name) for name in ("version", "accesses", "previous", "generation")},
-    **{f"less than nothing for {name}": ({name: -1}, name) for name in ("version", "accesses", "generation")},
+    **{f"less than nothing for {name}": ({name: -1}, name) for name in ("version", "accesses", "previous", "generation")},
     "nothing for version": ({"version": None}, "version"),
     "nought for version": ({"version": 0}, "version"),
     "nothing for created_at": ({"created_at": None}, "created_at"),
@@ -161,6 +161,7 @@ LAWFUL: dict[str, dict[str, Any]] = {
         "fields": {"valid_from": datetime(1, 1, 1, 14, tzinfo=EAST), "valid_to": datetime(9999, 12, 31, 11, 59, 59, 999_999, tzinfo=WEST)},
     },
     "numbers that print alike": {"body": {"x": [1, 1.0, True, "1", 1e16, 10**16, -0.0, 0, 0.0, False, None, "null"]}},
+    "the ends of a vector's numbers": {"vector": pack_vector([-0.0, 1e-45, -3.4e38, 3.4e38])},
     "characters beyond the basic plane": {"body": {"\U0001f600": "\U0010ffff"}, "fields": {"type": "\U0010ffff", "tags": ("\U0001f600",)}},
 }
 """Parts of records that every store keeps exactly."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from memory.ports.collections import ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, append, delete, done, found, key_of, live, one, put, record
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, found, key_of, live, one, put, record, release
 from memory.ports.query import Query, within
+from memory.ports.record import Owed, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Append, Newer, Purge, RaiseGeneration, Status
 
@@ -47,6 +50,20 @@ async def test_an_append_keeps_the_records_other_fields(store: Store) -> None:
     assert dict(stored.body) == {"k": [1]}
 
 
+@clause("append.numbers", "bookkeeping.kept")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_an_append_keeps_every_part_of_its_record(store: Store) -> None:
+    """A number that its field held before gives way to the counter's."""
+    content: dict[str, Any] = {"fields": {"type": "a", FIELD: 77}, "texts": {"title": "one"}, "body": {"k": [1]}, "vector": pack_vector([1.0])}
+    times = dict.fromkeys(("expires_at", "accessed_at", "cached_at"), T0)
+    books: dict[str, Any] = {"tier": "short", "owed": (Owed("k"),), "previous": 3, "accesses": 4, "epoch": "run 5", "generation": 2, **times}
+    for n, role in enumerate(Role, start=1):
+        wrote = record(n, version=40 + n, role=role, **content, **books)
+        assert await _numbers(store, append(wrote, ENTRY_VERSIONS, FIELD, "numbers")) == [n]
+        assert await live(store, n, collection=ENTRY_VERSIONS) == replace(wrote, fields={"type": "a", FIELD: n})
+
+
 @clause("append.refused")
 @needs("conditional")
 @pytest.mark.asyncio
@@ -58,6 +75,9 @@ async def test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number(store: S
 
     assert (again.status, again.stored) == (Status.CONFLICT, before)
     assert await _numbers(store, _append(2)) == [2]
+    await done(store, delete(1, collection=ENTRY_VERSIONS), replace(release(2), collection=ENTRY_VERSIONS))
+    assert [(await one(store, _append(n))).status for n in (1, 2)] == [Status.CONFLICT] * 2, "by a tombstone, and by a mark"
+    assert await _numbers(store, _append(3)) == [3]
 
 
 @clause("append.numbers")

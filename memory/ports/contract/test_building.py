@@ -60,4 +60,6 @@ def test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_secret(h
         assert second.name == "second"
         assert SECRET not in repr(second)
         _refused(adapter, url, {"no_such_option": SECRET}, "no_such_option")
+        _refused(adapter, url, {"no_such_option": None}, "no_such_option")
+        _refused(adapter, f"{url}{'&' if '?' in url else '?'}no_such_option={SECRET}", {}, "")
         _refused(adapter, f"no-such-scheme://user:{SECRET}@nowhere/db", {}, "")

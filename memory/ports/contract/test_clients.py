@@ -207,6 +207,21 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
     assert (await done(writing, put(record(601))))[0].generation == 12
 
 
+@clause("shared.erases", "generation.binds")
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_append(clients: Clients) -> None:
+    """No put and no raise of its own tells it in between."""
+    writing, raising = clients
+    await done(writing, append(record(1), ENTRY_VERSIONS, "stored_version"))
+    await done(raising, RaiseGeneration(HERE, 3))
+    refused = await one(writing, append(record(2, generation=0), ENTRY_VERSIONS, "stored_version"))
+    assert (refused.status, refused.reason) == ("rejected", "generation")
+    stamped = await one(writing, append(record(3), ENTRY_VERSIONS, "stored_version"))
+    assert (stamped.generation, stamped.number) == (3, 2)
+    assert (await live(raising, 3, collection=ENTRY_VERSIONS)).generation == 3
+
+
 @clause("shared.sees", "get.latest")
 @needs("shared", "conditional")
 @pytest.mark.asyncio

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import T0, delete, done, found, key_of, one, put, record, release
-from memory.ports.record import Record, Role, Tombstone
+from memory.ports.record import Owed, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Status, When, Write
 
@@ -128,8 +130,11 @@ async def test_a_role_in_a_condition_asks_for_exactly_that_role(store: Store, ro
 @pytest.mark.asyncio
 async def test_a_tier_in_a_condition_asks_for_exactly_that_tier(store: Store) -> None:
     await done(store, put(record(version=V, tier="mid")))
-    assert not (await one(store, put(record(version=11), AtVersion(V, tier="short")))).applied
+    for tier in ("short", "", "mid "):
+        assert not (await one(store, put(record(version=11), AtVersion(V, tier=tier)))).applied, f"'{tier}'"
     assert (await one(store, put(record(version=11), AtVersion(V, Role.HOME, tier="mid")))).applied
+    assert not (await one(store, put(record(version=12), AtVersion(11, tier="mid")))).applied, "it is in the tier without a name now"
+    assert (await one(store, put(record(version=12), AtVersion(11, tier="")))).applied
 
 
 @clause("write.roles")
@@ -171,10 +176,12 @@ async def test_a_deleted_id_can_be_written_again_above_its_tombstone(store: Stor
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_put_replaces_the_whole_record(store: Store) -> None:
-    await done(store, put(record(version=1, fields={"type": "a", "tags": ("x",)}, texts={"title": "one"}, body={"k": 1}, tier="short")))
-
-    await done(store, put(record(version=2, fields={"source": "s"}), AtVersion(1)))
-
-    after = await found(store)
-    assert isinstance(after, Record)
-    assert (dict(after.fields), dict(after.texts), dict(after.body), after.tier) == ({"source": "s"}, {}, {}, "")
+    """Bookkeeping too: what the new one does not say, nobody says any more."""
+    content: dict[str, Any] = {"fields": {"type": "a", "tags": ("x",)}, "texts": {"title": "one"}, "body": {"k": 1}, "vector": pack_vector([1.0])}
+    times = dict.fromkeys(("expires_at", "accessed_at", "cached_at"), T0)
+    books: dict[str, Any] = {"role": Role.REPLICA, "tier": "short", "owed": (Owed("k"),), "previous": 3, "accesses": 4, "epoch": "run 5", **times}
+    conditions: tuple[When, ...] = (AtVersion(1), Newer(), Always())
+    for version, when in zip((1, 3, 5), conditions, strict=True):
+        await done(store, put(record(version=version, **content, **books)))
+        await done(store, put(record(version=version + 1, fields={"source": "s"}), when))
+        assert await found(store) == record(version=version + 1, fields={"source": "s"}, generation=0)

@@ -308,6 +308,24 @@ async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_o
         assert await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50) == 1
 
 
+@clause("damage.erased", "everywhere.all")
+@needs("durable", "tenant_wide")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(harness: Harness, store: Store, met: bool) -> None:
+    await _filled(store)
+    part = Eq("type", "no such") if store.capabilities.filter else None
+    foreign = key_of(0, FOREIGN)
+    async with _damaged(harness, store, key_of(DAMAGED), foreign):
+        if met:
+            assert isinstance(await found(store, DAMAGED), Corrupt)
+        assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant), part), 50) == (1 if part else len(NUMBERS) + 1)
+        assert (await buried(store, DAMAGED)).version == 50
+        assert isinstance((await store.get(ENTRIES, [foreign]))[0], Corrupt), "another tenant's damage stands"
+        assert await store.delete_matching(Query(ENTRIES, Everywhere(), part), 50) == 1
+        assert isinstance((await store.get(ENTRIES, [foreign]))[0], Tombstone)
+
+
 @clause("damage.apart")
 @needs("durable")
 @pytest.mark.asyncio

@@ -195,6 +195,8 @@ async def test_each_recorded_access_counts_one(store: Store) -> None:
     await done(store, put(record(accesses=2)), _annotate(accessed_at=T0), _annotate(accessed_at=LATER), _annotate(tier="x"))
     after = await live(store)
     assert (after.accesses, after.accessed_at) == (4, LATER)
+    await done(store, _annotate(accessed_at=T0))
+    assert ((await live(store)).accesses, (await live(store)).accessed_at) == (5, T0), "what was asked for, also where it is earlier"
 
 
 @clause("annotate.holds")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import ENTRIES
+from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
@@ -92,3 +92,60 @@ async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, sto
     stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 4, 5)])
     # The first may have been forgotten in the moment between its second version and its third; then the third is a record of its own.
     assert [type(s) for s in stands] == [Record, Record, Tombstone, Record]
+
+
+@clause("ttl.kinds", "ttl.not-early", "ttl.owing")
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(harness: Harness, store: Store) -> None:
+    """Their ends are long past, and a step held them back: one becomes a home, one's end moves on, of two steps one is settled."""
+    two, ahead = (*STEP, Owed("erase")), datetime.now(UTC) + timedelta(days=1)
+    await done(store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO))
+    await done(store, delete(3, owed=two, discard_at=LONG_AGO), put(record(4)), release(4, owed=two, discard_at=LONG_AGO))
+    await done(
+        store,
+        Annotate(ENTRIES, key_of(1), 1, role=Role.HOME, settle=STEP),
+        Annotate(ENTRIES, key_of(2), 100, discard_at=ahead, settle=STEP),
+        Annotate(ENTRIES, key_of(3), 100, settle=STEP),
+        Annotate(ENTRIES, key_of(4), 1, settle=STEP),
+        put(_cached(9, expires_at=LONG_AGO)),
+    )
+    await _forgotten(harness, store, (9,))
+    assert [type(await found(store, n)) for n in (1, 2, 3, 4)] == [Record, Tombstone, Tombstone, Mark]
+
+
+@clause("ttl.kinds", "ttl.not-early")
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_a_record_does_not_inherit_the_end_of_what_stood_there(harness: Harness, store: Store) -> None:
+    """Each is written in the call that left what is past its time: it still stands there then."""
+    await done(store, put(record(2)))
+    await done(
+        store,
+        delete(1, discard_at=LONG_AGO),
+        put(record(1, version=200)),
+        release(2, discard_at=LONG_AGO),
+        put(record(2, version=200)),
+        put(_cached(3, expires_at=LONG_AGO)),
+        put(record(3, version=200)),
+        put(_cached(9, expires_at=LONG_AGO)),
+    )
+    await _forgotten(harness, store, (9,))
+    assert [type(await found(store, n)) for n in (1, 2, 3)] == [Record] * 3
+
+
+@clause("ttl.owing")
+@needs("ttl", "conditional", "durable")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("end", ["a good close", "a death"])
+async def test_what_owes_a_step_is_not_forgotten_after_a_restart_either(harness: Harness, store: Store, end: str) -> None:
+    await done(store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO), put(record(3)))
+    await done(store, release(3, owed=STEP, discard_at=LONG_AGO), put(_cached(4, expires_at=LONG_AGO)))
+    again = await (harness.reopen(store) if end == "a good close" else harness.restart(store))
+    try:
+        await again.open(COLLECTIONS)
+        await done(again, put(_cached(9, expires_at=LONG_AGO)))
+        await _forgotten(harness, again, (4, 9))
+        assert [type(await found(again, n)) for n in (1, 2, 3)] == [Record, Tombstone, Mark]
+    finally:
+        await again.close()

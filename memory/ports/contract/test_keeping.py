@@ -102,6 +102,23 @@ async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_
         await again.close()
 
 
+@clause("life.close-keeps", "durable.survives", "append.numbers")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("end", ["a good close", "a death"])
+async def test_a_counter_counts_on_though_nothing_stands_in_its_partition(harness: Harness, store: Store, end: str) -> None:
+    await done(store, *[append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(3)])
+    await done(store, *[delete(n, collection=ENTRY_VERSIONS) for n in range(3)])
+    await done(store, *[Purge(ENTRY_VERSIONS, key_of(n), 100) for n in range(3)])
+    again = await (harness.reopen(store) if end == "a good close" else harness.restart(store))
+    try:
+        await again.open(COLLECTIONS)
+        if again.capabilities.durable or again is store:
+            assert (await done(again, append(record(9), ENTRY_VERSIONS, "stored_version")))[0].number == 4
+    finally:
+        await again.close()
+
+
 @clause("life.close-keeps", "lexical.follows", "semantic.follows")
 @needs("durable", "conditional")
 @pytest.mark.asyncio

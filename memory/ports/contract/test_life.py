@@ -28,6 +28,13 @@ CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
     "search by words": lambda s: s.search(Search(ENTRIES, within(HERE), Words("x"), 1)),
     "search by meaning": lambda s: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 1)),
     "delete_matching": lambda s: s.delete_matching(Query(ENTRIES, within(HERE)), 1),
+    "get of nothing": lambda s: s.get(ENTRIES, []),
+    "apply of nothing": lambda s: s.apply([]),
+    "audit": lambda s: s.audit(),
+    "vacuum": lambda s: s.vacuum(),
+    "idle_partitions": lambda s: s.idle_partitions(),
+    "forget_partitions": lambda s: s.forget_partitions([(HERE, 1)]),
+    "forget_partitions of nothing": lambda s: s.forget_partitions([]),
 }
 
 

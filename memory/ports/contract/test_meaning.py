@@ -59,6 +59,17 @@ async def test_the_length_of_a_vector_does_not_matter(store: Store) -> None:
 @clause("semantic.nearest")
 @needs("semantic")
 @pytest.mark.asyncio
+async def test_vectors_whose_squares_are_no_float_have_a_direction_too(store: Store) -> None:
+    await done(store, put(_at(1, 1e-30, 2e-30)), put(_at(2, 1e30, 0)), put(_at(3, 0.5, 0.4)))
+    for length in (1e-30, 1.0, 1e30):
+        hits = await _near(store, length, 2 * length)
+        assert _ids(hits) == [id_of(n) for n in (1, 3, 2)]
+        assert hits[0].score == pytest.approx(1.0, abs=1e-5)
+
+
+@clause("semantic.nearest")
+@needs("semantic")
+@pytest.mark.asyncio
 async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> None:
     chance = random.Random(7)  # noqa: S311  the same points every time
     points = {id_of(n): unpack_vector(pack_vector([chance.gauss(0, 1) for _ in range(16)])) for n in range(MANY)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,9 @@ from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, key_of, put, record
-from memory.ports.query import Eq, Everywhere, Kind, Order, Query, Tenant, decode_cursor, within
-from memory.ports.record import Record, Role
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, key_of, put, record, release, ways
+from memory.ports.query import Eq, Everywhere, Gt, Kind, Order, Query, Search, Tenant, decode_cursor, within
+from memory.ports.record import Key, Record, Role, pack_vector
 from memory.ports.store import Store
 
 SORTED: list[str | None] = [None, "", "A", "B", "a", "ab", "é", "\uffff", "\U0001f600"]  # as code points sort
@@ -81,6 +82,42 @@ async def test_without_an_order_records_come_by_id(store: Store) -> None:
     await done(store, *[put(r) for r in reversed(rows)])
     assert await asked(store) == [r.key.id for r in rows]
     assert await _pages(store, 5) == [r.key.id for r in rows]
+
+
+@clause("query.order", "query.pages", "search.limit")
+@pytest.mark.asyncio
+async def test_ids_come_by_code_point(store: Store) -> None:
+    """Not by case or language, and not by the halves that characters beyond the basic plane have elsewhere."""
+    ids = sorted(
+        [
+            "Z",
+            "a",
+            "z",
+            "\u00e9",
+            "e\u0301",
+            "\u05d0",
+            "\ud7ff",
+            "\ue000",
+            "\uffff",
+            "\U00010000",
+            "\U0001f600",
+            "\U0010ffff",
+            "a b",
+            "a!b",
+            "a-b",
+            "a_b",
+        ]
+    )
+    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
+    rows = [replace(record(1, texts={"content": "lantern"}, vector=vector), key=Key("acme", i)) for i in ids]
+    await done(store, *[put(r) for r in reversed(rows)])
+    assert await asked(store) == ids
+    for limit in (1, 3, 15):
+        assert await _pages(store, limit) == ids
+        if store.capabilities.order:
+            assert await _pages(store, limit, order=(Order("type"), Order("created_at", True))) == ids[::-1]
+    for by in ways(store, "lantern", 1.0, 0.0):
+        assert [h.record.key.id for h in await store.search(Search(ENTRIES, within(HERE), by, 50))] == ids
 
 
 @clause("query.order", "query.pages")
@@ -256,6 +293,17 @@ async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
     assert ids == [id_of(n) for n in range(9)]
     old = await store.query(Query(ENTRIES, Everywhere(), Eq("discard_at", T0 + timedelta(seconds=3)), kinds=tombstones))
     assert [t.key for t in old.records] == [key_of(3)]
+
+
+@clause("count.exact", "query.left")
+@needs("tenant_wide", "conditional", "filter")
+@pytest.mark.asyncio
+async def test_marks_and_tombstones_are_counted_as_they_are_listed(store: Store) -> None:
+    await done(store, *[delete(n, discard_at=T0 + timedelta(seconds=n)) for n in range(9)], put(record(20)), put(record(21)), release(21))
+    for kind, expected in ((Kind.TOMBSTONE, 9), (Kind.MARK, 1), (Kind.RECORD, 1)):
+        assert (await store.count(Query(ENTRIES, Everywhere(), kinds=frozenset({kind})))).records == expected, kind
+    after = Query(ENTRIES, Everywhere(), Gt("discard_at", T0 + timedelta(seconds=3)), kinds=frozenset({Kind.TOMBSTONE}))
+    assert (await store.count(after)).records == 5
 
 
 @clause("query.left", "refused.questions")

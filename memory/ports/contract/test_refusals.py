@@ -187,6 +187,25 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
         assert not isinstance(standing, Record) or as_text(dict(standing.body)) == as_text(MIXED)
 
 
+@clause("json.types", "owed.untouched", "annotate.only")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
+    """What is not settled is not touched, and neither is what was never spoken of: nobody's reading and writing it anew shows."""
+    settled, kept = Owed("done", {"a": [], "b": {"c": 1, "d": 2}}), (Owed("b", MIXED), Owed("a", {"to": None, "most": [2**63 - 1, []]}))
+    told = as_text([[step.kind, step.data] for step in kept])
+    await done(store, put(record(1, body=MIXED, owed=(settled, *kept))), put(record(2)), release(2, owed=(settled, *kept)))
+    await done(store, delete(3, owed=(settled, *kept), note=MIXED | {"most": 2**63 - 1}))
+    same = Owed("done", {"b": {"d": 2, "c": 1}, "a": []})  # the order of keys is none of JSON's
+    changes = [Annotate(ENTRIES, key_of(n), version, settle=(same,), discard_at=T0) for n, version in ((1, 1), (2, 1), (3, 100))]
+    await done(store, *changes, Annotate(ENTRIES, key_of(1), 1, accessed_at=T0, tier="long"))
+    tombstone, record_ = await buried(store, 3), await live(store, 1)
+    for standing in (record_, await marked(store, 2), tombstone):
+        assert as_text([[step.kind, dict(step.data)] for step in standing.owed]) == told
+    assert as_text(dict(tombstone.note)) == as_text(MIXED | {"most": 2**63 - 1})
+    assert as_text(dict(record_.body)) == as_text(MIXED)
+
+
 @clause("content.long")
 @pytest.mark.asyncio
 async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:

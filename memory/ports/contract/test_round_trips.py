@@ -12,10 +12,11 @@ import pytest
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, Collection, FieldType
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, live, put, record
+from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, key_of, live, marked, put, record, release
 from memory.ports.query import Query, within
 from memory.ports.record import FieldValue, Owed, Role, pack_vector
 from memory.ports.store import Store
+from memory.ports.writes import Annotate
 
 TEXTS = [
     "",
@@ -100,6 +101,25 @@ async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) 
         stored = await live(store, n)
         assert (stored.fields["type"], stored.fields["tags"]) == (text, (text, "x"))
         assert (stored.texts["content"], stored.texts["title"], stored.body["t"]) == (text, text, text)
+
+
+@clause("content.exact", "bookkeeping.kept", "release.mark", "annotate.only")
+@pytest.mark.asyncio
+async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) -> None:
+    """Tiers, runs and the kinds of steps, in records and in what stands where one was."""
+    texts = [*TEXTS[:-1], "x" * 200]
+    steps = [(Owed(text, {text: text}), Owed(text + "y" * 1_000)) for text in texts]
+    books = list(zip(texts, steps, strict=True))
+    await done(store, *[put(record(n, tier=text, epoch=text, owed=owed)) for n, (text, owed) in enumerate(books)])
+    stands = [await live(store, n) for n in range(len(texts))]
+    assert [(s.tier, s.epoch, s.owed) for s in stands] == [(text, text, owed) for text, owed in books]
+    if not store.capabilities.conditional:
+        return
+    for n, (text, owed) in enumerate(books):
+        await done(store, put(record(100 + n)), release(100 + n, to=text, owed=owed), delete(200 + n, owed=owed))
+        await done(store, put(record(300 + n, tier="another")), Annotate(ENTRIES, key_of(300 + n), 1, tier=text))
+        mark = await marked(store, 100 + n)
+        assert (mark.to, mark.owed, (await buried(store, 200 + n)).owed, (await live(store, 300 + n)).tier) == (text, owed, owed, text)
 
 
 @clause("moments.utc")

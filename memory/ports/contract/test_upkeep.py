@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS, Collection
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS, SETTINGS, Collection
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import derived, needs
@@ -33,7 +33,7 @@ from memory.ports.contract.support import (
     release,
 )
 from memory.ports.query import Everywhere, Kind, Query, within
-from memory.ports.record import Owed, Partition, Role
+from memory.ports.record import Owed, Partition, Role, pack_vector
 from memory.ports.store import Audit, Store
 from memory.ports.writes import Annotate, Newer, Purge, RaiseGeneration
 
@@ -88,6 +88,24 @@ async def test_an_audit_of_a_healthy_store_finds_nothing_and_changes_nothing(sto
         assert (await done(store, append(record(20), ENTRY_VERSIONS, "stored_version")))[0].number == 7
 
 
+@clause("upkeep.audit")
+@pytest.mark.asyncio
+async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_by(store: Store) -> None:
+    """No texts, empty ones, ones of no word, stopwords alone, words alike; a vector alone, and none."""
+    texts = [
+        {},
+        {"content": ""},
+        {"title": "?! -- \x00", "content": " "},
+        {"content": "the of and"},
+        {"title": "lantern", "content": "lanterns LANTERN"},
+    ]
+    vectors = [None, pack_vector([1.0, 0.0])] if store.capabilities.semantic else [None]
+    await done(store, *[put(record(10 * n + m, texts=t, vector=v)) for n, t in enumerate(texts) for m, v in enumerate(vectors)])
+    await done(store, put(record(1, texts={"content": "lantern"}), collection=ENTRY_VERSIONS), put(record(1), collection=SETTINGS))
+    for repair in (False, True, False):
+        assert (await store.audit(repair=repair)).problems == ()
+
+
 @clause("upkeep.repairs", "upkeep.audit")
 @derived
 @pytest.mark.asyncio
@@ -136,10 +154,14 @@ async def test_upkeep_keeps_what_is_past_its_time_and_what_counters_gave(store: 
     if not store.capabilities.ttl:
         await done(store, put(record(4)), release(4, discard_at=past), delete(5, discard_at=past))
     await done(store, *[append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(3)], delete(2, collection=ENTRY_VERSIONS))
+    await done(store, append(record(1, ELSEWHERE), ENTRY_VERSIONS, "stored_version"), delete(1, at=ELSEWHERE, collection=ENTRY_VERSIONS))
+    await done(store, Purge(ENTRY_VERSIONS, key_of(1, ELSEWHERE), 100))
     before = await _pictured(store)
     await (store.vacuum() if upkeep == "vacuum" else store.audit(repair=upkeep == "repair"))
     assert await _pictured(store) == before
     assert (await done(store, append(record(9), ENTRY_VERSIONS, "stored_version")))[0].number == 4
+    following = append(record(2, ELSEWHERE), ENTRY_VERSIONS, "stored_version")
+    assert (await done(store, following))[0].number == 2, "also where nothing stands any more"
 
 
 @clause("upkeep.audit", "life.at-once")
@@ -171,6 +193,17 @@ async def test_a_record_of_any_collection_and_role_is_something(store: Store, co
     for n, place in enumerate(places):
         await live(store, n, place, collection)
         assert (await one(store, RaiseGeneration(place, 0))).number == 3
+
+
+@clause("upkeep.idle", "upkeep.forget")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+async def test_a_mark_of_any_collection_is_something(store: Store, collection: Collection) -> None:
+    await done(store, RaiseGeneration(HERE, 3), put(record(1), collection=collection), replace(release(1), collection=collection))
+    assert await store.idle_partitions() == []
+    assert await store.forget_partitions([(HERE, 3)]) == 0
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 3
 
 
 @clause("upkeep.idle", "upkeep.forget", "append.numbers")

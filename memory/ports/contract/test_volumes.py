@@ -11,11 +11,12 @@ import pytest
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, id_of, key_of, live, one, put, record
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, id_of, key_of, live, one, put, record
 from memory.ports.query import Eq, Everywhere, In, Kind, Near, Order, Query, Search, Tenant, Words, within
-from memory.ports.record import Key, Record, Tombstone, pack_vector
+from memory.ports.record import Corrupt, Key, Record, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import RaiseGeneration
+from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration, Write
 
 HERE_ALL = Query(ENTRIES, within(HERE))
 
@@ -98,3 +99,22 @@ async def _all_erased(store: Store, ids: list[str]) -> None:
         tombstones = Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}))
         assert [t.key.id for t in (await store.query(tombstones)).records] == ids
     await live(store, 1, ELSEWHERE)
+
+
+@clause("apply.order", "atomic.together")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole(harness: Harness, store: Store) -> None:
+    many = min(store.capabilities.max_batch or harness.many, harness.many)
+    thirds = range(many // 3)
+    writes: list[Write] = []
+    for n in thirds:
+        writes += [put(record(n), Absent()), delete(n, version=2), put(record(n, version=3), AtVersion(2))]
+    outcomes = await store.apply(writes)
+    assert [(o.status, o.version) for o in outcomes] == [("applied", 1), ("applied", 2), ("applied", 3)] * len(thirds)
+    if not store.capabilities.atomic:
+        return
+    outcomes = await store.apply([*[put(record(n, version=4), Newer()) for n in range(many - 1)], put(record(0), Absent())], together=True)
+    assert [o.status for o in outcomes] == ["skipped"] * (many - 1) + ["conflict"]
+    stands = await store.get(ENTRIES, [key_of(n) for n in range(many)])
+    assert [None if s is None else s.version for s in stands if not isinstance(s, Corrupt)] == [3] * len(thirds) + [None] * (many - len(thirds))
