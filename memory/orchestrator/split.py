@@ -98,6 +98,8 @@ class SplitStore:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        if not keys:
+            return await self.parts[0].get(collection, keys)  # whether it is open, a part tells
         standing = await self._standing(collection, keys)
         return [counting(found.values()) if (found := standing.get(key)) else None for key in keys]
 
@@ -129,8 +131,12 @@ class SplitStore:
         return Page(tuple(found), cursor, corrupt)
 
     async def count(self, query: Query) -> Count:
-        counts = await all_of(part.count(replace(query, where=where)) for part, where in self._asked(query.collection, query.where))
-        return Count(sum(c.records for c in counts), sum(c.bytes for c in counts))
+        asked = self._asked(query.collection, query.where)
+        counts = await all_of(part.count(replace(query, where=where)) for part, where in asked)
+        records = sum(c.records for c in counts)
+        if Kind.TOMBSTONE in query.kinds and len(asked) > 1:  # one may stand in each part
+            records = len((await self.query(replace(query, order=(), limit=None))).records)
+        return Count(records, sum(c.bytes for c in counts))
 
     async def search(self, search: Search) -> list[Hit]:
         """The best of all parts. Scores by words are of each part's own statistics."""
@@ -147,6 +153,8 @@ class SplitStore:
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
         if together:
             raise Unsupported("atomic", store=self.name)
+        if not writes:
+            return await self.parts[0].apply(writes)
         limit = self.capabilities.max_batch
         if limit is not None and len(writes) > limit:
             raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")

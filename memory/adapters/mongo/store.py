@@ -84,6 +84,7 @@ class MongoStore(BaseStore):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
+        await self._all_over()  # an opening that was cut off goes on to its end
         await self._to_its_end(self._connect(collections))
 
     async def _connect(self, collections: Sequence[Collection]) -> None:
@@ -117,11 +118,15 @@ class MongoStore(BaseStore):
 
     async def close(self) -> None:
         await super().close()
-        await self._disconnect()
+        await self._all_over()
+        await self._to_its_end(self._disconnect())
 
     async def _close(self) -> None:
         if self._desk is not None:
             self._desk.turns.closing = True
+        await self._all_over()
+
+    async def _all_over(self) -> None:
         while self._calls:
             await asyncio.wait(self._calls)
 

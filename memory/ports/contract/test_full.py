@@ -54,7 +54,8 @@ async def _fills_up_and_works_again(harness: Harness, store: Store) -> None:
     assert await asked(store) == [id_of(n) for n in kept]
 
     await harness.make_room(store)
-    assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number == raised
+    if store.capabilities.atomic:  # else some of its writes may have been kept
+        assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number == raised
     await done(store, *[put(record(n)) for n in failed])
     assert await asked(store) == [id_of(n) for n in sorted([*kept, *failed])]
 

@@ -17,6 +17,7 @@ import asyncmy
 
 from memory.adapters.sql.mysql.claims import MySqlConfig
 from memory.adapters.sql.mysql.errors import LOST, MALFORMED, number_of
+from memory.adapters.sql.server.pool import connected
 from memory.domain.errors import ConfigError
 
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
@@ -163,6 +164,10 @@ async def ahead(connection: Connection) -> AsyncIterator[Ahead]:
 
 async def connect(config: MySqlConfig) -> Connection:
     """A new connection with the session's settings made, in time."""
+    return await connected(_connected(config))
+
+
+async def _connected(config: MySqlConfig) -> Connection:
     async with asyncio.timeout(config.connect_timeout):
         connection = Connection(await dial(config), config)
         try:

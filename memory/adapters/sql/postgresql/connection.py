@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from memory.adapters.sql.postgresql.claims import PostgresConfig
+from memory.adapters.sql.server.pool import connected
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -17,6 +18,10 @@ _GOODBYE = 2.0
 
 async def connect(config: PostgresConfig) -> Connection:
     """A new connection, in time."""
+    return await connected(_connected(config))
+
+
+async def _connected(config: PostgresConfig) -> Connection:
     async with asyncio.timeout(config.connect_timeout):
         return await asyncpg.connect(
             host=config.host,

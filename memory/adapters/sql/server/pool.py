@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 
 class PoolTimeout(Exception):
@@ -35,6 +35,29 @@ class Link(Protocol):
 
 
 C = TypeVar("C", bound=Link)
+
+
+_UNWANTED: set[asyncio.Future[Any]] = set()
+
+
+async def connected(connecting: Coroutine[Any, Any, C]) -> C:
+    """A connection as the driver makes it. Who is cut off meanwhile does not wait for it, and it is let go of once it is there.
+
+    A driver that is cut off itself may lose what it has connected already.
+    """
+    made = asyncio.ensure_future(connecting)
+    try:
+        return await asyncio.shield(made)
+    except asyncio.CancelledError:
+        _UNWANTED.add(made)
+        made.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(made: asyncio.Future[Any]) -> None:
+    _UNWANTED.discard(made)
+    if not made.cancelled() and made.exception() is None:
+        made.result().terminate()
 
 
 @dataclass(frozen=True, slots=True)
