@@ -64,6 +64,10 @@ _SUMMED_UP_AND_EDITED = (Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, meets=True, lured
 _PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1), Turn(_K.PROMOTE_AWAY), Turn(_K.GET, copy=True), Turn(_K.RETRIEVE))
 _WRITTEN_TWICE = (Turn(_K.WRITE, lured=True), Turn(_K.MOVE), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
 _TWO_MOVERS = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
+_TWO_MOVERS_AND_A_SLOW_ONE = (
+    *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE)),
+)
+"""One is slow to let go; the other lets go before it, perhaps towards another tier of the same store, and does not tell its copy."""
 _TWO_MOVERS_WITHIN_A_STORE = (
     *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.GET), Turn(_K.RETRIEVE)),
 )
@@ -215,6 +219,9 @@ _FROZEN = {
     ("version.keep", Fault.DELAY): Aim((), APART, (USER, WORKSPACE), ("version.keep", Fault.DELAY), share=8, scene=_KEPT_LATE),
     ("move.relabel", Fault.DELAY): Aim(
         (), (Layout.ONE, Layout.SHARED), (SESSION,), ("move.relabel", Fault.DELAY), share=8, scene=_TWO_MOVERS_WITHIN_A_STORE
+    ),
+    ("move.arrive", Fault.ERROR_BEFORE): Aim(
+        (), (Layout.SHARED,), (SESSION,), ("move.release", Fault.DELAY), share=4, scene=_TWO_MOVERS_AND_A_SLOW_ONE
     ),
     ("move.arrive", Fault.DELAY): Aim((), (Layout.SHARED,), (SESSION,), share=8, scene=_TWO_MOVERS),
     ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
