@@ -20,10 +20,18 @@ _ASKED = (b"", b"PING\r\n", b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"GET / HTTP/1.
 _KNOWN = {"Redis": "redis://", "PostgreSQL": "postgresql://", "MySQL or MariaDB": "mysql://", "MongoDB": "mongodb://"}
 
 
-async def expecting(kind: str, store: str, host: str, port: int, opening: Awaitable[T], refused: Callable[[BaseException], bool]) -> T:
+async def expecting(
+    kind: str,
+    store: str,
+    host: str,
+    port: int,
+    opening: Awaitable[T],
+    refused: Callable[[BaseException], bool],
+    let_go: Callable[[T], object] = lambda _: None,
+) -> T:
     """The result of opening a store; where that fails or takes long because a server of another kind answers, an error that says so, soon.
 
-    `refused` tells of an error that a server of the right kind has answered with it.
+    `refused` tells of an error that a server of the right kind has answered with it; `let_go` takes a result that came as the caller was cut off.
     """
     work = asyncio.ensure_future(opening)
     try:
@@ -35,6 +43,10 @@ async def expecting(kind: str, store: str, host: str, port: int, opening: Awaita
             scheme = f"begin the URL with {_KNOWN[answers]}" if answers in _KNOWN else "look at the URL"
             raise ConfigError(f"store '{store}': at {host}:{port} {answers} answers, not {kind}; name another port, or {scheme}")
         return await work
+    except BaseException:
+        if work.done() and not work.cancelled() and work.exception() is None:
+            let_go(work.result())
+        raise
     finally:
         if not work.done():
             work.cancel()

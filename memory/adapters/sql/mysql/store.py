@@ -61,7 +61,7 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         place = self._config.socket or self._config.host, self._config.port
-        connection = await expecting("MySQL or MariaDB", self.name, *place, connect(self._config), self._server_said)
+        connection = await expecting("MySQL or MariaDB", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
         try:
             settings = self._settings = await Settings.read(connection, self.name)
             await make_ready(connection, self._config, self.name, settings.flavour, collections)

@@ -58,7 +58,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         place, schema = (self._config.host, self._config.port), self._config.schema
-        connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said)
+        connection = await expecting("PostgreSQL", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
         try:
             self._settings = await Settings.read(connection, self.name)
             self._found = await make_ready(connection, self._config, self.name, collections)
