@@ -86,12 +86,6 @@ class BaseStore(ABC):
             self._opened = True
 
     async def close(self) -> None:
-        """It goes on to its end where its caller is cut off, and whoever opens or closes next waits for that."""
-        self._closing = closing = asyncio.ensure_future(self._let_go())
-        closing.add_done_callback(_noted)
-        await asyncio.shield(closing)
-
-    async def _let_go(self) -> None:
         async with self._opening:
             if not self._opened:
                 return
@@ -319,9 +313,3 @@ def record_bytes(record: Record) -> int:
     """The size of a record as `max_record_bytes` counts it."""
     content = _as_json([dict(record.fields), dict(record.body), dict(record.texts)])
     return len(content.encode("utf-8", "surrogatepass")) + len(record.vector or b"")
-
-
-def _noted(task: asyncio.Task[None]) -> None:
-    """Nobody may be waiting for it any more, and then what it raised is nobody's."""
-    if not task.cancelled():
-        task.exception()

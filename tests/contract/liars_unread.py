@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from itertools import permutations
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore, adapter
-from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.query import And, Count, Eq, Filter, Hit, In, Kind, Near, Not, Or, Page, Query, Search, Tenant
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Standing, Stored, Tombstone, pack_vector, unpack_vector
@@ -54,25 +52,6 @@ class AnswersNothingWhileClosed(InMemoryStore):
 class ForgetsWhileClosed(InMemoryStore):
     async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         return await super().forget_partitions(idle) if self._opened else 0
-
-
-@liar("test_an_opening_or_closing_that_was_cut_off_can_be_repeated")
-class TakesAnOpeningThatWasCutOffForOne(InMemoryStore):
-    _connected = False
-
-    async def open(self, collections: Sequence[Collection]) -> None:
-        if not self._opened:
-            self._opened, self._collections = True, {c.name: c for c in collections}
-            await asyncio.sleep(0)
-            self._connected = True
-
-    async def _close(self) -> None:
-        self._connected = False
-
-    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        if not self._connected:
-            raise StoreUnavailable(self.name, "there is no connection")
-        return await super()._apply(writes, together)
 
 
 class _HasEndsOfItsOwn(PerWrite):

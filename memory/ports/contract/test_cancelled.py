@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, append, done, hit_ids, id_of, key_of, live, put, record, searched
@@ -200,28 +200,3 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
     assert [s is not None for s in await store.get(ENTRIES, [key_of(700 + turns) for turns in range(14)])] == [True] * 14
     pairs = [await store.get(ENTRIES, [key_of(500 + n), key_of(600 + n)]) for n in range(14)]
     assert all((a is None) == (b is None) for a, b in pairs) or not store.capabilities.atomic
-
-
-@clause("life.cancelled", "life.open")
-@pytest.mark.asyncio
-@pytest.mark.parametrize("call", ["opening", "closing"])
-async def test_an_opening_or_closing_that_was_cut_off_can_be_repeated(store: Store, call: str) -> None:
-    """Whatever it had come to: what is opened after it works, and has what it had."""
-    keeps = store.capabilities.durable
-    await done(store, put(record(1)))
-    async with asyncio.timeout(60):
-        for turns in range(14):
-            if call == "opening":
-                await store.close()
-            cut_off = asyncio.ensure_future(store.open(COLLECTIONS) if call == "opening" else store.close())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            cut_off.cancel()
-            await asyncio.wait([cut_off])
-            if call == "closing":
-                await store.close()
-            await store.open(COLLECTIONS)
-            await done(store, put(record(100 + turns)))
-            await live(store, 100 + turns)
-            if keeps:
-                await live(store, 1)
