@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memory.domain.errors import ConfigError, MemoryTiersError
@@ -92,6 +92,7 @@ def _assert_hidden(texts: list[str]) -> None:
 
 
 @settings(deadline=None, max_examples=150)
+@example(url="redis://:hun7er@0?hun7er@host/db?x=1")
 @given(urls())
 def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> None:
     _assert_hidden([masked(url), repr(masked_options({"url": url, "deep": [{"dsn": url}], "pair": (url,)}))])
