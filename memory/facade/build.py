@@ -65,6 +65,11 @@ def build_store(store: ServingStore) -> Store:
         return adapter.build(store.name, store.url, store.options)
     except ImportError as error:
         raise _missing(error, store.name, scheme, adapter.extra) from error
+    except ConfigError:
+        if "@" not in store.url.partition("?")[2]:
+            raise
+        told = "cannot be read with an '@' behind a '?': in a password write '?' as %3F, '@' as %40, '/' as %2F and '#' as %23"
+        raise ConfigError(f"store '{store.name}': its URL {told}") from None  # the adapter has taken parts of a password for options, and names them
 
 
 def guarded(

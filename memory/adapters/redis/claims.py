@@ -97,9 +97,7 @@ class _Reading:
                 except (TypeError, ValueError) as exc:
                     raise self._wrong(f"{option} {exc}") from None
         if given:
-            # what no option is called like is what follows a question mark in a password
-            named = [repr(option) if option.isidentifier() else "of such a name: write '?' in a password as %3F" for option in sorted(given)]
-            raise self._wrong(f"a Redis store has no option {', '.join(named)}")
+            raise self._wrong(f"a Redis store has no option {', '.join(map(repr, sorted(given)))}")
         if kind == "cluster" and found.get("database"):
             raise self._wrong("a cluster has no databases but 0")
         return RedisConfig(kind or "single", nodes, tls=protocol == "rediss", **found)

@@ -105,6 +105,20 @@ def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> N
         assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301
 
 
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "qdrants"])
+@pytest.mark.parametrize(
+    "login",
+    [
+        *(f"u:1?{MARK}", f"u:1?{MARK}&b", f"u:1?b&{MARK}=2", f"u:1@0/d?{MARK}&b", f"u:1@0/d?b&{MARK}=2"),
+        *(f"u:1@0/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
+        *(f"u:1/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
+    ],
+)
+def test_what_follows_a_question_mark_in_a_password_is_shown_by_no_adapter(scheme: str, login: str) -> None:
+    """It is read as options, which adapters name, or as their values."""
+    _assert_hidden(_shown(MemoryConfig.load(f"{scheme}://{login}@host/db")))
+
+
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(no_urls())
 def test_what_only_resembles_a_url_is_refused_without_being_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
