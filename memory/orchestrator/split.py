@@ -22,7 +22,7 @@ from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Kind, Page, Partitions, Query, Search, Tenant, Where
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tombstone
 from memory.ports.store import Audit, Health, Store
-from memory.ports.writes import Append, Delete, Newer, Outcome, Put, RaiseGeneration, Write
+from memory.ports.writes import Append, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 
 T = TypeVar("T")
 
@@ -158,17 +158,28 @@ class SplitStore:
         limit = self.capabilities.max_batch
         if limit is not None and len(writes) > limit:
             raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")
-        places = await self._places(writes)
+        places, behind = await self._places(writes)
+        answers = await self._taken(writes, places)
+        outcomes = [
+            await self._one(write, [found[part] for part in there], there) for write, there, found in zip(writes, places, answers, strict=True)
+        ]
+        late = [(_over(writes[i], stored), part) for i, left in behind.items() if outcomes[i].applied for part, stored in left.items()]
+        await self._taken([write for write, _ in late], [(part,) for _, part in late])
+        return outcomes
+
+    async def _taken(self, writes: Sequence[Write], places: Sequence[Sequence[Store]]) -> list[dict[Store, Outcome]]:
+        """What each part answers that a write goes to."""
         batches = {part: numbers for part in self.parts if (numbers := [i for i, there in enumerate(places) if part in there])}
         calls = [part.apply([writes[i] for i in numbers]) for part, numbers in batches.items()]
         answers: list[dict[Store, Outcome]] = [{} for _ in writes]
         for (part, numbers), outcomes in zip(batches.items(), await all_of(calls), strict=True):
             for i, outcome in zip(numbers, outcomes, strict=True):
                 answers[i][part] = outcome
-        return [await self._one(write, [found[part] for part in there], there) for write, there, found in zip(writes, places, answers, strict=True)]
+        return answers
 
-    async def _places(self, writes: Sequence[Write]) -> list[tuple[Store, ...]]:
-        """The parts that each write goes to."""
+    async def _places(self, writes: Sequence[Write]) -> tuple[list[tuple[Store, ...]], dict[int, dict[Store, Stored]]]:
+        """The parts that each write goes to; and what stands, under the same key, in parts that follow where these have applied it."""
+        behind: dict[int, dict[Store, Stored]] = {}
         places: list[tuple[Store, ...]] = []
         lost: dict[Collection, list[int]] = {}
         born: dict[tuple[str, Key], tuple[Store, ...]] = {}
@@ -183,21 +194,29 @@ class SplitStore:
                 if len(places[-1]) > 1:
                     lost.setdefault(write.collection, []).append(number)
         for collection, numbers in lost.items():
-            await self._find(collection, writes, numbers, places)
-        return places
+            behind |= await self._find(collection, writes, numbers, places)
+        return places, behind
 
-    async def _find(self, collection: Collection, writes: Sequence[Write], numbers: Sequence[int], places: list[tuple[Store, ...]]) -> None:
-        """Ask who holds the keys whose scope nobody told. What nobody holds goes to one part, but a tombstone for it to each."""
+    async def _find(
+        self, collection: Collection, writes: Sequence[Write], numbers: Sequence[int], places: list[tuple[Store, ...]]
+    ) -> dict[int, dict[Store, Stored]]:
+        """Ask who holds the keys whose scope nobody told. What nobody holds goes to one part, but a tombstone for it to each; what several
+        hold, to the one whose counts: the others' follow.
+        """
+        behind: dict[int, dict[Store, Stored]] = {}
         keys = {number: write.key for number in numbers if not isinstance(write := writes[number], RaiseGeneration)}
         standing = await self._standing(collection, list(keys.values()))
         for number, key in keys.items():
             if found := standing.get(key):
-                places[number] = tuple(sorted(found, key=lambda part: _rank(found[part]), reverse=True))  # the one that counts first
+                counts = max(found, key=lambda part: _rank(found[part]))
+                places[number] = (counts,)
+                behind[number] = {part: stored for part, stored in found.items() if part is not counts}
             elif not (isinstance(write := writes[number], Delete) and isinstance(write.when, Newer)):
                 places[number] = places[number][:1]
+        return behind
 
     async def _one(self, write: Write, outcomes: Sequence[Outcome], places: Sequence[Store]) -> Outcome:
-        """One outcome of those of several parts: that of the first, where the record is; generations are made equal."""
+        """One outcome of those of several parts: that of the first; generations are made equal."""
         if isinstance(write, RaiseGeneration) and len({o.number for o in outcomes}) > 1:
             highest = max(o.number or 0 for o in outcomes)
             equal = [(await part.apply([RaiseGeneration(write.partition, highest)]))[0] for part in places]
@@ -324,6 +343,11 @@ async def all_of(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 def counting(stored: Iterable[Stored]) -> Stored:
     """Of what stands under one key in several parts, what counts: tombstones are left in each, also where the record is, so they hide nothing."""
     return max(stored, key=_rank)
+
+
+def _over(write: Write, tombstone: Stored) -> Write:
+    """The write as it goes to a part where an older tombstone stands: forgetting what counts forgets that one too."""
+    return replace(write, at=tombstone.version) if isinstance(write, Purge) and not isinstance(tombstone, Corrupt) else write
 
 
 def _rank(stored: Stored) -> tuple[bool, int]:

@@ -60,8 +60,8 @@ class Harness:
     many: ClassVar[int] = 10_050
     """How many records the volumes are. A harness of an adapter that another harness holds to all of them may take fewer."""
     revives: ClassVar[bool] = True
-    """Whether nothing is left of a tombstone over which a copy of a lower version was put under `Always`. A tier on several stores leaves one in
-    each, and the others show again when that copy is deleted: long histories do without such puts there."""
+    """Whether nothing is left of a tombstone over which something of a lower version came. A tier on several stores leaves one in each, and the
+    others show again when that copy is deleted: long histories do without such writes there (versions are moments, so the engine makes none)."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
     """The adapter's own table, where its engine cuts words differently and documents it."""
 

@@ -20,9 +20,9 @@ from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
 from memory.ports.query import Everywhere, Kind, Near, Query, Search
-from memory.ports.record import Key, Role
+from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
-from memory.ports.writes import Always, Newer, Put, Write
+from memory.ports.writes import Always, AtVersion, Delete, Newer, Put, Write
 
 KEYS = [Key(tenant, id_) for tenant in sorted({place.tenant for place in PLACES}) for id_ in IDS]
 
@@ -74,12 +74,20 @@ def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = Tru
         while turn < until:
             turn += 1
             write = _fresh(work) if chance.random() < 0.5 else work.write()
-            if not revives and isinstance(write, Put) and isinstance(write.when, Always):
-                write = replace(write, when=Newer())
-            yield write
+            yield write if revives else _upward(write)
             if not quiet:
                 yield from _between(work, chance, turn)
         yield LookAtAll()
+
+
+def _upward(write: Write) -> Write:
+    """The same, but never over what has a higher version."""
+    match write:
+        case Put(record=Record(version=version), when=when) | Delete(version=version, when=when):
+            lower = isinstance(when, Always) or (isinstance(when, AtVersion) and when.version >= version)
+            return replace(write, when=Newer()) if lower else write
+        case _:
+            return write
 
 
 def _fresh(work: RandomWork) -> Write:

@@ -22,7 +22,7 @@ from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
-from memory.ports.writes import Outcome, RaiseGeneration, Write
+from memory.ports.writes import Outcome, Purge, RaiseGeneration, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, Clock
 
 SESSION = Partition("acme", "session:s1")
@@ -75,6 +75,25 @@ async def test_a_tombstone_for_what_nobody_holds_keeps_a_late_copy_out_of_every_
         refused = await whole.apply([replace(put(record(2, at, version=9)), when=delete(2).when)])
         assert not refused[0].applied
         assert isinstance((await whole.get(ENTRIES, [key_of(2, at)]))[0], Tombstone)
+
+
+async def test_a_deletion_that_is_refused_where_the_record_was_leaves_nothing_in_the_other_parts() -> None:
+    whole, parts = await split()
+    await done(whole, delete(1, version=3), put(record(1, version=9)))
+    await whole.delete_matching(Query(ENTRIES, within(HERE)), 7)
+    before = {name: (await part.get(ENTRIES, [key_of(1)]))[0] for name, part in parts.items()}
+    (refused,) = await whole.apply([delete(1, version=10)])
+    assert not refused.applied
+    assert {name: (await part.get(ENTRIES, [key_of(1)]))[0] for name, part in parts.items()} == before
+
+
+async def test_a_tombstone_is_purged_with_the_older_ones_of_the_other_parts() -> None:
+    whole, parts = await split()
+    await done(whole, delete(1, version=3), put(record(1, version=9)))
+    await whole.delete_matching(Query(ENTRIES, within(HERE)), 7)
+    await done(whole, Purge(ENTRIES, key_of(1), at=10))
+    assert await whole.get(ENTRIES, [key_of(1)]) == [None]
+    assert await holding(parts, 1, HERE) == set()
 
 
 async def test_a_generation_raised_in_some_parts_only_is_made_equal_by_the_next_raise() -> None:
