@@ -17,6 +17,9 @@ from tools import wheel as wheels
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
 
+HANGS = 120
+"""Seconds after which one test over one liar is taken to hang: it fails, and the others go on."""
+
 pytestmark = pytest.mark.thorough
 
 Caught = dict[str, set[str]]
@@ -37,6 +40,7 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         "--tb=no",
         "-p",
         "no:cacheprovider",
+        f"--timeout={HANGS}",
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
