@@ -345,9 +345,9 @@ def counting(stored: Iterable[Stored]) -> Stored:
     return max(stored, key=_rank)
 
 
-def _over(write: Write, tombstone: Stored) -> Write:
-    """The write as it goes to a part where an older tombstone stands: forgetting what counts forgets that one too."""
-    return replace(write, at=tombstone.version) if isinstance(write, Purge) and not isinstance(tombstone, Corrupt) else write
+def _over(write: Write, stored: Stored) -> Write:
+    """The write as it goes to a part where something older stands: forgetting what counts forgets an older tombstone too."""
+    return replace(write, at=stored.version, role_is=None) if isinstance(write, Purge) and isinstance(stored, Tombstone) else write
 
 
 def _rank(stored: Stored) -> tuple[bool, int]:
