@@ -3,7 +3,7 @@
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
 #   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why.
 #                   MEMORY_THOROUGH=1 make test runs what takes long too, as CI does
-#   make branches   measure which branches of the engine its own tests take, without servers
+#   make branches   measure which branches of the engine its own tests take, without servers; fails where a part has under 95 %
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
@@ -60,7 +60,14 @@ test: $(DEV)
 	@$(PYTEST)
 
 branches: $(DEV)
+	@rm -f .coverage .coverage.*
 	@MEMORY_REQUIRE= $(BIN)/python -m coverage run $(RUN_TESTS) $(ENGINE_TESTS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+	@for part in domain policies orchestrator; do \
+	  printf 'memory/%s: ' "$$part"; \
+	  $(BIN)/coverage report --format=total --precision=1 --fail-under=95 --include="memory/$$part/*" || missed=1; \
+	done; test -z "$$missed"
 
 check: lint
 	@$(PYTEST) -m "not server"

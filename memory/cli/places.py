@@ -57,7 +57,7 @@ async def doctor(
     repair: Annotated[bool, typer.Option("--repair", help="Audit, and make anew from the records what differs.")] = False,
 ) -> int:
     """Check the configuration and every store, also those that do not open, and do what is owed. Makes no store. Ends with 1 when a check failed."""
-    from memory.facade.build import build_engine, embedder_named
+    from memory.facade.build import build_engine
     from memory.facade.explain import meaning_by_tier
     from memory.facade.places import not_there_yet, path_of
     from memory.facade.reports import examine
@@ -65,7 +65,7 @@ async def doctor(
 
     config = cli.settings()
     file = sorted({origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin})
-    engine = build_engine(config, embedder=embedder_named(config.embedder), clock=system_clock, prepared=False)
+    engine = build_engine(config, embedder=None, clock=system_clock, prepared=False)
     found = await examine(engine, audited=audit, repair=repair, absent=not_there_yet(config))
     paths = {store.name: path for store in config.stores_in_use() if (path := path_of(store)) is not None}
     data = {
@@ -151,13 +151,10 @@ async def route(
     explain: Annotated[bool, typer.Option("--explain", help="Say why, a sentence a decision.")] = False,
 ) -> None:
     """Where a new record would be born, and which tiers would hold copies of it. Makes no store."""
-    from memory.domain import door
     from memory.domain.scope import Scope
     from memory.facade.explain import explain_unopened
-    from memory.ports.collections import COLLECTIONS
 
-    door.one_of("collection", collection, [c.name for c in COLLECTIONS])
-    found = await explain_unopened(cli.settings(), Scope.parse(door.text("scope", scope)), collection)
+    found = await explain_unopened(cli.settings(), Scope.parse(scope), collection)
     data = {"collection": found.collection, "scope": found.scope, "tier": found.tier, "store": found.store, "replicas": found.replicas}
     if explain:
         data["because"] = list(found.because)

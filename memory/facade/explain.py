@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memory.domain import door
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
-from memory.facade.build import build_engine, embedder_named
+from memory.facade.build import build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.places import not_there_yet
 from memory.orchestrator.engine import Engine
@@ -37,7 +38,7 @@ class RouteReport(Shown):
 
 def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, scope: Scope, collection_name: str) -> RouteReport:
     """The decisions for one new record of this scope and collection."""
-    collection = next(c for c in COLLECTIONS if c.name == collection_name)
+    collection = _collection(collection_name)
     partition = Partition(tenant, scope.text)
     decided = route(collection.name, scope.kind)
     home = _leaf(engine.topology.home(decided.tier), partition, collection)
@@ -63,8 +64,9 @@ def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, s
 
 async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: str) -> RouteReport:
     """The same for a memory that is not open: stores that are there are asked what they can do, and none is made."""
-    engine = build_engine(config, embedder=embedder_named(config.embedder), clock=system_clock, prepared=False)
-    there = [store for store in engine.topology.leaves if store.name not in not_there_yet(config)]
+    _collection(collection_name)  # refused before a store is touched
+    engine, absent = build_engine(config, embedder=None, clock=system_clock, prepared=False), not_there_yet(config)
+    there = [store for store in engine.topology.leaves if store.name not in absent]
     try:
         for store in there:
             await store.open(COLLECTIONS)
@@ -73,6 +75,11 @@ async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: 
     finally:
         for store in there:
             await store.close()
+
+
+def _collection(name: str) -> Collection:
+    declared = {collection.name: collection for collection in COLLECTIONS}
+    return declared[door.one_of("collection", name, declared)]
 
 
 def _leaf(store: Store, partition: Partition, collection: Collection) -> Store:

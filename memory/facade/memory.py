@@ -31,7 +31,6 @@ from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
 from memory.policies.routing import TIERS, Route, route
 from memory.ports.clock import Clock, system_clock
-from memory.ports.collections import COLLECTIONS
 from memory.ports.embedder import Embedder
 from memory.ports.pace import paced
 
@@ -384,7 +383,6 @@ class Memory:
 
     def explain_route(self, scope: Scope | str, collection: str = "entries") -> RouteReport:
         """Where a new record of this scope and collection would be born and copied to, on which store, and why."""
-        door.one_of("collection", collection, [c.name for c in COLLECTIONS])
         return explain_route(self._life.engine, self.config.promotion, self.tenant, _scope(scope), collection)
 
     async def where(self, entry_id: str) -> list[Copy]:
