@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import Collection
+from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
-from tests.contract.served import HURRY, OneSchema
+from tests.contract.served import HURRY, ROOM, OneSchema
 from tests.support import postgres_servers
 from tests.support.postgres_servers import Postgres
 
@@ -89,10 +91,24 @@ class Postgresql(OneSchema):
         changed = f'UPDATE memory.{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
         assert await self._run(changed, key.tenant, key.id) == "UPDATE 1"
 
+    async def cramped(self) -> Store:
+        from memory.adapters.sql.postgresql.store import PostgresStore
+
+        server = await asyncio.to_thread(postgres_servers.with_small_tables)
+        store: Store = PostgresStore(server.url(), name=self.name)
+        await store.open(COLLECTIONS)
+        await store.close()
+        server.cramp(ROOM)
+        return store
+
+    async def make_room(self, store: Store) -> None:
+        postgres_servers.with_small_tables().make_room()
+
 
 class PostgresqlWithVectors(Postgresql):
-    """The server of the package `pgserver`, which brings pgvector."""
+    """The server of the package `pgserver`, which brings pgvector. It is not filled up: the adapter's other server is."""
 
+    cramped = Harness.cramped
     name = "postgresql_pgvector"
     many = 1_050
     claims = Capabilities(

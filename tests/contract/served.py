@@ -48,6 +48,10 @@ HURRY: Mapping[str, float] = {"command_timeout": 1, "connect_timeout": 1, "pool_
 """The options of a store on a database with a pool of connections that waits for nothing for long."""
 
 
+ROOM = 4_000
+"""Kilobytes that a server's small disk has left where a store is cramped."""
+
+
 class OneSchema(Served):
     """One server a test process. The first store makes the schema; the others find it emptied, because making it takes longer than most tests.
 

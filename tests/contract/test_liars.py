@@ -17,7 +17,7 @@ from tools import wheel as wheels
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
 
-HANGS = 120
+HANGS = 300
 """Seconds after which one test over one liar is taken to hang: it fails, and the others go on."""
 
 pytestmark = pytest.mark.thorough

@@ -36,9 +36,9 @@ def product() -> str:
 class MySqlServer(Server):
     """The official image, with these settings beside its own."""
 
-    def __init__(self, *settings: str, folder: Path | None = None) -> None:
+    def __init__(self, *settings: str, folder: Path | None = None, small: tuple[str, int] | None = None) -> None:
         given, environment = ("--max-connections=300", *settings), {"MYSQL_ROOT_PASSWORD": PASSWORD}
-        super().__init__("mysql", self._answers, lambda _port: given, inside=3306, environment=environment, folder=folder)
+        super().__init__("mysql", self._answers, lambda _port: given, inside=3306, environment=environment, folder=folder, small=small)
 
     def url(self, database: str = "memory", **options: object) -> str:
         query = urlencode(options)
@@ -106,3 +106,21 @@ async def _answer(port: int) -> None:
 @cache
 def container() -> MySqlServer:
     return MySqlServer()
+
+
+@cache
+def with_small_disk() -> MySqlServer:
+    """A server of its own with a small disk, for databases."""
+    return MySqlServer(small=("/small", 64))
+
+
+async def on_small_disk(database: str) -> MySqlServer:
+    """An empty database on that disk. MariaDB takes a link for a database's folder, MySQL 8 does not."""
+    server = await asyncio.to_thread(with_small_disk)
+    await server.drop(database)
+    server.make_room()
+    ((data,),) = await server.run_sql("SELECT @@datadir")
+    server.run("install", "-d", "-o", "mysql", f"/small/{database}")
+    server.run("ln", "-sfn", f"/small/{database}", f"{data}{database}")
+    await server.run_sql(f"ALTER DATABASE `{database}` CHARACTER SET utf8mb4")
+    return server

@@ -45,10 +45,10 @@ class Postgres(Protocol):
 class InContainer(Server):
     """The official image."""
 
-    def __init__(self, *more: str) -> None:
+    def __init__(self, *more: str, small: tuple[str, int] | None = None) -> None:
         settings = ("max_connections=300", "shared_buffers=64MB", *more)
         command = [word for setting in settings for word in ("-c", setting)]
-        super().__init__("postgres", self._answers, lambda _port: command, inside=5432, environment={"POSTGRES_PASSWORD": PASSWORD})
+        super().__init__("postgres", self._answers, lambda _port: command, inside=5432, environment={"POSTGRES_PASSWORD": PASSWORD}, small=small)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -124,6 +124,27 @@ class WithPgvector:
 @cache
 def container() -> InContainer:
     return InContainer()
+
+
+@cache
+def with_small_tables() -> InContainer:
+    """A server of its own whose new tables stand on a small disk; its log does not, for without room for that PostgreSQL dies."""
+    server = InContainer(small=("/small", 64))
+    with ThreadPoolExecutor(1) as apart:
+        apart.submit(lambda: asyncio.run(_tables_in(server, "/small/tables"))).result()
+    return server
+
+
+async def _tables_in(server: InContainer, folder: str) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(**server.settings)
+    try:
+        server.run("install", "-d", "-o", "postgres", folder)
+        await connection.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        await connection.execute("ALTER DATABASE postgres SET default_tablespace = small")
+    finally:
+        await connection.close()
 
 
 @cache

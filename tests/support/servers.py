@@ -45,6 +45,7 @@ IMAGES: Mapping[str, Image] = {
 
 OWNER = "memory-tests.owner"
 START_SECONDS = 60.0
+_BALLAST = "ballast"
 
 
 @cache
@@ -75,7 +76,7 @@ class Server:
 
     `command` is given the port and returns the server's; `inside` is the port it listens on in the container, None for the same as outside.
     `ready(port)` raises as long as the server does not work yet. A `folder` stands at /given in the container. With `host_network` it reaches
-    other servers on the loopback interface.
+    other servers on the loopback interface. `small` is a folder in the container that is a disk of its own, of so many megabytes.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Server:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
         host_network: bool = False,
+        small: tuple[str, int] | None = None,
     ) -> None:
         self.image = image
         self._ready = ready
@@ -95,6 +97,7 @@ class Server:
         self._environment = dict(environment or {})
         self._folder = folder
         self._host_network = host_network
+        self._small = small
         self._container: Any = None
         self._port = 0
 
@@ -128,6 +131,18 @@ class Server:
         assert code == 0, output
         return str(output.decode())
 
+    def cramp(self, kilobytes: int) -> None:
+        """Leave so much room on the small disk."""
+        assert self._small is not None, "this server has no small disk"
+        place = self._small[0]
+        self.run(
+            "sh", "-c", f"free=$(df -k --output=avail {place} | tail -1); head -c $(( (free - {kilobytes}) * 1024 )) /dev/zero > {place}/{_BALLAST}"
+        )
+
+    def make_room(self) -> None:
+        assert self._small is not None, "this server has no small disk"
+        self.run("rm", "-f", f"{self._small[0]}/{_BALLAST}")
+
     @property
     def _running(self) -> Any:
         assert self._container is not None, "the server was not started"
@@ -147,6 +162,8 @@ class Server:
             container = container.with_command(list(command))
         if self._folder is not None:
             container = container.with_volume_mapping(str(self._folder), "/given", "ro")
+        if self._small is not None:
+            container = container.with_tmpfs_mount(self._small[0], f"size={self._small[1]}m,mode=1777")
         if self._host_network:
             container = container.with_kwargs(labels={OWNER: _me()}, network_mode="host")
         else:
