@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from memory.domain.ids import new_id
 from memory.ports.collections import ENTRIES, Collection
 from memory.ports.query import Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
@@ -119,3 +121,10 @@ def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
 async def listed(store: Store, kind: Kind, collection: Collection = ENTRIES) -> Sequence[Stored]:
     """Every mark or tombstone the store lists."""
     return (await store.query(Query(collection, Everywhere(), kinds=frozenset({kind})))).records
+
+
+def alike(found: Sequence[object], expected: Sequence[object]) -> None:
+    """Both are the same; else the test fails with the first difference. For long ones: pytest compares them letter by letter, for minutes."""
+    if found != expected:
+        at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), min(len(found), len(expected)))
+        pytest.fail(f"at {at}: {found[at : at + 1]} is not {expected[at : at + 1]} ({len(found)} and {len(expected)} in all)")

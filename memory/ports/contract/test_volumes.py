@@ -12,7 +12,7 @@ from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, alike, delete, id_of, key_of, live, one, put, record
 from memory.ports.query import Eq, Everywhere, In, Kind, Near, Order, Query, Search, Tenant, Words, within
 from memory.ports.record import Corrupt, Key, Record, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -46,20 +46,20 @@ async def test_answers_over_ten_thousand_records_are_whole(harness: Harness, sto
     keys = [key_of(n) for n in range(many)] + [Key("acme", f"missing {n}") for n in range(50)]
     random.Random(1).shuffle(keys)  # noqa: S311  always the same
     known = set(ids)
-    assert [None if s is None else s.key for s in await store.get(ENTRIES, keys)] == [k if k.id in known else None for k in keys]
-    assert _ids((await store.query(HERE_ALL)).records) == ids
+    alike([None if s is None else s.key for s in await store.get(ENTRIES, keys)], [k if k.id in known else None for k in keys])
+    alike(_ids((await store.query(HERE_ALL)).records), ids)
     assert (await store.count(HERE_ALL)).records == many
     await _walked(store, HERE_ALL, ids)
     if store.capabilities.filter:
         odd = replace(HERE_ALL, filter=Eq("type", "b"))
-        assert _ids((await store.query(odd)).records) == ids[1::2]
+        alike(_ids((await store.query(odd)).records), ids[1::2])
         assert (await store.count(odd)).records == many // 2
         last = replace(HERE_ALL, filter=In("id", tuple(ids[-3:])))
-        assert _ids((await store.query(last)).records) == ids[-3:]
+        alike(_ids((await store.query(last)).records), ids[-3:])
     if store.capabilities.order:
-        assert _ids((await store.query(replace(HERE_ALL, order=(Order("created_at", True),), limit=3))).records) == ids[:-4:-1]
+        alike(_ids((await store.query(replace(HERE_ALL, order=(Order("created_at", True),), limit=3))).records), ids[:-4:-1])
         by_type = (await store.query(replace(HERE_ALL, order=(Order("type"),)))).records
-        assert _ids(by_type) == ids[::2] + ids[1::2]
+        alike(_ids(by_type), ids[::2] + ids[1::2])
     if store.capabilities.tenant_wide:
         for where in (Tenant("acme"), Everywhere()):
             wide = Query(ENTRIES, where)
@@ -75,16 +75,16 @@ async def _walked(store: Store, query: Query | None, ids: list[str]) -> None:
         page = await store.query(replace(query, limit=max(1, len(ids) * 2 // 5)))
         walked += _ids(page.records)
         query = None if page.cursor is None else replace(query, cursor=page.cursor)
-    assert walked == ids
+    alike(walked, ids)
 
 
 async def _all_found(harness: Harness, store: Store, ids: list[str]) -> None:
     if store.capabilities.lexical:
         hits = await store.search(Search(ENTRIES, within(HERE), Words("lantern"), 2 * len(ids), whole=False))
-        assert sorted(h.record.key.id for h in hits) == ids
+        alike(sorted(h.record.key.id for h in hits), ids)
     if store.capabilities.semantic and harness.recall == 1.0:
         hits = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 2 * len(ids), whole=False))
-        assert [h.record.key.id for h in hits] == [i for angle in range(7) for i in ids[angle::7]]
+        alike([h.record.key.id for h in hits], [i for angle in range(7) for i in ids[angle::7]])
 
 
 async def _all_erased(store: Store, ids: list[str]) -> None:
@@ -92,12 +92,12 @@ async def _all_erased(store: Store, ids: list[str]) -> None:
     await one(store, RaiseGeneration(HERE))
     assert await store.delete_matching(HERE_ALL, 50, T0, ("type",)) == many
     assert (await store.count(HERE_ALL)).records == 0
-    assert (await store.query(HERE_ALL)).records == ()
+    alike((await store.query(HERE_ALL)).records, ())
     left = await store.get(ENTRIES, [key_of(n) for n in range(many)])
-    assert left == [Tombstone(key_of(n), 50, note={"type": "ab"[n % 2]}, discard_at=T0) for n in range(many)]
+    alike(left, [Tombstone(key_of(n), 50, note={"type": "ab"[n % 2]}, discard_at=T0) for n in range(many)])
     if store.capabilities.tenant_wide:
         tombstones = Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}))
-        assert [t.key.id for t in (await store.query(tombstones)).records] == ids
+        alike([t.key.id for t in (await store.query(tombstones)).records], ids)
     await live(store, 1, ELSEWHERE)
 
 
@@ -111,10 +111,10 @@ async def test_the_longest_batches_are_carried_out_in_order_and_together_as_a_wh
     for n in thirds:
         writes += [put(record(n), Absent()), delete(n, version=2), put(record(n, version=3), AtVersion(2))]
     outcomes = await store.apply(writes)
-    assert [(o.status, o.version) for o in outcomes] == [("applied", 1), ("applied", 2), ("applied", 3)] * len(thirds)
+    alike([(o.status, o.version) for o in outcomes], [("applied", 1), ("applied", 2), ("applied", 3)] * len(thirds))
     if not store.capabilities.atomic:
         return
     outcomes = await store.apply([*[put(record(n, version=4), Newer()) for n in range(many - 1)], put(record(0), Absent())], together=True)
-    assert [o.status for o in outcomes] == ["skipped"] * (many - 1) + ["conflict"]
+    alike([o.status for o in outcomes], ["skipped"] * (many - 1) + ["conflict"])
     stands = await store.get(ENTRIES, [key_of(n) for n in range(many)])
-    assert [None if s is None else s.version for s in stands if not isinstance(s, Corrupt)] == [3] * len(thirds) + [None] * (many - len(thirds))
+    alike([None if s is None else s.version for s in stands if not isinstance(s, Corrupt)], [3] * len(thirds) + [None] * (many - len(thirds)))
