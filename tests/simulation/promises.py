@@ -127,7 +127,9 @@ class Promises:
         if taken is None:
             return None
         writes = [e for e in self._history.registers[source].events if e.act in (Act.CREATE, Act.UPDATE) and e.start < taken]
-        last = [w for w in writes if not any(not o.maybe and o.start > w.end and o.end < inf for o in writes)]
+        repeats = [w for w in writes if w.keyed and w.act is Act.CREATE and any(not o.maybe and o.end < w.start for o in writes)]
+        changes = [w for w in writes if w not in repeats]
+        last = [w for w in changes if not any(not o.maybe and o.start > w.end and o.end < inf for o in changes)]
         if not last or any(w.value in (said, ANY, None) for w in last):
             return None
         return Violation("lost", source, f"{derived.by} deleted it though it said {[w.value for w in last]} and the copy said {said} first")
