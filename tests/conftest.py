@@ -43,7 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not THOROUGH:
-        terminalreporter.write_line("Left out, for it takes long: most lying stores and mutants, and most of the contract beside the default.")
+        terminalreporter.write_line(
+            "Left out, for it takes long: most lying stores and mutants, many processes, and most of the contract beside the default."
+        )
         terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs it too.")
 
 
@@ -51,7 +53,7 @@ def _takes_long(item: pytest.Item) -> bool:
     harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
     module = getattr(getattr(item, "function", None), "__module__", "").rpartition(".")[2]
     sampled = harness is not None and harness.name in SAMPLED and module not in SAMPLE
-    return sampled or item.get_closest_marker("thorough") is not None
+    return sampled or any(item.get_closest_marker(name) is not None for name in ("thorough", "processor"))
 
 
 def _share(item: pytest.Item) -> str:

@@ -70,6 +70,7 @@ def _written_until_killed(folder: Path, first: int) -> int:
     return last
 
 
+@pytest.mark.thorough
 async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_nothing_half(folder: Path) -> None:
     store = await opened(folder)
     numbers = 0
@@ -123,6 +124,7 @@ asyncio.run(main(*sys.argv[1:]))
 )
 
 
+@pytest.mark.thorough
 async def test_eight_processes_write_one_partition(store: FileStore) -> None:
     writers, each = 8, 15
     await done(store, put(record(999, body={"n": 0})))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import HERE, done, key_of, put, record, searched
@@ -32,6 +34,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.thorough
 async def test_eight_processes_write_one_file_and_nothing_acknowledged_is_missing(file: Path) -> None:
     processes = [started(WRITE, file, 1000 * p, 40) for p in range(8)]
     acknowledged = [int(n) for out in finished(processes) for n in out.split()]
@@ -42,6 +45,7 @@ async def test_eight_processes_write_one_file_and_nothing_acknowledged_is_missin
     await store.close()
 
 
+@pytest.mark.thorough
 async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whole(file: Path) -> None:
     await (await opened(file)).close()
     for round_ in range(3):

@@ -116,6 +116,7 @@ async def test_opening_a_current_file_does_not_load_alembic(store: SqliteStore, 
     assert finished([started(OPEN, file)]) == ["True False\n"]
 
 
+@pytest.mark.thorough
 def test_eight_processes_open_a_new_file_at_once(file: Path) -> None:
     processes = [started(OPEN, file) for _ in range(8)]
     assert all(line.startswith("True") for line in finished(processes))
