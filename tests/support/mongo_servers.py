@@ -100,6 +100,12 @@ def size(server: Mongo, database: str) -> int:
         return int(client[database].command("dbStats")["totalSize"])
 
 
+def keep_no_history(server: Mongo) -> None:
+    """What was replaced is let go of at once, not after the server's `minSnapshotHistoryWindowInSeconds`."""
+    with server.connected() as client:
+        client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=0)
+
+
 def spoil(server: Mongo, database: str, collection: str, key: Key) -> None:
     """Change what a record says behind the store's back."""
     with server.connected() as client:
