@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from memory.domain.errors import InvalidInput
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS, SETTINGS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
@@ -280,13 +281,16 @@ async def test_what_is_appended_is_found_at_once(store: Store) -> None:
 # -- lives ------------------------------------------------------------------------------------------------------------
 
 
-@clause("life.close-keeps")
+@clause("life.close-keeps", "life.known")
 @pytest.mark.asyncio
 async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Harness, store: Store) -> None:
     await done(store, put(record(1)), put(record(1), collection=RELATIONS), put(record(1), collection=SETTINGS))
     again = await harness.reopen(store)
     await again.open((ENTRIES,))
     kept = await found(again, 1) is not None
+    for call in (again.get(RELATIONS, [key_of(1)]), again.query(Query(SETTINGS, within(HERE))), again.apply([put(record(2), collection=RELATIONS)])):
+        with pytest.raises(InvalidInput, match="not opened"):
+            await call
     last = await harness.reopen(again)
     try:
         await last.open(COLLECTIONS)
