@@ -161,6 +161,34 @@ async def test_one_batch_may_write_to_several_collections_under_one_id(store: St
     assert (await live(store)).key.id == id_of(1)
 
 
+@clause("apply.order", "isolation.where")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_one_key_in_several_collections_is_answered_for_each(store: Store) -> None:
+    """In the order of the batch, whatever is written where."""
+    await done(store, put(record(version=3)), put(record(version=7), collection=RELATIONS))
+    writes: list[Write] = [
+        put(record(version=8), AtVersion(7), RELATIONS),
+        append(record(version=2), ENTRY_VERSIONS, "stored_version"),
+        put(record(version=4), AtVersion(7)),
+        put(record(version=4), AtVersion(3)),
+        delete(version=9, collection=RELATIONS),
+        put(record(version=5), Absent(), ENTRY_VERSIONS),
+        Annotate(ENTRIES, record().key, 4, tier="x"),
+    ]
+    outcomes = await store.apply(writes)
+    assert [(o.status, o.version, o.number) for o in outcomes] == [
+        ("applied", 8, None),
+        ("applied", 2, 1),
+        ("conflict", 3, None),
+        ("applied", 4, None),
+        ("applied", 9, None),
+        ("conflict", 2, None),
+        ("applied", 4, None),
+    ]
+    assert [outcomes[n].stored is not None for n in (2, 5)] == [True] * 2
+
+
 @clause("atomic.together", "append.refused")
 @needs("atomic", "conditional")
 @pytest.mark.asyncio

@@ -15,14 +15,14 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, RaiseGeneration, Status, Write
 
 V = 10  # the version of what stands there
-STEPS = (Owed("deliver", {"to": "long"}), Owed("erase"))
+OWING = (Owed("deliver", {"to": "long"}), Owed("erase"))
 AT = ENTRY_VERSIONS
 
 STANDING: dict[str, list[Write]] = {
     "nothing": [],
-    **{role.value: [put(record(version=V, role=role, tier="mid", owed=STEPS, accesses=2, body={"k": [1]}), collection=AT)] for role in Role},
-    "mark": [put(record(version=V), collection=AT), replace(release(version=V, owed=STEPS, discard_at=T0), collection=AT)],
-    "tombstone": [delete(version=V, collection=AT, owed=STEPS, note={"digest": "d"}, discard_at=T0)],
+    **{role.value: [put(record(version=V, role=role, tier="mid", owed=OWING, accesses=2, body={"k": [1]}), collection=AT)] for role in Role},
+    "mark": [put(record(version=V), collection=AT), replace(release(version=V, owed=OWING, discard_at=T0), collection=AT)],
+    "tombstone": [delete(version=V, collection=AT, owed=OWING, note={"digest": "d"}, discard_at=T0)],
 }
 
 
@@ -36,8 +36,8 @@ def _that_do_not_hold(standing: str) -> list[Write]:
         Delete(AT, key, V + 1, AtVersion(V - 1)),
         replace(release(version=V - 1), collection=AT),
         replace(release(version=V, to="short"), collection=AT) if standing != "home" else replace(release(version=V + 1), collection=AT),
-        Annotate(AT, key, V - 1, settle=STEPS),
-        Annotate(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.HOME, settle=STEPS),
+        Annotate(AT, key, V - 1, settle=OWING),
+        Annotate(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.HOME, settle=OWING),
     ]
     if standing != "nothing":
         writes += [
@@ -131,6 +131,6 @@ async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: St
     assert await found(store, collection=AT) == bare
     await done(store, replace(release(version=V + 1), collection=AT))
     mark = await found(store, collection=AT)
-    assert (getattr(mark, "owed", None), getattr(mark, "discard_at", STEPS)) == ((), None)
+    assert (getattr(mark, "owed", None), getattr(mark, "discard_at", OWING)) == ((), None)
     await done(store, Purge(AT, key_of(1), V + 1), put(bare, Absent(), AT))
     assert await found(store, collection=AT) == bare

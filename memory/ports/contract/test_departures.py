@@ -196,7 +196,11 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
 async def test_a_step_that_is_owed_more_than_once_is_settled_at_once(store: Store, standing: str) -> None:
     """Settling it again, or twice in one call, changes nothing more; steps that are alike but for a type or a level stay."""
     twice = (STEPS[0], Owed("n", {"n": 1}), STEPS[0], Owed("n", {"n": "1"}), Owed("n", {"n": 1}), Owed("n", {"n": [1]}), Owed("n", {"n": 1}))
-    left = {"live": [put(record(owed=twice))], "mark": [put(record()), release(owed=twice)], "tombstone": [delete(version=1, owed=twice)]}
+    left: dict[str, list[Write]] = {
+        "live": [put(record(owed=twice))],
+        "mark": [put(record()), release(owed=twice)],
+        "tombstone": [delete(version=1, owed=twice)],
+    }
     await done(store, *left[standing])
     first = await found(store)
     for settle, remain in (((twice[0],), twice[1:2] + twice[3:]), ((twice[1], twice[1]), (twice[3], twice[5]))):

@@ -83,7 +83,7 @@ async def _keeps_nothing_of_a_call_with_a_large_end(harness: Harness, store: Sto
 
     def small(n: int) -> list[Write]:
         annotated = Annotate(ENTRIES, key_of(n + 3), 1, tier="long")
-        changes = [put(record(n, version=2, body={"n": n})), delete(n + 1), release(n + 2), annotated, Purge(ENTRIES, key_of(n + 4), 1)]
+        changes: list[Write] = [put(record(n, version=2, body={"n": n})), delete(n + 1), release(n + 2), annotated, Purge(ENTRIES, key_of(n + 4), 1)]
         return [put(record(n + 5)), *changes, append(record(n + 6), ENTRY_VERSIONS, "stored_version")]
 
     def large(n: int) -> Write:

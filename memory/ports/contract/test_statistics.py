@@ -18,7 +18,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Annotate, Newer, Purge, Release
 
 FRESH, AWAY = Partition("acme", "user:fresh"), Partition("acme", "user:away")
-KEPT, GONE = range(4), range(10, 14)
+KEPT, GONE = range(4), range(10, 16)
 LONG = "walrus penguin lantern harbour " * 6
 
 
