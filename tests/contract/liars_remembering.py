@@ -352,12 +352,13 @@ class KnowsTheCollectionsOfEarlierOpenings(InMemoryStore):
 
 
 @liar("test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_again")
-class CutsQueriesOffWhenItIsClosed(InMemoryStore):
-    async def _query(self, query: Query) -> Page:
+class KeepsWhatItSaidItWasClosedFor(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        outcomes = await super()._apply(writes, together)
         await asyncio.sleep(0)
         if not self._opened:
             raise NotOpen(f"store '{self.name}'")
-        return await super()._query(query)
+        return outcomes
 
 
 class _Remembers(InMemoryStore):

@@ -188,7 +188,7 @@ async def test_equal_accesses_in_one_batch_are_each_counted(store: Store) -> Non
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    "changes", [{"tier": "long"}, {"accessed_at": T0}, {"role": Role.REPLICA}, {"settle": (Owed("k"),)}, {"role_is": Role.CACHED}]
+    "changes", [{"tier": "long"}, {"accessed_at": T0}, {"role": Role.REPLICA}, {"settle": (Owed("k"),)}, {"role_is": Role.CACHED}, {"discard_at": T0}]
 )
 async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: dict[str, object]) -> None:
     books = record(

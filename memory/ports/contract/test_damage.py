@@ -309,6 +309,21 @@ async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_o
         assert await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50) == 1
 
 
+@clause("damage.erased")
+@needs("durable")
+@pytest.mark.asyncio
+async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Harness, store: Store) -> None:
+    await done(store, *[put(record(n, version=7, body={"said": "what was said " * 20}), collection=c) for c in COLLECTIONS for n in (1, 2)])
+    await store.close()
+    for collection in COLLECTIONS:
+        await harness.spoil(store, collection, key_of(1))
+    await store.open(COLLECTIONS)
+    for collection in COLLECTIONS:
+        assert await store.delete_matching(Query(collection, within(HERE)), 50, T0) == 2, collection.name
+        left = await store.get(collection, [key_of(n) for n in (1, 2)])
+        assert left == [Tombstone(key_of(n), 50, discard_at=T0) for n in (1, 2)], collection.name
+
+
 @clause("damage.erased", "everywhere.all")
 @needs("durable", "tenant_wide")
 @pytest.mark.asyncio

@@ -117,6 +117,17 @@ async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(stor
     assert await asked(store) == []
 
 
+@clause("release.mark", "delete.leaves")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before(store: Store) -> None:
+    owing = {"owed": STEPS[:1], "expires_at": LATER}
+    await done(store, *[put(record(n, **owing)) for n in range(4)])
+    await done(store, release(0), release(1, owed=STEPS[1:2]), delete(2), delete(3, owed=STEPS[1:2]))
+    marks = [Mark(key_of(n), HERE.scope, 1, "mid", owed) for n, owed in ((0, ()), (1, STEPS[1:2]))]
+    assert await store.get(ENTRIES, [key_of(n) for n in range(4)]) == [*marks, Tombstone(key_of(2), 100), Tombstone(key_of(3), 100, STEPS[1:2])]
+
+
 @clause("release.mark", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio

@@ -194,6 +194,24 @@ async def test_pages_run_through_several_partitions_and_a_whole_tenant(store: St
         assert await _pages(store, 3, where=where, order=order) == _expected(rows, *order)
 
 
+@clause("query.pages", "everywhere.all")
+@needs("tenant_wide")
+@pytest.mark.asyncio
+async def test_pages_lose_no_record_whose_id_another_tenants_record_bears_too(store: Store) -> None:
+    """A cursor names no tenant. Such records may come on one page, which is longer then."""
+    twins = [replace(record(n), key=Key(tenant, id_of(n))) for n in range(5) for tenant in ("acme", "umbrella", "third")]
+    await done(store, *map(put, twins))
+    for limit in (1, 2, 3, 4, 7, 20):
+        for order in ((), (Order("version"),), (Order("id", True),)) if store.capabilities.order else ((),):
+            walked: list[Key] = []
+            query: Query | None = Query(ENTRIES, Everywhere(), order=order, limit=limit)
+            while query is not None:
+                page = await store.query(query)
+                walked += [r.key for r in page.records]
+                query = None if page.cursor is None else replace(query, cursor=page.cursor)
+            assert sorted(walked) == sorted(r.key for r in twins), (limit, order)
+
+
 @clause("query.cursor")
 @pytest.mark.asyncio
 async def test_cursors_are_the_same_on_every_store(store: Store) -> None:
