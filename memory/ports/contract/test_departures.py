@@ -121,7 +121,7 @@ async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(stor
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before(store: Store) -> None:
-    owing = {"owed": STEPS[:1], "expires_at": LATER}
+    owing: dict[str, Any] = {"owed": STEPS[:1], "expires_at": LATER}
     await done(store, *[put(record(n, **owing)) for n in range(4)])
     await done(store, release(0), release(1, owed=STEPS[1:2]), delete(2), delete(3, owed=STEPS[1:2]))
     marks = [Mark(key_of(n), HERE.scope, 1, "mid", owed) for n, owed in ((0, ()), (1, STEPS[1:2]))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -225,7 +226,7 @@ async def test_tombstones_keep_empty_texts_too_and_their_end_in_utc(store: Store
 @pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
 async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(store: Store, collection: Collection) -> None:
     """Nothing is owed any more, whatever the record owed; and the version is above both, at the record's own too."""
-    books = {"owed": (Owed("deliver", {"to": "long"}),), "accesses": 4, "previous": 2, "expires_at": T0, "body": {"said": "lantern"}}
+    books: dict[str, Any] = {"owed": (Owed("deliver", {"to": "long"}),), "accesses": 4, "previous": 2, "expires_at": T0, "body": {"said": "lantern"}}
     numbers = {n: (version, max(version + 1, 50)) for n, version in enumerate((1, 49, 50, 51, 2**40))}
     await done(store, *[put(record(n, version=version, **books), collection=collection) for n, (version, _) in numbers.items()])
 
