@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from memory.domain.errors import InvalidInput, Unsupported
+from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.domain.scope import ScopeKind
 from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
@@ -24,6 +25,7 @@ from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tomb
 from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Append, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _ALL = 10**9
@@ -52,12 +54,26 @@ class Share:
         return self.takes_some(partition) and (not self.collections or collection in self.collections)
 
 
+def _to_its_end(call: Callable[Concatenate[SplitStore, P], Awaitable[T]]) -> Callable[Concatenate[SplitStore, P], Coroutine[Any, Any, T]]:
+    """A call of several steps, which closing waits for: a part that is closed between two of them would cut it short."""
+
+    @functools.wraps(call)
+    async def waited_for(self: SplitStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._under_way():
+            return await call(self, *args, **kwargs)
+
+    return waited_for
+
+
 class SplitStore:
     """One store made of several: the first share that takes a record holds it, `rest` what none takes."""
 
     def __init__(self, name: str, shares: Sequence[Share], rest: Store) -> None:
         self._name = name
         self._shares = (*shares, Share(rest))
+        self._calls = 0
+        self._all_over = asyncio.Event()
+        self._closing = 0
 
     @property
     def name(self) -> str:
@@ -86,8 +102,29 @@ class SplitStore:
         await open_all(self.parts, collections)
 
     async def close(self) -> None:
-        await close_all(self.parts)
+        self._closing += 1
+        try:
+            while self._calls:
+                self._all_over.clear()
+                await self._all_over.wait()
+            await close_all(self.parts)
+        finally:
+            self._closing -= 1
 
+    @contextlib.contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """A call that closing waits for; while it does, none begins."""
+        if self._closing:
+            raise NotOpen(f"store '{self.name}'")
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._all_over.set()
+
+    @_to_its_end
     async def check(self) -> Health:
         """As healthy as the least healthy part."""
         healths = {part.name: await part.check() for part in self.parts}
@@ -97,6 +134,7 @@ class SplitStore:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
+    @_to_its_end
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         if not keys:
             return await self.parts[0].get(collection, keys)  # whether it is open, a part tells
@@ -117,7 +155,11 @@ class SplitStore:
                     found.setdefault(key, {})[part] = stored
         return found
 
+    @_to_its_end
     async def query(self, query: Query) -> Page:
+        return await self._page(query)
+
+    async def _page(self, query: Query) -> Page:
         asked = self._asked(query.collection, query.where)
         if len(asked) == 1:
             ((part, where),) = asked
@@ -130,14 +172,16 @@ class SplitStore:
             found = list({f.key: f for f in found if f == counting(standing.get(f.key, {None: f}).values())}.values())
         return Page(tuple(found), cursor, corrupt)
 
+    @_to_its_end
     async def count(self, query: Query) -> Count:
         asked = self._asked(query.collection, query.where)
         counts = await all_of(part.count(replace(query, where=where)) for part, where in asked)
         records = sum(c.records for c in counts)
         if Kind.TOMBSTONE in query.kinds and len(asked) > 1:  # one may stand in each part
-            records = len((await self.query(replace(query, order=(), limit=None))).records)
+            records = len((await self._page(replace(query, order=(), limit=None))).records)
         return Count(records, sum(c.bytes for c in counts))
 
+    @_to_its_end
     async def search(self, search: Search) -> list[Hit]:
         """The best of all parts. Scores by words are of each part's own statistics."""
         found = await all_of(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
@@ -146,10 +190,12 @@ class SplitStore:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
+    @_to_its_end
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
         asked = self._asked(query.collection, query.where)
         return sum(await all_of(part.delete_matching(replace(query, where=where), version, discard_at, keep) for part, where in asked))
 
+    @_to_its_end
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
         if together:
             raise Unsupported("atomic", store=self.name)
@@ -225,13 +271,16 @@ class SplitStore:
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
+    @_to_its_end
     async def audit(self, *, repair: bool = False) -> Audit:
         audits = await all_of(part.audit(repair=repair) for part in self.parts)
         return Audit(sum(a.checked for a in audits), tuple(problem for a in audits for problem in a.problems))
 
+    @_to_its_end
     async def vacuum(self) -> int:
         return sum(await all_of(part.vacuum() for part in self.parts))
 
+    @_to_its_end
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         """Those that are idle in every part that knows their generation: what is idle in one part may be in use in another."""
         asked = limit
@@ -241,6 +290,7 @@ class SplitStore:
                 return list(found)[:limit]
             asked *= 2
 
+    @_to_its_end
     async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         standing, _ = await self._idle(_ALL)
         together: dict[tuple[Store, ...], list[tuple[Partition, int]]] = {}

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from memory.ports.contract.harness import Harness
-from tests.contract import liars_afterwards, liars_of_asking, liars_of_corners, liars_of_keeping, liars_of_values, liars_unread
+from tests.contract import (
+    liars_afterwards,
+    liars_of_asking,
+    liars_of_corners,
+    liars_of_erasing,
+    liars_of_keeping,
+    liars_of_telling,
+    liars_of_values,
+    liars_remembering,
+    liars_unread,
+)
 from tests.contract.failing_liars import HONEST as HONEST_SERVERS
 from tests.contract.liars import LIARS
 
 __all__ = ["HONEST", "KINDS", "LIARS"]
 
-KINDS = (liars_afterwards, liars_of_asking, liars_of_corners, liars_of_keeping, liars_of_values, liars_unread)
-HONEST: tuple[type[Harness], ...] = (*HONEST_SERVERS, liars_of_asking.HonestDisk)
+KINDS = (
+    liars_afterwards,
+    liars_of_asking,
+    liars_of_corners,
+    liars_of_erasing,
+    liars_of_keeping,
+    liars_of_telling,
+    liars_of_values,
+    liars_remembering,
+    liars_unread,
+)
+HONEST: tuple[type[Harness], ...] = (*HONEST_SERVERS, liars_of_asking.HonestDisk, liars_remembering.HonestRoom)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import Thresholds
@@ -77,9 +78,16 @@ class FileUnsynced(File):
         return _OnAnotherRun(f"file://{self.folder / 'data'}", name=self.name, **self.options)
 
 
+_RUNS = itertools.count(1)
+
+
 class _OnAnotherRun(FileStore):
     """The store as after the machine was started again."""
 
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._boot = next(_RUNS)
+
     @property
     def epoch(self) -> str:
-        return f"{super().epoch}-again"
+        return f"{super().epoch}-again-{self._boot}"

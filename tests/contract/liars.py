@@ -247,7 +247,7 @@ class IgnoresCaseAndAccents(_Widens):
         return fold(asked.scope).rstrip() == fold(other.scope).rstrip() and fold(asked.tenant) == fold(other.tenant)
 
 
-@liar("test_a_partition_sees_its_own_records_and_no_others[JoinsKeysWithColons-splits]")
+@liar("test_a_partition_sees_its_own_records_and_no_others[JoinsKeysWithColons-joined]")
 class JoinsKeysWithColons(_Widens):
     def same(self, asked: Partition, other: Partition) -> bool:
         return f"{asked.tenant}:{asked.scope}" == f"{other.tenant}:{other.scope}"

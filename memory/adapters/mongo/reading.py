@@ -142,7 +142,7 @@ async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
     """Tombstones for what matches and for every corrupt record there, whatever the filter.
 
     All records there are read: only so does one come to light that is damaged where the filter would look. What others change meanwhile is
-    read again.
+    read again; what another erasure has taken already counts as gone once a majority has that.
     """
     shelf.conditions.query(burial.query)  # refuses what cannot be asked
     there = located(burial.query.where) | {"kind": {"$nin": [MARK, TOMBSTONE, FENCE]}}  # also where the kind is what is damaged
@@ -153,6 +153,7 @@ async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
             changed = await _bury(shelf, aside, doomed)
             buried += len(doomed) - len(changed)
             documents = [d async for d in shelf.documents.find({**there, "_id": {"$in": changed}})] if changed else []
+    await shelf.all_kept()
     return buried
 
 

@@ -55,6 +55,15 @@ class Shelf:
         there: Document = {"_id": {"$in": addresses}}
         return there | {"tenant": {"$in": list({stands["tenant"]: None for stands in addresses})}} if self._sharded else there
 
+    async def all_kept(self) -> None:
+        """Wait until a majority has whatever was written here before, by anyone: who decided on what `documents` showed may answer then.
+
+        A write that changes nothing is acknowledged when a majority has what the member that took it had last.
+        """
+        if self.settled is not self.documents:
+            nobody: Document = {"_id": {"tenant": "", "id": ""}} | ({"tenant": {"$eq": ""}} if self._sharded else {})
+            await self.documents.update_one(nobody, {"$unset": {"nothing": ""}})
+
     def swap(self, key: Key, condition: Document, document: Document) -> UpdateOne:
         """Put the document where the condition holds or nothing stands. Elsewhere the server answers E11000, for each write of a bulk apart."""
         return UpdateOne(self.at(key) | condition, replacement(document), upsert=True)

@@ -123,8 +123,9 @@ class RedisStore(BaseStore):
     async def _check(self) -> Health:
         inspection = Inspection(self.name, self._link)
         try:
-            version = await inspection.version()
-            safety = await inspection.safety()
+            with self._under_way():
+                version = await inspection.version()
+                safety = await inspection.safety()
         except Exception as exc:
             ours = self._translate(exc)
             if ours is None:

@@ -25,11 +25,24 @@ STRANGE = ("", "acme\x00", "\x00acme", "\x00", "\ud800", "acme\udfff", "y" * 3_0
 assert len(set(NAMES + STRANGE)) == len(NAMES + STRANGE)
 
 _ID = "01f2c5a0-0000-8000-8000-000000000001"
-FAMILIES = ("tenants", "scopes", "ids")
+SINGLE = ("tenants", "scopes", "ids")
+"""Families in which one name differs."""
+FAMILIES = (*SINGLE, "joined")
+"""In the last one no name is alike: two that are written one behind the other, with something in between or nothing, are."""
+
+JOINTS = (
+    "", ":", "::", "/", "//", "|", ".", "-", "_", ",", ";", " ", "\t", "\n", "#", "@", "+", "~", "\\", "'", '"', "\x01", "\x1f", "{", "}", "%", "%2F",
+)  # fmt: skip
+"""What stores write between a tenant and a scope, an id or a counter to make one name of them."""
 
 
 def named(family: str, names: tuple[str, ...] = NAMES) -> list[tuple[Key, str]]:
-    """A key and a scope for each name: tenants hold one id and one scope each, scopes and ids are of one tenant, ids of one scope."""
+    """A key and a scope for each name: tenants hold one id and one scope each, scopes and ids are of one tenant, ids of one scope.
+
+    Of joined ones tenant and scope, and tenant and id, are two ways to cut one text.
+    """
+    if family == "joined":
+        return [(Key(first, second), second) for joint in JOINTS for first, second in (("a", f"b{joint}c"), (f"a{joint}b", "c"))]
     if family == "tenants":
         return [(Key(name, _ID), "user:ann") for name in names]
     if family == "scopes":

@@ -21,6 +21,7 @@ from memory.ports.contract.test_building import *
 from memory.ports.contract.test_cancelled import *
 from memory.ports.contract.test_clients import *
 from memory.ports.contract.test_conditions import *
+from memory.ports.contract.test_conflicts import *
 from memory.ports.contract.test_corners import *
 from memory.ports.contract.test_damage import *
 from memory.ports.contract.test_departures import *
@@ -34,6 +35,7 @@ from memory.ports.contract.test_generations import *
 from memory.ports.contract.test_histories import *
 from memory.ports.contract.test_isolation import *
 from memory.ports.contract.test_keeping import *
+from memory.ports.contract.test_left import *
 from memory.ports.contract.test_life import *
 from memory.ports.contract.test_limits import *
 from memory.ports.contract.test_meaning import *
@@ -44,6 +46,7 @@ from memory.ports.contract.test_round_trips import *
 from memory.ports.contract.test_servers import *
 from memory.ports.contract.test_sharing import *
 from memory.ports.contract.test_specification import *
+from memory.ports.contract.test_statistics import *
 from memory.ports.contract.test_upkeep import *
 from memory.ports.contract.test_volumes import *
 from memory.ports.contract.test_words import *

@@ -7,9 +7,9 @@ import pytest
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, append, delete, done, found, hit_ids, id_of, live, one, put, record, release
+from memory.ports.contract.support import HERE, T0, append, delete, done, found, hit_ids, id_of, live, one, put, record, release
 from memory.ports.query import Near, Query, Search, within
-from memory.ports.record import Role, Tombstone, pack_vector
+from memory.ports.record import Owed, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
 
@@ -151,6 +151,38 @@ async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(s
     assert [await found(store, 1), await found(store, 2), await found(store, 3, collection=ENTRY_VERSIONS)] == before
 
 
+@clause("apply.repeatable")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time(store: Store) -> None:
+    """Each in the call it was made in, and in one of its own. An access alone counts again."""
+    step, other = Owed("k", {"n": 1}), Owed("l")
+    await done(
+        store, *[put(record(n, owed=(step, other))) for n in range(1, 5)], put(record(5, role=Role.CACHED)), put(record(6, role=Role.ARRIVING))
+    )
+    writes: list[Write] = [
+        Annotate(ENTRIES, record(1).key, 1, tier="long", role=Role.REPLICA, settle=(step,)),
+        release(2, owed=(step, other), discard_at=T0),
+        Annotate(ENTRIES, record(2).key, 1, settle=(step,), discard_at=T0),
+        delete(3, owed=(step, other), note={"digest": "d"}, discard_at=T0),
+        Annotate(ENTRIES, record(3).key, 100, settle=(other,)),
+        Purge(ENTRIES, record(5).key, 1),
+        Purge(ENTRIES, record(6).key, 1, role_is=Role.ARRIVING),
+        RaiseGeneration(HERE, 4),
+        put(record(7, version=3)),
+        put(record(8, version=3), Newer()),
+    ]
+    keys = [record(n).key for n in range(1, 9)]
+    await done(store, *writes)
+    before = await store.get(ENTRIES, keys)
+    await store.apply(writes)
+    assert await store.get(ENTRIES, keys) == before
+    for write in writes:
+        await store.apply([write, write])
+        assert await store.get(ENTRIES, keys) == before, write
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 4
+
+
 @clause("isolation.where", "apply.order")
 @pytest.mark.asyncio
 async def test_one_batch_may_write_to_several_collections_under_one_id(store: Store) -> None:
@@ -159,6 +191,34 @@ async def test_one_batch_may_write_to_several_collections_under_one_id(store: St
     assert dict((await live(store)).body) == {"in": "entries"}
     assert dict((await live(store, collection=RELATIONS)).body) == {"in": "relations"}
     assert (await live(store)).key.id == id_of(1)
+
+
+@clause("apply.order", "isolation.where")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_one_key_in_several_collections_is_answered_for_each(store: Store) -> None:
+    """In the order of the batch, whatever is written where."""
+    await done(store, put(record(version=3)), put(record(version=7), collection=RELATIONS))
+    writes: list[Write] = [
+        put(record(version=8), AtVersion(7), RELATIONS),
+        append(record(version=2), ENTRY_VERSIONS, "stored_version"),
+        put(record(version=4), AtVersion(7)),
+        put(record(version=4), AtVersion(3)),
+        delete(version=9, collection=RELATIONS),
+        put(record(version=5), Absent(), ENTRY_VERSIONS),
+        Annotate(ENTRIES, record().key, 4, tier="x"),
+    ]
+    outcomes = await store.apply(writes)
+    assert [(o.status, o.version, o.number) for o in outcomes] == [
+        ("applied", 8, None),
+        ("applied", 2, 1),
+        ("conflict", 3, None),
+        ("applied", 4, None),
+        ("applied", 9, None),
+        ("conflict", 2, None),
+        ("applied", 4, None),
+    ]
+    assert [outcomes[n].stored is not None for n in (2, 5)] == [True] * 2
 
 
 @clause("atomic.together", "append.refused")

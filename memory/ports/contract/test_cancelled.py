@@ -13,9 +13,9 @@ import pytest
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, append, done, hit_ids, id_of, key_of, live, put, record, searched
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, append, done, hit_ids, id_of, key_of, live, put, record, searched, ways
 from memory.ports.query import Near, Query, Search, Words, within
-from memory.ports.record import Record, Stored, pack_vector
+from memory.ports.record import Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Write
 
@@ -200,3 +200,34 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
     assert [s is not None for s in await store.get(ENTRIES, [key_of(700 + turns) for turns in range(14)])] == [True] * 14
     pairs = [await store.get(ENTRIES, [key_of(500 + n), key_of(600 + n)]) for n in range(14)]
     assert all((a is None) == (b is None) for a, b in pairs) or not store.capabilities.atomic
+
+
+@clause("life.cancelled", "erase.all", "lexical.follows", "semantic.follows")
+@pytest.mark.asyncio
+async def test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest(store: Store) -> None:
+    """It may take some and leave others: whoever erases a scope repeats it. Those that are left are found as they were."""
+    semantic = store.capabilities.semantic
+    for turns in range(CUT_OFF):
+        at = Partition("acme", f"user:{turns}")
+        made = [record(n, at, texts={"content": "lantern"}, vector=pack_vector([1.0, n]) if semantic else None, generation=0) for n in range(8)]
+        await done(store, *map(put, made))
+        everything = Query(ENTRIES, within(at))
+        call = asyncio.ensure_future(store.delete_matching(everything, 50, T0))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+        seen: list[object] = []
+        while not seen or seen[0] != seen[-1]:  # what was cut off may still come to its end
+            stands = await store.get(ENTRIES, [r.key for r in made])
+            page, count = await store.query(everything), await store.count(everything)
+            hits = [await store.search(Search(ENTRIES, within(at), by, 50)) for by in ways(store, "lantern", 1.0, 0.0)]
+            seen = [stands, await store.get(ENTRIES, [r.key for r in made])]
+        left = [r for r, s in zip(made, stands, strict=True) if s == r]
+        buried = [Tombstone(r.key, 50, discard_at=T0) for r in made if r not in left]
+        assert [s for s in stands if s not in left] == buried, "neither as it was nor buried"
+        assert (page.records, count.records) == (tuple(left), len(left))
+        assert [{hit.record.key for hit in some} for some in hits] == [{r.key for r in left}] * len(hits)
+        assert await store.delete_matching(everything, 50, T0) <= len(left)
+        assert await store.get(ENTRIES, [r.key for r in made]) == [Tombstone(r.key, 50, discard_at=T0) for r in made]

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, append, delete, done, found, hit_ids, key_of, live, one, put, record, release
-from memory.ports.query import Query, within
-from memory.ports.record import Mark, Owed, Record, Role, Tombstone
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, found, key_of, live, one, put, record, release, ways
+from memory.ports.query import Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
+from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
 
 WRITERS = 64
+NEW = Partition("acme", "session:new")
+HOMELY = (HERE, ELSEWHERE, NEW)
+PLACES = (*HOMELY, FOREIGN)
 Clients = tuple[Store, Store]
 
 
@@ -222,33 +226,67 @@ async def test_a_generation_another_client_raised_binds_one_that_does_nothing_bu
     assert (await live(raising, 3, collection=ENTRY_VERSIONS)).generation == 3
 
 
-@clause("shared.sees", "get.latest")
+async def _seen(client: Store, word: str = "lantern") -> list[object]:
+    """What every question answers, about some partitions, a tenant and everything."""
+    roles, can = frozenset(Role), client.capabilities
+    wide: list[Where] = [Tenant(HERE.tenant), Tenant(FOREIGN.tenant), Everywhere()] if can.tenant_wide else []
+    seen: list[object] = [await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (ENTRIES, RELATIONS)]
+    for where in (within(HERE), within(HERE, ELSEWHERE, NEW), within(FOREIGN), *wide):
+        for collection in (ENTRIES, RELATIONS):
+            everything = Query(collection, where, roles=roles)
+            page, count = await client.query(everything), await client.count(everything)
+            assert count.records == len(page.records)
+            seen += [page, count.records]
+            seen += [(await client.query(replace(everything, filter=Eq("tier", "long")))).records] if can.filter else []
+        hits = [await client.search(Search(ENTRIES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
+        seen += [[(hit.record, round(hit.score, 5)) for hit in some] for some in hits]
+    if can.tenant_wide:
+        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}))) for c in (ENTRIES, RELATIONS) for kind in Kind]
+    seen += [(await one(client, RaiseGeneration(at, 0))).number for at in PLACES]
+    return [*seen, sorted(await client.idle_partitions())]
+
+
+@clause("shared.sees", "get.latest", "everywhere.all")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients) -> None:
-    """Asked again and again, by every question, while the other writes every kind of write."""
+    """Asked again and again, by every question, while the other writes every kind of write: also in scopes, tenants and collections that nobody had
+    written to when it was opened."""
     writing, looking = clients
+
+    def said(word: str) -> dict[str, Any]:
+        return {"texts": {"content": word}, "vector": pack_vector([1.0, 0.0]) if writing.capabilities.semantic else None}
+
     turns: list[tuple[Write, ...]] = [
-        (put(record(1, texts={"content": "lantern"})), put(record(2, texts={"content": "lantern"}))),
-        (Annotate(ENTRIES, key_of(1), 1, tier="long", accessed_at=record().created_at),),
-        (put(record(1, version=2, texts={"content": "harbour"}), AtVersion(1)),),
+        (put(record(1, **said("lantern"))), put(record(2, **said("lantern")))),
+        (Annotate(ENTRIES, key_of(1), 1, tier="long", accessed_at=T0),),
+        (put(record(1, version=2, **said("harbour")), AtVersion(1)),),
+        (put(record(1, NEW, **said("lantern"))), put(record(1, FOREIGN, **said("lantern")))),
+        (RaiseGeneration(ELSEWHERE, 4), RaiseGeneration(NEW), put(record(4, ELSEWHERE, **said("lantern")))),
+        (put(record(1), collection=RELATIONS), put(record(2, FOREIGN), collection=RELATIONS)),
         (release(2), delete(3, 5)),
-        (Annotate(ENTRIES, key_of(3), 5, discard_at=record().created_at), Annotate(ENTRIES, key_of(2), 1, discard_at=record().created_at)),
-        (Purge(ENTRIES, key_of(2), 1), Purge(ENTRIES, key_of(3), 5)),
+        (delete(1, at=FOREIGN), put(replace(record(4, ELSEWHERE, version=2, **said("lantern")), scope=HERE.scope), AtVersion(1))),
+        (Annotate(ENTRIES, key_of(3), 5, discard_at=T0), Annotate(ENTRIES, key_of(2), 1, discard_at=T0)),
+        (Purge(ENTRIES, key_of(2), 1), Purge(ENTRIES, key_of(3), 5), Purge(ENTRIES, key_of(1, FOREIGN), 100)),
         (put(record(2, version=9)), delete(1, 50)),
     ]
-    where = Query(ENTRIES, within(HERE), roles=frozenset(Role))
-
-    async def seen(client: Store) -> list[object]:
-        words = [await hit_ids(client, word) for word in ("lantern", "harbour")] if client.capabilities.lexical else []
-        return [await client.get(ENTRIES, [key_of(n) for n in (1, 2, 3)]), await client.query(where), await client.count(where), words]
-
     for writes in turns:
-        await seen(looking)
+        await _seen(looking)
         await done(writing, *writes)
-        assert await seen(looking) == await seen(writing)
-        assert (await looking.count(where)).records == len((await looking.query(where)).records)
-    await seen(looking)
-    assert await writing.delete_matching(where, 70) == 1
-    assert await seen(looking) == await seen(writing)
-    assert (await looking.count(where)).records == 0
+        assert await _seen(looking) == await _seen(writing), writes
+    for at, erased in ((HERE, (2, 1)), (NEW, (1, 0)), (FOREIGN, (0, 1))):
+        await _seen(looking)
+        assert tuple([await writing.delete_matching(Query(c, within(at), roles=frozenset(Role)), 70) for c in (ENTRIES, RELATIONS)]) == erased
+        assert await _seen(looking) == await _seen(writing)
+    await _seen(looking)
+    assert await writing.forget_partitions(await writing.idle_partitions()) >= 1
+    assert await _seen(looking) == await _seen(writing)
+    assert (await looking.count(Query(ENTRIES, within(*HOMELY)))).records == 0
+
+
+@clause("shared.sees", "epoch.tells")
+@needs("shared")
+@pytest.mark.asyncio
+async def test_two_clients_are_of_one_run(clients: Clients) -> None:
+    assert clients[0].epoch == clients[1].epoch
+    assert [(await client.check()).epoch for client in clients] == [clients[0].epoch] * 2

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import product
 
 import pytest
 
+from memory.domain.errors import InvalidInput
+from memory.ports.asking import lets_through
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS, SETTINGS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
@@ -85,6 +88,33 @@ async def test_of_no_role_there_is_nothing(store: Store) -> None:
         assert await store.search(Search(ENTRIES, within(HERE), by, 10, roles=frozenset())) == []
     assert await store.delete_matching(Query(ENTRIES, within(HERE), roles=frozenset()), 50) == 0
     assert (await store.count(Query(ENTRIES, within(HERE), roles=frozenset(Role)))).records == len(Role)
+
+
+@clause("search.headers", "search.limit", "query.roles")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits(store: Store) -> None:
+    """The limit is that of the whole search, however many partitions and roles are asked."""
+    semantic, places = store.capabilities.semantic, (HERE, ELSEWHERE)
+    made = [
+        record(10 * n + m, at, role=role, fields={"type": "ab"[m]}, texts={"content": "lantern " * (1 + n + m)}, vector=vector)
+        for k, at in enumerate(places)
+        for n, role in enumerate(Role)
+        for m in (0, 1)
+        for vector in [pack_vector([1.0, n + m / 2 + k / 5]) if semantic else None]
+    ]
+    await done(store, *map(put, made))
+    for by, where, part in product(ways(store, "lantern", 1.0, 0.1), (within(HERE), within(*places)), (None, Eq("type", "b"), Not(Eq("type", "b")))):
+        for roles in ({Role.HOME}, {Role.REPLICA}, {Role.ARRIVING, Role.CACHED}, set(Role)):
+            wanted = {r.key for r in made if r.role in roles and r.partition in where.partitions and lets_through(part, r)}
+            search = Search(ENTRIES, where, by, 50, part, frozenset(roles))
+            every = [(hit.record.key, hit.record.role, hit.score) for hit in await store.search(search)]
+            assert {key for key, _, _ in every} == wanted, search
+            for limit in (1, 3, 50):
+                for whole in (True, False):
+                    hits = await store.search(replace(search, limit=limit, whole=whole))
+                    assert [(hit.record.key, hit.record.role) for hit in hits] == [(key, role) for key, role, _ in every[:limit]], search
+                    assert [hit.score for hit in hits] == pytest.approx([score for _, _, score in every[:limit]]), search
 
 
 @clause("query.pages", "query.all")
@@ -187,7 +217,7 @@ async def test_equal_accesses_in_one_batch_are_each_counted(store: Store) -> Non
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    "changes", [{"tier": "long"}, {"accessed_at": T0}, {"role": Role.REPLICA}, {"settle": (Owed("k"),)}, {"role_is": Role.CACHED}]
+    "changes", [{"tier": "long"}, {"accessed_at": T0}, {"role": Role.REPLICA}, {"settle": (Owed("k"),)}, {"role_is": Role.CACHED}, {"discard_at": T0}]
 )
 async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: dict[str, object]) -> None:
     books = record(
@@ -280,13 +310,16 @@ async def test_what_is_appended_is_found_at_once(store: Store) -> None:
 # -- lives ------------------------------------------------------------------------------------------------------------
 
 
-@clause("life.close-keeps")
+@clause("life.close-keeps", "life.known")
 @pytest.mark.asyncio
 async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Harness, store: Store) -> None:
     await done(store, put(record(1)), put(record(1), collection=RELATIONS), put(record(1), collection=SETTINGS))
     again = await harness.reopen(store)
     await again.open((ENTRIES,))
     kept = await found(again, 1) is not None
+    for call in (again.get(RELATIONS, [key_of(1)]), again.query(Query(SETTINGS, within(HERE))), again.apply([put(record(2), collection=RELATIONS)])):
+        with pytest.raises(InvalidInput, match="not opened"):
+            await call
     last = await harness.reopen(again)
     try:
         await last.open(COLLECTIONS)

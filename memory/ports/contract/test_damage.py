@@ -16,9 +16,9 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
+    T0,
     append,
     asked,
-    buried,
     delete,
     done,
     found,
@@ -33,11 +33,12 @@ from memory.ports.contract.support import (
     searched,
 )
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Where, Words, within
-from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.record import Corrupt, Key, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, When, Write
 
 NUMBERS = range(6)
+STEP = (Owed("deliver", {"to": "long"}),)
 DAMAGED = 2
 SOUND = [n for n in NUMBERS if n != DAMAGED]
 
@@ -238,7 +239,7 @@ async def test_an_append_does_not_replace_a_corrupt_record(harness: Harness, sto
 
 async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBERS) -> None:
     healed = await live(store, DAMAGED)
-    assert healed.same_content(replace(wrote, generation=healed.generation))
+    assert healed == replace(wrote, generation=healed.generation)
     page = await store.query(Query(ENTRIES, within(HERE)))
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in numbers], ())
     assert (await store.count(Query(ENTRIES, within(HERE)))).records == len(numbers)
@@ -261,7 +262,7 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
         async with _damaged(harness, store):
             if met:
                 assert isinstance(await found(store, DAMAGED), Corrupt)
-            wrote = _full(DAMAGED, version=version)
+            wrote = replace(_full(DAMAGED, version=version), owed=STEP, tier="short", previous=7, accesses=3, accessed_at=T0, expires_at=T0)
             await done(store, put(wrote, when))
             await _is_healed(store, wrote)
 
@@ -272,8 +273,8 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
 async def test_a_delete_heals(harness: Harness, store: Store) -> None:
     await _filled(store)
     async with _damaged(harness, store):
-        await done(store, delete(DAMAGED, version=60))
-        assert (await buried(store, DAMAGED)).version == 60
+        await done(store, delete(DAMAGED, version=60, owed=STEP, note={"digest": "d"}, discard_at=T0))
+        assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 60, STEP, {"digest": "d"}, T0)
         page = await store.query(Query(ENTRIES, within(HERE)))
         assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in SOUND], ())
 
@@ -300,12 +301,27 @@ async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_o
     async with _damaged(harness, store, key_of(DAMAGED), elsewhere):
         if met:
             assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert await store.delete_matching(Query(ENTRIES, within(HERE), part), 50) == (1 if part else len(NUMBERS))
-        assert (await buried(store, DAMAGED)).version == 50
+        assert await store.delete_matching(Query(ENTRIES, within(HERE), part), 50, T0) == (1 if part else len(NUMBERS))
+        assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
         assert await asked(store) == ([id_of(n) for n in SOUND] if part else [])
         assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
         assert isinstance((await store.get(ENTRIES, [elsewhere]))[0], Corrupt), "another partition's damage stands"
         assert await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50) == 1
+
+
+@clause("damage.erased")
+@needs("durable")
+@pytest.mark.asyncio
+async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Harness, store: Store) -> None:
+    await done(store, *[put(record(n, version=7, body={"said": "what was said " * 20}), collection=c) for c in COLLECTIONS for n in (1, 2)])
+    await store.close()
+    for collection in COLLECTIONS:
+        await harness.spoil(store, collection, key_of(1))
+    await store.open(COLLECTIONS)
+    for collection in COLLECTIONS:
+        assert await store.delete_matching(Query(collection, within(HERE)), 50, T0) == 2, collection.name
+        left = await store.get(collection, [key_of(n) for n in (1, 2)])
+        assert left == [Tombstone(key_of(n), 50, discard_at=T0) for n in (1, 2)], collection.name
 
 
 @clause("damage.erased", "everywhere.all")
@@ -319,8 +335,8 @@ async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(
     async with _damaged(harness, store, key_of(DAMAGED), foreign):
         if met:
             assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant), part), 50) == (1 if part else len(NUMBERS) + 1)
-        assert (await buried(store, DAMAGED)).version == 50
+        assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant), part), 50, T0) == (1 if part else len(NUMBERS) + 1)
+        assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
         assert isinstance((await store.get(ENTRIES, [foreign]))[0], Corrupt), "another tenant's damage stands"
         assert await store.delete_matching(Query(ENTRIES, Everywhere(), part), 50) == 1
         assert isinstance((await store.get(ENTRIES, [foreign]))[0], Tombstone)

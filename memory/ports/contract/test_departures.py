@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -116,6 +117,17 @@ async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(stor
     assert await asked(store) == []
 
 
+@clause("release.mark", "delete.leaves")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before(store: Store) -> None:
+    owing: dict[str, Any] = {"owed": STEPS[:1], "expires_at": LATER}
+    await done(store, *[put(record(n, **owing)) for n in range(4)])
+    await done(store, release(0), release(1, owed=STEPS[1:2]), delete(2), delete(3, owed=STEPS[1:2]))
+    marks = [Mark(key_of(n), HERE.scope, 1, "mid", owed) for n, owed in ((0, ()), (1, STEPS[1:2]))]
+    assert await store.get(ENTRIES, [key_of(n) for n in range(4)]) == [*marks, Tombstone(key_of(2), 100), Tombstone(key_of(3), 100, STEPS[1:2])]
+
+
 @clause("release.mark", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
@@ -186,6 +198,26 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
     assert (await live(store)).owed == (STEPS[0], STEPS[2])
     await done(store, _annotate(settle=STEPS), _annotate(settle=STEPS))
     assert (await live(store)).owed == ()
+
+
+@clause("annotate.only", "owed.untouched", "apply.repeatable")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("standing", ["live", "mark", "tombstone"])
+async def test_a_step_that_is_owed_more_than_once_is_settled_at_once(store: Store, standing: str) -> None:
+    """Settling it again, or twice in one call, changes nothing more; steps that are alike but for a type or a level stay."""
+    twice = (STEPS[0], Owed("n", {"n": 1}), STEPS[0], Owed("n", {"n": "1"}), Owed("n", {"n": 1}), Owed("n", {"n": [1]}), Owed("n", {"n": 1}))
+    left: dict[str, list[Write]] = {
+        "live": [put(record(owed=twice))],
+        "mark": [put(record()), release(owed=twice)],
+        "tombstone": [delete(version=1, owed=twice)],
+    }
+    await done(store, *left[standing])
+    first = await found(store)
+    for settle, remain in (((twice[0],), twice[1:2] + twice[3:]), ((twice[1], twice[1]), (twice[3], twice[5]))):
+        for _ in range(2):
+            await done(store, _annotate(settle=settle))
+            assert await found(store) == replace(first, owed=remain)  # type: ignore[type-var]
 
 
 @clause("annotate.only")

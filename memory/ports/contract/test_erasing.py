@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,8 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import And, Count, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Order, Query, Tenant, within
-from memory.ports.record import FieldValue, Owed, Partition, Record, Role, Tombstone
+from memory.ports.query import And, Count, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Order, Query, Tenant, Where, within
+from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer, Status
 
@@ -218,3 +219,41 @@ async def test_tombstones_keep_empty_texts_too_and_their_end_in_utc(store: Store
     assert second == Tombstone(key_of(2), 50, discard_at=T0)
     assert first.discard_at is not None
     assert first.discard_at.utcoffset() == timedelta(0)
+
+
+@clause("erase.matches", "erase.keeps")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(store: Store, collection: Collection) -> None:
+    """Nothing is owed any more, whatever the record owed; and the version is above both, at the record's own too."""
+    books: dict[str, Any] = {"owed": (Owed("deliver", {"to": "long"}),), "accesses": 4, "previous": 2, "expires_at": T0, "body": {"said": "lantern"}}
+    numbers = {n: (version, max(version + 1, 50)) for n, version in enumerate((1, 49, 50, 51, 2**40))}
+    await done(store, *[put(record(n, version=version, **books), collection=collection) for n, (version, _) in numbers.items()])
+
+    assert await store.delete_matching(Query(collection, within(HERE)), 50, T0) == len(numbers)
+
+    left = await store.get(collection, [key_of(n) for n in numbers])
+    assert left == [Tombstone(key_of(n), above, discard_at=T0) for n, (_, above) in numbers.items()]
+
+
+@clause("erase.matches", "everywhere.all", "count.exact", "query.roles")
+@needs("tenant_wide", "filter")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("where", [within(HERE, ELSEWHERE), Tenant(HERE.tenant), Everywhere()], ids=lambda w: type(w).__name__)
+async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_roles_as_a_query_does(store: Store, where: Where) -> None:
+    third = Partition("third", "user:ann")
+    places = (HERE, ELSEWHERE, FOREIGN, third)
+    made = [record(10 * n + m, at, role=role, fields={"type": "ab"[m]}) for at in places for n, role in enumerate(Role) for m in (0, 1)]
+    await done(store, *map(put, made))
+    inside = {HERE, ELSEWHERE} | ({FOREIGN, third} if isinstance(where, Everywhere) else set())
+    gone: set[Key] = set()
+    for roles in ({Role.HOME}, {Role.REPLICA, Role.CACHED}, set(Role)):
+        for part in (Eq("type", "b"), None):
+            query = Query(ENTRIES, where, part, roles=frozenset(roles))
+            wanted = {r.key for r in made if r.partition in inside and r.role in roles and (part is None or r.fields["type"] == "b")} - gone
+            assert {r.key for r in (await store.query(query)).records} == wanted
+            assert (await store.count(query)).records == len(wanted)
+            assert await store.delete_matching(query, 50) == len(wanted)
+            gone |= wanted
+            stands = await store.get(ENTRIES, [r.key for r in made])
+            assert {r.key for r, s in zip(made, stands, strict=True) if isinstance(s, Tombstone)} == gone

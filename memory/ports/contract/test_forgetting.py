@@ -13,10 +13,11 @@ from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import asked, delete, done, found, id_of, key_of, put, record, release
-from memory.ports.record import Mark, Owed, Record, Role, Tombstone
+from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, listed, put, record, release, ways
+from memory.ports.query import Kind, Query, Search, within
+from memory.ports.record import Mark, Owed, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Annotate
+from memory.ports.writes import Absent, Annotate, Purge, Write
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 STEP = (Owed("deliver", {"to": "long"}),)
@@ -76,6 +77,53 @@ async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Sto
 
     stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 10, 20, 30, 100, 200, 300)])
     assert [type(s) for s in stands] == [Record] * 3 + [Mark] * 3 + [Tombstone] * 3
+
+
+@clause("ttl.not-early")
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_nothing_is_forgotten_in_the_part_of_a_second_before_its_time(store: Store) -> None:
+    """Whatever unit the store counts in: of ends all over a second it is asked until each is past."""
+    begin = datetime.now(UTC)
+    ends = {n: begin + timedelta(milliseconds=200 + 130 * n) for n in range(1, 9)}
+    writes: list[Write] = [put(_cached(n, expires_at=at)) for n, at in ends.items()]
+    writes += [delete(100 + n, discard_at=at) for n, at in ends.items()]
+    writes += [write for n, at in ends.items() for write in (put(record(200 + n)), release(200 + n, discard_at=at))]
+    await done(store, *writes)
+    numbers = [kind + n for kind in (0, 100, 200) for n in ends]
+    while datetime.now(UTC) < ends[8]:
+        stands = await store.get(ENTRIES, [key_of(n) for n in numbers])
+        now = datetime.now(UTC)
+        early = {n: ends[n % 100] - now for n, standing in zip(numbers, stands, strict=True) if standing is None and now < ends[n % 100]}
+        assert not early, "forgotten so long before its time"
+        await asyncio.sleep(0.005)
+
+
+@clause("ttl.kinds", "get.latest")
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_nothing(harness: Harness, store: Store) -> None:
+    said: dict[str, Any] = {"texts": {"content": "lantern"}, "vector": pack_vector([1.0, 0.0]) if store.capabilities.semantic else None}
+    gone, roles = (1, 2, 3), frozenset(Role)
+    await done(store, put(_cached(1, expires_at=LONG_AGO, accesses=3, **said)), put(record(2, **said)), release(2, discard_at=LONG_AGO))
+    await done(store, put(record(3, **said)), delete(3, discard_at=LONG_AGO), put(record(4, **said)))
+    await _forgotten(harness, store, gone)
+
+    async def hits() -> list[list[str]]:
+        searches = [Search(ENTRIES, within(HERE), by, 9, roles=roles) for by in ways(store, "lantern", 1.0, 0.0)]
+        return [[hit.record.key.id for hit in await store.search(search)] for search in searches]
+
+    assert await asked(store, roles=roles) == [id_of(4)]
+    assert (await store.count(Query(ENTRIES, within(HERE), roles=roles))).records == 1
+    assert await hits() == [[id_of(4)]] * len(ways(store, "", 1))
+    if store.capabilities.tenant_wide:
+        assert [s.key for kind in Kind for s in await listed(store, kind)] == [key_of(4)]
+    assert (await store.audit()).problems == ()
+    again: list[Write] = [put(record(1, generation=0), Absent()), Purge(ENTRIES, key_of(2), 1), delete(3, 2), Annotate(ENTRIES, key_of(2), 1)]
+    outcomes = await store.apply(again)
+    assert [o.status for o in outcomes] == ["applied", "applied", "applied", "conflict"]
+    assert await found(store, 1) == record(1, generation=0)
+    assert await hits() == [[id_of(4)]] * len(ways(store, "", 1))
 
 
 @clause("ttl.not-early")

@@ -7,14 +7,14 @@ from random import Random
 import pytest
 
 from memory.domain.errors import StoreFull
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import cramped
-from memory.ports.contract.support import ELSEWHERE, asked, done, id_of, key_of, live, one, put, record
-from memory.ports.record import Record
+from memory.ports.contract.judges import cramped, needs
+from memory.ports.contract.support import ELSEWHERE, append, asked, delete, done, id_of, key_of, live, one, put, record, release
+from memory.ports.record import Record, Role
 from memory.ports.store import Store
-from memory.ports.writes import RaiseGeneration
+from memory.ports.writes import Annotate, Purge, RaiseGeneration, Write
 
 MOST_CALLS = 2_000
 
@@ -58,6 +58,62 @@ async def _fills_up_and_works_again(harness: Harness, store: Store) -> None:
         assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number == raised
     await done(store, *[put(record(n)) for n in failed])
     assert await asked(store) == [id_of(n) for n in sorted([*kept, *failed])]
+
+
+@clause("full.nothing-kept", "append.numbers")
+@cramped
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_of_a_call_whose_last_write_alone_finds_no_room_nothing_is_kept(harness: Harness) -> None:
+    """The others are small, and each would find some: what they were to make, change, delete, number and purge stands as it stood."""
+    store = await harness.cramped()
+    try:
+        await store.open(COLLECTIONS)
+        await _keeps_nothing_of_a_call_with_a_large_end(harness, store)
+    finally:
+        await harness.dispose(store)
+
+
+async def _keeps_nothing_of_a_call_with_a_large_end(harness: Harness, store: Store) -> None:
+    sets = range(10, 40, 10)
+    keys = [key_of(n + m) for n in sets for m in range(10)]
+
+    async def seen() -> list[object]:
+        return [*await store.get(ENTRIES, keys), *await store.get(ENTRY_VERSIONS, keys)]
+
+    def small(n: int) -> list[Write]:
+        annotated = Annotate(ENTRIES, key_of(n + 3), 1, tier="long")
+        changes: list[Write] = [put(record(n, version=2, body={"n": n})), delete(n + 1), release(n + 2), annotated, Purge(ENTRIES, key_of(n + 4), 1)]
+        return [put(record(n + 5)), *changes, append(record(n + 6), ENTRY_VERSIONS, "stored_version")]
+
+    def large(n: int) -> Write:
+        return put(record(n, body={"said": "".join(_incompressible(n * 20 + m) for m in range(12))}))
+
+    for n in sets:
+        await done(store, *[put(record(n + m, role=Role.CACHED if m == 4 else Role.HOME)) for m in range(5)])
+    for n in range(100, 100 + MOST_CALLS):
+        if await _is_full(store, large(n)):
+            break
+    before, taken = await seen(), 0
+    for n in sets:  # the first of these, unless something made room meanwhile
+        if await _is_full(store, *small(n), large(n + 7)):
+            break
+        before, taken = await seen(), taken + 1
+    assert taken < len(sets), "a full store refuses writes as StoreFull"
+    assert await seen() == before
+    await harness.make_room(store)
+    assert await seen() == before
+    number = (await done(store, append(record(9), ENTRY_VERSIONS, "stored_version")))[0].number
+    assert number == taken + 1 or not store.capabilities.atomic, "no number was used up"
+
+
+async def _is_full(store: Store, *writes: Write) -> bool:
+    """Whether there was no room for these; else they were applied."""
+    try:
+        await done(store, *writes)
+    except StoreFull:
+        return True
+    return False
 
 
 def _incompressible(n: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.names import NAMES
+from memory.ports.contract.names import NAMES, named, partition_of
 from memory.ports.contract.support import HERE, asked, delete, done, hit_ids, id_of, key_of, one, put, record, ways
 from memory.ports.query import Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
 from memory.ports.record import Key, Partition, Record, pack_vector
@@ -16,8 +16,8 @@ from memory.ports.writes import Absent, RaiseGeneration
 
 TENANTS = [Partition(tenant, "user:ann") for tenant in NAMES]
 SCOPES = [Partition("acme", scope) for scope in NAMES]
-SPLITS = [Partition("a", "b:c"), Partition("a:b", "c"), Partition("a", "b/c"), Partition("a/b", "c"), Partition("ab", "c"), Partition("a", "bc")]
-FAMILIES = {"tenants": TENANTS, "scopes": SCOPES, "splits": SPLITS}
+JOINED = [partition_of(*place) for place in named("joined")]
+FAMILIES = {"tenants": TENANTS, "scopes": SCOPES, "joined": JOINED}
 
 
 def _filled(partitions: list[Partition]) -> list[Record]:

@@ -227,7 +227,8 @@ async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: H
 @clause("life.close-waits")
 @pytest.mark.asyncio
 async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_again(harness: Harness, store: Store) -> None:
-    """Each call ends as it would have, or as one to a store that is not open, or whose server is not there; none is cancelled, none hangs."""
+    """Each call ends as it would have, or as one to a store that is not open, or whose server is not there; none is cancelled, none hangs. Of a call
+    that was told that the store is not open nothing was kept."""
     await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(20)])
     keeps = True
     for turns in (0, 1, 3, 8):
@@ -242,11 +243,13 @@ async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_agai
         for answer in ended:
             assert not isinstance(answer, BaseException) or isinstance(answer, NotOpen | StoreError), f"a call under way ended as {answer!r}"
         acknowledged = [n for n, answer in zip(numbers, ended[: len(writes)], strict=True) if isinstance(answer, list) and answer[0].applied]
+        too_late = [n for n, answer in zip(numbers, ended[: len(writes)], strict=True) if isinstance(answer, NotOpen)]
         again = await harness.reopen(store)
         keeps = again.capabilities.durable or again is store
         store = again
         await store.open(COLLECTIONS)
         stands = await store.get(ENTRIES, [key_of(n) for n in acknowledged])
         assert not keeps or all(s is not None for s in stands), "acknowledged, and not there"
+        assert await store.get(ENTRIES, [key_of(n) for n in too_late]) == [None] * len(too_late), "told that the store is not open, and there"
         await done(store, put(record(50 + turns)))
     await store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import refused, works
 from memory.ports.contract.support import append, done, found, id_of, key_of, live, one, put, record
-from memory.ports.record import Record, pack_vector
+from memory.ports.record import Owed, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Status, Write
 
@@ -50,6 +51,32 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
 
     await done(store, put(at))
     assert (await live(store)).body == at.body
+
+
+@clause("limit.binds")
+@works("max_record_bytes")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("part", ["fields", "texts", "body", "vector"])
+async def test_every_part_of_a_records_content_counts_towards_its_size(store: Store, part: str) -> None:
+    """And nothing else does: not its bookkeeping, and not what stood there before."""
+    limit = store.capabilities.max_record_bytes
+    assert limit is not None
+    said = "word " * 100
+    content: dict[str, dict[str, Any]] = {
+        "fields": {"fields": {"source": said, "tags": (said,)}},
+        "texts": {"texts": {"title": said, "content": said}},
+        "body": {"body": {"said": said}},
+        "vector": {"vector": pack_vector([1.0] * min(store.capabilities.max_vector_dims or 100, 100))},
+    }
+    whole = record(owed=(Owed("k", {"said": said}),), **content[part])
+    for over in (1, 0):
+        filled = {**whole.body, "more": ""}
+        filled["more"] = "x" * (limit + over - record_bytes(replace(whole, body=filled)))
+        made = replace(whole, body=filled)
+        assert record_bytes(made) == limit + over
+        for _ in range(2):
+            assert (await one(store, put(made))).status is (Status.REJECTED if over else Status.APPLIED)
+    assert (await live(store)).same_content(replace(made, generation=0))
 
 
 @clause("limit.binds")

@@ -98,6 +98,18 @@ async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
     assert {hit.record.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {id_of(n) for n in few}
 
 
+@clause("semantic.nearest")
+@needs("semantic")
+@pytest.mark.asyncio
+async def test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way(store: Store) -> None:
+    """In one partition: longer ones are not compared by their beginning, shorter ones not by what they lack."""
+    await done(store, put(_at(1, 1, 0)), put(_at(2, 1, 0, 0)), put(_at(3, 0, 1)), put(_at(4, 0, 0, 1)), put(_at(5, 1, 1, 0, 0)), put(_at(6, 1)))
+    for asked, numbers in (((1, 0), (1, 3)), ((1, 0, 0), (2, 4)), ((1, 1, 0, 0), (5,)), ((2,), (6,)), ((1, 0, 0, 0, 0), ())):
+        for limit in (10, len(numbers) or 1):
+            assert _ids(await _near(store, *asked, limit=limit)) == [id_of(n) for n in numbers], asked
+    assert [unpack_vector((await live(store, n)).vector or b"") for n in (1, 2, 6)] == [[1, 0], [1, 0, 0], [1]]
+
+
 @clause("search.headers")
 @needs("semantic")
 @pytest.mark.asyncio

@@ -14,7 +14,7 @@ from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.names import FAMILIES, NAMES, STRANGE, made, named, owner, partition_of
+from memory.ports.contract.names import FAMILIES, JOINTS, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
 from memory.ports.contract.support import HERE, T0, done, one, put
 from memory.ports.query import Count, Eq, In, Not, Order, Query, within
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
@@ -116,7 +116,7 @@ async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: 
 
 @clause("names.apart", "generation.counts")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes"])
+@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
 async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
     places = named(family)
     outcomes = await done(store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)])
@@ -133,11 +133,15 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
 @clause("names.apart", "append.own")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "counters"])
+@pytest.mark.parametrize("family", ["tenants", "scopes", "counters", "joined", "joined counters"])
 async def test_every_counter_counts_for_itself(store: Store, family: str) -> None:
-    """Of partitions whose names are alike, and of one partition under names that are alike."""
-    places = named("ids" if family == "counters" else family)
-    counters = [(name if family == "counters" else "numbers") for name in NAMES]
+    """Of partitions whose names are alike, of one partition under names that are alike, and where scope and counter are, one behind the other."""
+    if family == "joined counters":
+        cuts = [cut for joint in JOINTS for cut in (("b", f"c{joint}d"), (f"b{joint}c", "d"))]
+        places, counters = [(Key("a", f"{n}"), scope) for n, (scope, _) in enumerate(cuts)], [counter for _, counter in cuts]
+    else:
+        places = named("ids" if family == "counters" else family)
+        counters = list(NAMES) if family == "counters" else ["numbers"] * len(places)
     for turn in (1, 2):
         some = [
             Append(ENTRY_VERSIONS, made(replace(key, id=f"{key.id[:400]}/{turn}/{n}"), scope), counters[n], "stored_version")
@@ -148,7 +152,7 @@ async def test_every_counter_counts_for_itself(store: Store, family: str) -> Non
 
 @clause("names.apart", "erase.matches")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes"])
+@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
 async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -> None:
     places = named(family)
     await done(store, *[put(made(*place)) for place in places])
@@ -157,6 +161,19 @@ async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -
         assert await store.delete_matching(Query(ENTRIES, within(partition_of(*places[n]))), 1000 + n, T0) == 1
         expected[n] = ("tombstone", 1000 + n, {})
     assert [_told(s) for s in await _stands(store, places)] == expected
+
+
+@clause("names.apart", "upkeep.forget", "upkeep.idle")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
+async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str) -> None:
+    places = [partition_of(*place) for place in named(family)]
+    await done(store, *[RaiseGeneration(place, n + 1) for n, place in enumerate(places)])
+    idle = await store.idle_partitions()
+    assert sorted(idle) == sorted((place, n + 1) for n, place in enumerate(places))
+    assert await store.forget_partitions([(place, n + 1) for n, place in enumerate(places) if n % 2 == 0]) == len(places[::2])
+    outcomes = await done(store, *[RaiseGeneration(place, 0) for place in places])
+    assert [o.number for o in outcomes] == [n % 2 * (n + 1) for n in range(len(places))]
 
 
 # -- reading ids ------------------------------------------------------------------------------------------------------
@@ -204,7 +221,7 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
 
 @clause("names.or-refused")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SINGLE)
 async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, family: str) -> None:
     plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
     strange = strange if family != "scopes" else [(Key(key.tenant, f"strange-{key.id}"), scope) for key, scope in strange]
@@ -241,7 +258,7 @@ async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> Non
 @clause("names.or-refused")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SINGLE)
 async def test_writes_to_what_a_store_does_not_hold_touch_nothing_else(store: Store, family: str) -> None:
     plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
     await done(store, *[put(made(*place)) for place in plain])

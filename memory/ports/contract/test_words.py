@@ -161,6 +161,9 @@ async def test_every_text_part_is_found_and_heavier_parts_rank_higher(store: Sto
     for n, part in enumerate(parts):
         await done(store, put(record(n, texts={p: "lantern" if p == part else other for p in parts})))
     assert await _ranked(store, "lantern") == [3, 2, 1, 0]
+    for n, part in enumerate(parts):
+        await done(store, put(record(n, version=2, texts={part: "lantern beside some other words"})))
+    assert await _ranked(store, "lantern") == [3, 2, 1, 0], "also where the other parts are missing"
 
 
 @clause("lexical.ranks")
@@ -184,8 +187,10 @@ async def test_short_texts_rank_above_long_ones_of_the_same_words(store: Store) 
 @pytest.mark.asyncio
 async def test_ties_come_by_id_and_the_limit_cuts_the_worst(store: Store) -> None:
     await done(store, *[put(text(n, "lantern")) for n in (5, 3, 9, 1, 7)], put(text(4, "lantern lantern")))
-    assert await _ranked(store, "lantern") == [4, 1, 3, 5, 7, 9]
-    assert [h.record.key.id for h in await searched(store, "lantern", limit=3)] == [id_of(4), id_of(1), id_of(3)]
+    for whole in (True, False):
+        for limit in (50, 3):
+            hits = await searched(store, "lantern", limit=limit, whole=whole)
+            assert [h.record.key.id for h in hits] == [id_of(n) for n in (4, 1, 3, 5, 7, 9)][:limit]
 
 
 @clause("lexical.follows")

@@ -1,0 +1,136 @@
+"""What an outcome says: of a write that was carried out, and of one that met what it may not replace, whatever stands there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, append, delete, done, found, key_of, one, put, record, release
+from memory.ports.record import Owed, Role
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, RaiseGeneration, Status, Write
+
+V = 10  # the version of what stands there
+OWING = (Owed("deliver", {"to": "long"}), Owed("erase"))
+AT = ENTRY_VERSIONS
+
+STANDING: dict[str, list[Write]] = {
+    "nothing": [],
+    **{role.value: [put(record(version=V, role=role, tier="mid", owed=OWING, accesses=2, body={"k": [1]}), collection=AT)] for role in Role},
+    "mark": [put(record(version=V), collection=AT), replace(release(version=V, owed=OWING, discard_at=T0), collection=AT)],
+    "tombstone": [delete(version=V, collection=AT, owed=OWING, note={"digest": "d"}, discard_at=T0)],
+}
+
+
+def _that_do_not_hold(standing: str) -> list[Write]:
+    """Writes of every kind of which none may be carried out there."""
+    key = key_of(1)
+    writes: list[Write] = [
+        put(record(version=V + 1), AtVersion(V - 1), AT),
+        put(record(version=V + 1), AtVersion(V + 1), AT),
+        put(record(version=V + 1), AtVersion(V, tier="short"), AT),
+        Delete(AT, key, V + 1, AtVersion(V - 1)),
+        replace(release(version=V - 1), collection=AT),
+        replace(release(version=V, to="short"), collection=AT) if standing != "home" else replace(release(version=V + 1), collection=AT),
+        Annotate(AT, key, V - 1, settle=OWING),
+        Annotate(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.HOME, settle=OWING),
+    ]
+    if standing != "nothing":
+        writes += [
+            put(record(version=V + 1), Absent(), AT),
+            put(record(version=V), Newer(), AT),
+            delete(version=V, collection=AT),
+            append(record(version=V + 1), AT, "stored_version"),
+            Purge(AT, key, V - 1),
+            Purge(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.CACHED),
+        ]
+    return writes
+
+
+@clause("write.table", "apply.order")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("standing", STANDING)
+@pytest.mark.parametrize("batch", [False, True], ids=["each alone", "in one batch"])
+async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_leaves_it(store: Store, standing: str, batch: bool) -> None:
+    await done(store, *STANDING[standing])
+    stands = await found(store, collection=AT)
+    writes = _that_do_not_hold(standing)
+
+    outcomes = await store.apply(writes) if batch else [await one(store, write) for write in writes]
+
+    told = Outcome(Status.CONFLICT, None if stands is None else V, stands)
+    assert dict(enumerate(outcomes)) == dict.fromkeys(range(len(writes)), told)
+    assert await found(store, collection=AT) == stands
+    assert (await done(store, append(record(2), AT, "stored_version")))[0].number == 1, "and no number was used up"
+
+
+@clause("write.table", "generation.stamps")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("batch", [False, True], ids=["each alone", "in one batch"])
+async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generation_and_number(store: Store, batch: bool) -> None:
+    key = key_of(1)
+    told: list[tuple[Write, Outcome]] = [
+        (RaiseGeneration(HERE, 3), Outcome(Status.APPLIED, number=3)),
+        (put(record(version=4), Absent()), Outcome(Status.APPLIED, 4, generation=3)),
+        (put(record(version=5, generation=7), AtVersion(4)), Outcome(Status.APPLIED, 5, generation=7)),
+        (put(record(version=9), Newer()), Outcome(Status.APPLIED, 9, generation=3)),
+        (put(record(version=2)), Outcome(Status.APPLIED, 2, generation=3)),
+        (Annotate(ENTRIES, key, 2, tier="x"), Outcome(Status.APPLIED, 2)),
+        (release(version=2), Outcome(Status.APPLIED, 2)),
+        (release(version=2), Outcome(Status.APPLIED, 2)),
+        (Annotate(ENTRIES, key, 2, discard_at=T0), Outcome(Status.APPLIED, 2)),
+        (delete(version=6), Outcome(Status.APPLIED, 6)),
+        (Annotate(ENTRIES, key, 6, discard_at=T0), Outcome(Status.APPLIED, 6)),
+        (Delete(ENTRIES, key, 8, AtVersion(6)), Outcome(Status.APPLIED, 8)),
+        (Purge(ENTRIES, key, 8), Outcome(Status.APPLIED)),
+        (Purge(ENTRIES, key, 8), Outcome(Status.APPLIED)),
+        (delete(version=3), Outcome(Status.APPLIED, 3)),
+        (append(record(3, version=12), AT, "stored_version"), Outcome(Status.APPLIED, 12, generation=3, number=1)),
+        (append(record(4, version=2, generation=5), AT, "stored_version"), Outcome(Status.APPLIED, 2, generation=5, number=2)),
+        (RaiseGeneration(ELSEWHERE), Outcome(Status.APPLIED, number=1)),
+        (RaiseGeneration(HERE, 0), Outcome(Status.APPLIED, number=3)),
+    ]
+    writes = [write for write, _ in told]
+    outcomes = await store.apply(writes) if batch else [await one(store, write) for write in writes]
+    assert list(zip(writes, outcomes, strict=True)) == told
+
+
+@clause("generation.binds", "write.table")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("standing", STANDING)
+async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands_there_and_nothing_of_it(store: Store, standing: str) -> None:
+    await done(store, *STANDING[standing], RaiseGeneration(HERE, 2))
+    stands = await found(store, collection=AT)
+    late: list[Write] = [put(record(version=V + 1, generation=1), when, AT) for when in (Newer(), AtVersion(V))]
+    late += [put(record(version=V + 1, generation=0), collection=AT), append(record(version=V + 1, generation=1), AT, "stored_version")]
+    told = Outcome(Status.REJECTED, None if stands is None else V, reason="generation")
+    assert await store.apply(late) == [told] * len(late)
+    assert await found(store, collection=AT) == stands
+
+
+@clause("put.whole", "delete.leaves", "release.mark")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("standing", STANDING)
+async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: Store, standing: str) -> None:
+    """Neither of its content nor of its bookkeeping, also where it was purged in between."""
+    bare = record(version=V + 1, generation=0)
+    plain: Write = delete(version=V + 1, collection=AT)
+    await done(store, *STANDING[standing], plain)
+    left = await found(store, collection=AT)
+    await done(store, Purge(AT, key_of(1), V + 1), plain)
+    assert await found(store, collection=AT) == left, "a tombstone is what it was given"
+    await done(store, Purge(AT, key_of(1), V + 1), *STANDING[standing], put(bare, collection=AT))
+    assert await found(store, collection=AT) == bare
+    await done(store, replace(release(version=V + 1), collection=AT))
+    mark = await found(store, collection=AT)
+    assert (getattr(mark, "owed", None), getattr(mark, "discard_at", OWING)) == ((), None)
+    await done(store, Purge(AT, key_of(1), V + 1), put(bare, Absent(), AT))
+    assert await found(store, collection=AT) == bare

@@ -1,0 +1,93 @@
+"""What departures left, marks and tombstones: listed, filtered, counted and paged everywhere."""
+
+from __future__ import annotations
+
+from datetime import timedelta, timezone
+from typing import Any
+
+import pytest
+
+from memory.domain.errors import InvalidInput
+from memory.ports.asking import lets_through
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, release
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, In, IsNull, Kind, Le, Lt, Not, Or, Query, within
+from memory.ports.record import Corrupt, Mark, Owed, Record, Standing, Tombstone
+from memory.ports.store import Store
+
+
+@clause("query.left")
+@needs("tenant_wide", "conditional")
+@pytest.mark.asyncio
+async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
+    await done(store, *[delete(n, version=n + 1, discard_at=T0 + timedelta(seconds=n)) for n in range(9)])
+    tombstones = frozenset({Kind.TOMBSTONE})
+    ids: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await store.query(Query(ENTRIES, Everywhere(), limit=4, cursor=cursor, kinds=tombstones))
+        ids += [t.key.id for t in page.records]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert ids == [id_of(n) for n in range(9)]
+    old = await store.query(Query(ENTRIES, Everywhere(), Eq("discard_at", T0 + timedelta(seconds=3)), kinds=tombstones))
+    assert [t.key for t in old.records] == [key_of(3)]
+
+
+@clause("count.exact", "query.left")
+@needs("tenant_wide", "conditional", "filter")
+@pytest.mark.asyncio
+async def test_marks_and_tombstones_are_counted_as_they_are_listed(store: Store) -> None:
+    await done(store, *[delete(n, discard_at=T0 + timedelta(seconds=n)) for n in range(9)], put(record(20)), put(record(21)), release(21))
+    for kind, expected in ((Kind.TOMBSTONE, 9), (Kind.MARK, 1), (Kind.RECORD, 1)):
+        assert (await store.count(Query(ENTRIES, Everywhere(), kinds=frozenset({kind})))).records == expected, kind
+    after = Query(ENTRIES, Everywhere(), Gt("discard_at", T0 + timedelta(seconds=3)), kinds=frozenset({Kind.TOMBSTONE}))
+    assert (await store.count(after)).records == 5
+
+
+@clause("query.left", "filter.holds", "count.exact")
+@needs("tenant_wide", "conditional", "filter")
+@pytest.mark.asyncio
+async def test_every_operator_holds_for_what_was_left_as_for_records(store: Store) -> None:
+    """Dated and kept for good, owing and not: what has no date is neither before nor after any. Asked for by kind, and together with records."""
+    dates, step = [None if n % 3 == 0 else T0 + timedelta(days=n) for n in range(18)], (Owed("k"),)
+    for n, at in enumerate(dates[:9]):
+        await done(store, delete(n, version=n + 1, discard_at=at, owed=step if n % 2 else ()))
+    for n, at in enumerate(dates[9:], start=9):
+        await done(store, put(record(n, version=n + 1)), release(n, n + 1, discard_at=at, owed=step if n % 2 else ()))
+    await done(store, *[put(record(n, version=n + 1, owed=step if n % 2 else ())) for n in range(20, 24)])
+    values: dict[str, tuple[Any, ...]] = {"discard_at": (*dates[1:3], dates[13]), "version": (3, 12, 2**62), "id": (id_of(4), id_of(12), "")}
+    parts: list[Filter] = [op(name, value) for name, some in values.items() for value in some for op in (Eq, Lt, Le, Gt, Ge)]
+    parts += [op("discard_at", dates[1].astimezone(timezone(timedelta(hours=9)))) for op in (Eq, Lt, Ge) if dates[1]]
+    parts += [IsNull("discard_at"), Eq("owing", True), Eq("owing", False), IsNull("id"), In("discard_at", ()), Eq("discard_at", None)]
+    parts += [In("discard_at", (*dates[1:3], None)), In("id", (id_of(1), id_of(11), id_of(21))), In("version", (2, 12, 22))]
+    parts += [Not(part) for part in parts]
+    parts += [
+        And((Eq("owing", True), IsNull("discard_at"))),
+        Or((Lt("discard_at", T0 + timedelta(days=3)), And((Eq("owing", False), Gt("version", 10))))),
+    ]
+    everything = list(await _left(store, Query(ENTRIES, Everywhere(), kinds=frozenset(Kind))))
+    assert len(everything) == 22
+    of_kind = {Kind.RECORD: Record, Kind.MARK: Mark, Kind.TOMBSTONE: Tombstone}
+    for kinds in ({Kind.TOMBSTONE}, {Kind.MARK}, {Kind.MARK, Kind.TOMBSTONE}, {Kind.RECORD, Kind.TOMBSTONE}, set(Kind)):
+        standing = [s for s in everything if isinstance(s, tuple(of_kind[kind] for kind in kinds))]
+        for part in parts:
+            query = Query(ENTRIES, Everywhere(), part, kinds=frozenset(kinds))
+            expected = [s for s in standing if lets_through(part, s)]
+            assert await _left(store, query) == expected, (kinds, part)
+            assert (await store.count(query)).records == len(expected), (kinds, part)
+
+
+async def _left(store: Store, query: Query) -> list[Standing]:
+    return [s for s in (await store.query(query)).records if not isinstance(s, Corrupt)]
+
+
+@clause("query.left", "refused.questions")
+@pytest.mark.asyncio
+async def test_marks_and_tombstones_are_listed_everywhere_or_not_at_all(store: Store) -> None:
+    for kinds in ({Kind.MARK}, {Kind.TOMBSTONE}, {Kind.RECORD, Kind.MARK}):
+        with pytest.raises(InvalidInput):
+            await store.query(Query(ENTRIES, within(HERE), kinds=frozenset(kinds)))

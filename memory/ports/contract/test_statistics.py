@@ -1,0 +1,169 @@
+"""What a store derives and remembers follows its records: scores, sizes and what is found are those of a store that never held anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memory.ports.collections import ENTRIES
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.judges import needs
+from memory.ports.contract.support import HERE, T0, asked, delete, done, found, key_of, put, record, searched, ways
+from memory.ports.query import Eq, Query, Search, Tenant, Where, within
+from memory.ports.record import Partition, Record, Role, pack_vector
+from memory.ports.store import Store
+from memory.ports.writes import Annotate, Newer, Purge, Release
+
+FRESH, AWAY = Partition("acme", "user:fresh"), Partition("acme", "user:away")
+KEPT, GONE = range(4), range(10, 16)
+LONG = "walrus penguin lantern harbour " * 6
+
+
+def _kept(n: int, at: Partition) -> Record:
+    return record(n, at, texts={"title": "lantern" if n % 2 else "harbour", "content": "lantern and a word " * (n + 1) + "harbour"})
+
+
+def _gone(n: int, at: Partition, **parts: Any) -> Record:
+    """Long, and full of the words that are asked for: what it leaves behind shows in every score."""
+    return record(n, at, texts={"title": "harbour", "content": LONG * (n - 8)}, fields={"type": "gone"}, **parts)
+
+
+async def _scores(store: Store, at: Where, whose: Sequence[Partition], text: str = "lantern harbour") -> dict[tuple[int, str], float]:
+    """By number, and by place in what was asked, so that they compare with those of other places."""
+    numbers = {key_of(n, p): (n, str(place)) for place, p in enumerate(whose) for n in (*KEPT, *GONE)}
+    return {numbers[hit.record.key]: hit.score for hit in await searched(store, text, at)}
+
+
+async def _deleted(store: Store) -> None:
+    await done(store, *[delete(n, at=HERE) for n in GONE])
+
+
+async def _erased(store: Store) -> None:
+    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "gone")), 50) == len(GONE)
+
+
+async def _released(store: Store) -> None:
+    await done(store, *[Release(ENTRIES, key_of(n), 1, "long") for n in GONE])
+
+
+async def _purged(store: Store) -> None:
+    await done(store, *[put(replace(_gone(n, HERE), version=2, role=Role.CACHED)) for n in GONE], *[Purge(ENTRIES, key_of(n), 2) for n in GONE])
+
+
+async def _silenced(store: Store) -> None:
+    """They have no words any more, and are not there to be counted either."""
+    await done(store, *[put(record(n, version=2), Newer()) for n in GONE], *[delete(n, at=HERE) for n in GONE])
+
+
+async def _moved(store: Store) -> None:
+    await done(store, *[put(replace(_gone(n, HERE), version=2, scope=AWAY.scope)) for n in GONE])
+
+
+async def _changed_role(store: Store) -> None:
+    await done(store, *[Annotate(ENTRIES, key_of(n), 1, role=Role.REPLICA) for n in GONE])
+
+
+async def _rewritten(store: Store) -> None:
+    await done(store, *[put(replace(_kept(n, HERE), version=2)) for n in KEPT for _ in range(2)], *[delete(n, at=HERE) for n in GONE])
+
+
+CHANGES: dict[str, Callable[[Store], Awaitable[None]]] = {
+    "deleted": _deleted,
+    "erased by a filter": _erased,
+    "released": _released,
+    "purged": _purged,
+    "silenced and deleted": _silenced,
+    "moved to another scope": _moved,
+    "of another role": _changed_role,
+    "deleted beside rewritten ones": _rewritten,
+}
+
+
+@clause("lexical.follows", "lexical.ranks")
+@needs("lexical", "conditional", "filter", "tenant_statistics")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("change", CHANGES)
+async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(store: Store, change: str) -> None:
+    await done(store, *[put(_kept(n, at)) for at in (HERE, FRESH) for n in KEPT], *[put(_gone(n, HERE)) for n in GONE])
+    before = await _scores(store, within(HERE), (HERE,))
+    assert {n for n, _ in before} == {*KEPT, *GONE}
+
+    await CHANGES[change](store)
+
+    fresh = await _scores(store, within(FRESH), (FRESH,))
+    assert {n for n, _ in fresh} == {*KEPT}
+    assert {n: before[n] for n in fresh} != pytest.approx(fresh, rel=1e-3), "what is gone told in the scores, or this proves nothing"
+    for _ in range(2):
+        assert await _scores(store, within(HERE), (HERE,)) == pytest.approx(fresh, rel=1e-5)
+
+
+@clause("lexical.ranks", "statistics.own", "everywhere.all")
+@needs("lexical", "tenant_statistics")
+@pytest.mark.asyncio
+async def test_several_partitions_have_the_statistics_of_one_that_holds_all_of_theirs(store: Store) -> None:
+    """Also where one of them holds most; and a tenant those of all its partitions."""
+    one, two, tenant = HERE, Partition(HERE.tenant, "user:two"), Partition("umbrella", "user:all")
+    all_there = [replace(_kept(n, tenant)) for n in KEPT] + [_gone(n, tenant) for n in GONE]
+    await done(store, *[put(_kept(n, one)) for n in KEPT], *[put(_gone(n, two)) for n in GONE], *map(put, all_there))
+    together = await _scores(store, within(tenant), (tenant,))
+    assert len(together) == len(all_there)
+    expected = {(n, "0" if n in KEPT else "1"): score for (n, _), score in together.items()}
+    places: list[Where] = [within(one, two), within(two, one, two)]
+    places += [Tenant(HERE.tenant)] if store.capabilities.tenant_wide else []
+    for where in places:
+        assert await _scores(store, where, (one, two)) == pytest.approx(expected, rel=1e-5), where
+
+
+@clause("count.exact")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
+    """Of what is there, and of nothing else: near enough that what grew, shrank or went shows."""
+
+    async def sized(expected: int, records: int) -> None:
+        counted = await store.count(Query(ENTRIES, within(HERE)))
+        assert counted.records == records
+        assert expected / 2 <= counted.bytes <= expected * 4 + 10_000 * bool(records), f"{counted.bytes} bytes, about {expected} expected"
+
+    def of(size: int, n: int = 1, **parts: Any) -> Record:
+        return record(n, body={"said": "word " * (size // 5)}, **parts)
+
+    await done(store, put(of(100_000)))
+    await sized(100_000, 1)
+    for version in range(2, 8):
+        await done(store, put(of(100_000, version=version), Newer()))
+    await sized(100_000, 1)
+    await done(store, put(of(1_000, version=8), Newer()), *[Annotate(ENTRIES, key_of(1), 8, tier=f"tier {n}") for n in range(20)])
+    await sized(1_000, 1)
+    await done(store, put(of(200_000, version=9), Newer()), put(of(100_000, 2)), put(of(100_000, 3)), put(of(100_000, 4)))
+    await sized(500_000, 4)
+    await done(store, delete(1), Release(ENTRIES, key_of(2), 1, "long"), Annotate(ENTRIES, key_of(3), 1, role=Role.REPLICA))
+    await sized(100_000, 1)
+    await done(store, put(replace(of(100_000, 4), version=2, scope=AWAY.scope)))
+    await sized(0, 0)
+    await done(store, put(of(100_000, 5)), put(of(100_000, 6)))
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 300) == 2
+    await sized(0, 0)
+    assert (await store.count(Query(ENTRIES, within(HERE)))).bytes == 0
+
+
+@clause("isolation.where", "put.whole", "lexical.follows", "semantic.follows")
+@pytest.mark.asyncio
+async def test_a_record_that_moves_to_another_scope_is_found_there_alone(store: Store) -> None:
+    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
+    here, away = (record(1, texts={"content": "lantern"}, vector=vector), record(1, version=2, texts={"content": "lantern"}, vector=vector))
+    await done(store, put(here), put(replace(away, scope=AWAY.scope)))
+    for place, ids in ((HERE, []), (AWAY, [here.key.id])):
+        assert await asked(store, within(place)) == ids
+        assert (await store.count(Query(ENTRIES, within(place)))).records == len(ids)
+        for by in ways(store, "lantern", 1.0, 0.0):
+            assert [hit.record.key.id for hit in await store.search(Search(ENTRIES, within(place), by, 9))] == ids
+    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 0
+    stands = await found(store, 1)
+    assert isinstance(stands, Record)
+    assert stands.scope == AWAY.scope
+    assert await store.delete_matching(Query(ENTRIES, within(AWAY)), 50, T0) == 1
+    assert (await store.audit()).problems == ()

@@ -1,0 +1,185 @@
+"""Lying stores written after those of the fourth reading, about the promises beside theirs: erasures everywhere, sizes, departures, limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.ports.query import HOMES, Count, Everywhere, Hit, Page, Partitions, Query, Search, Tenant
+from memory.ports.record import Key, Partition, Record, Role
+from memory.ports.writes import Annotate, Outcome, Put, RaiseGeneration, Release, Write
+from tests.contract.harnesses import InMemoryServer
+from tests.contract.liars import PerWrite, liar
+
+WHEREVER = "test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_roles_as_a_query_does"
+BARE = "test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection"
+SIZED = "test_every_part_of_a_records_content_counts_towards_its_size"
+HITS = "test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits"
+REPEATED = "test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time"
+
+# -- erasures ---------------------------------------------------------------------------------------------------------
+
+
+@liar(WHEREVER)
+class ErasesOneTenantOfAll(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        if isinstance(query.where, Everywhere):
+            matching, corrupt = self._matching(query)
+            tenants = sorted({s.key.tenant for s in matching} | {key.tenant for key in corrupt})
+            query = replace(query, where=Tenant(tenants[0] if tenants else ""))
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+
+@liar(WHEREVER)
+class ErasesEveryRoleOfATenant(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        query = replace(query, roles=frozenset(Role)) if isinstance(query.where, Tenant) else query
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+
+@liar(WHEREVER)
+class CountsEveryRoleOfATenant(InMemoryStore):
+    async def _count(self, query: Query) -> Count:
+        return await super()._count(query if isinstance(query.where, Partitions) else replace(query, roles=frozenset(Role)))
+
+
+@liar(BARE)
+class KeepsWhatTheErasedOwed(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        owed = {s.key: s.owed for s in self._matching(query)[0] if isinstance(s, Record)}
+        erased = await super()._delete_matching(query, version, discard_at, keep)
+        for key, steps in owed.items():
+            stands = self.state.standing(query.collection.name, key)
+            assert stands is not None
+            self.state.place(query.collection.name, key, replace(stands, owed=steps))
+        return erased
+
+
+@liar(BARE)
+class ErasesOthersThanEntriesForGood(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        return await super()._delete_matching(query, version, discard_at if query.collection.name == "entries" else None, keep)
+
+
+@liar("test_erasure_reaches_a_corrupt_record_in_every_collection", InMemoryServer)
+class ErasesDamageOfEntriesAlone(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        name = query.collection.name
+        spared = {} if name == "entries" else {key: self.state.standing(name, key) for key in self._matching(query)[1]}
+        erased = await super()._delete_matching(query, version, discard_at, keep)
+        for key, stood in spared.items():
+            self.state.place(name, key, stood)
+            self.state.spoil(name, key)
+        return erased
+
+
+@liar("test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest")
+class ErasesFromItsIndexesFirst(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        for standing in self._matching(query)[0]:
+            if isinstance(standing, Record):
+                self.state.place(query.collection.name, standing.key, replace(standing, texts={}, vector=None))
+        await asyncio.sleep(0)
+        return await super()._delete_matching(query, version, discard_at, keep)
+
+
+@liar("test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest")
+class BuriesFirstAndDatesAfterwards(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+        keys = [s.key for s in self._matching(query)[0]]
+        erased = await super()._delete_matching(query, version, None, keep)
+        await asyncio.sleep(0)
+        for key in keys:
+            stands = self.state.standing(query.collection.name, key)
+            if stands is not None and not isinstance(stands, Record):
+                self.state.place(query.collection.name, key, replace(stands, discard_at=discard_at))
+        return erased
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+@liar("test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before")
+class KeepsWhatTheReleasedOwed(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Release) else None
+        outcome = super().lie(write)
+        if isinstance(write, Release) and isinstance(before, Record) and outcome.applied:
+            after = self.state.standing(write.collection.name, write.key)
+            assert after is not None
+            self.state.place(write.collection.name, write.key, replace(after, owed=(*before.owed, *after.owed)))
+        return outcome
+
+
+@liar("test_an_annotation_keeps_all_other_bookkeeping")
+class TakesTheEndOfATombstoneForARecords(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        outcome = super().lie(write)
+        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        if isinstance(write, Annotate) and write.discard_at and outcome.applied and isinstance(stands, Record):
+            self.state.place(write.collection.name, write.key, replace(stands, expires_at=write.discard_at))
+        return outcome
+
+
+@liar(REPEATED)
+class RaisesAgainToTheSameNumber(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, RaiseGeneration) and write.to and write.to == self.state.generation(write.partition):
+            write = replace(write, to=write.to + 1)
+        return super().lie(write)
+
+
+@liar(REPEATED)
+class CountsPutsAsAccesses(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        outcome = super().lie(write)
+        if isinstance(write, Put) and outcome.applied and isinstance(before, Record) and before.version == write.record.version:
+            after = self.state.standing(write.collection.name, write.key)
+            assert isinstance(after, Record)
+            self.state.place(write.collection.name, write.key, replace(after, accesses=before.accesses + 1))
+        return outcome
+
+
+@liar(SIZED, InMemoryServer)
+class MeasuresBodiesAlone(InMemoryStore):
+    def _record_refusal(self, record: Record) -> str:
+        return super()._record_refusal(replace(record, fields={}, texts={}))
+
+
+@liar(SIZED, InMemoryServer)
+class MeasuresNoVectors(InMemoryStore):
+    def _record_refusal(self, record: Record) -> str:
+        short = record.vector is not None and len(record.vector) // 4 <= (self.capabilities.max_vector_dims or 0)
+        return super()._record_refusal(replace(record, vector=None) if short else record)
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+@liar("test_pages_lose_no_record_whose_id_another_tenants_record_bears_too")
+class CutsPagesBetweenEqualIds(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        return replace(page, records=page.records[: query.limit])
+
+
+@liar(HITS)
+class FindsHomesBesideTheAskedRolesWithoutContent(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        return await super()._search(search if search.whole else replace(search, roles=search.roles | HOMES))
+
+
+@liar(HITS)
+class LimitsEachPartition(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        hits, taken = [], dict[Partition, list[Key]]()
+        for hit in await super()._search(replace(search, limit=10**9)):
+            of_this = taken.setdefault(hit.record.partition, [])
+            if len(of_this) < search.limit:
+                of_this.append(hit.record.key)
+                hits.append(hit)
+        return hits
