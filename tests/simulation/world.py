@@ -221,6 +221,7 @@ def simulate(
         focus=scenario.focus,
         lure=scenario.lure,
         lured=frozenset(o.number for o in scenario.operations if o.lured),
+        lures={o.number: o.lure for o in scenario.operations if o.lure is not None},
         rare=RARE,
         dropped=spared,
     )
