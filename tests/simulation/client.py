@@ -15,7 +15,7 @@ from memory.domain.time import micros
 from memory.orchestrator.owed import KEEP
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.collections import ENTRIES
-from memory.ports.record import Key, Record, Role
+from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation import relating
 from tests.simulation.attempt import Attempts, Effect, Effects
 from tests.simulation.audit import of_scope, settle
@@ -296,12 +296,24 @@ class EngineClient(Reader):
             self._moved(start, done[1].end)
             if done[0] is MoveResult.MOVED:
                 self.lives(name, to, done[1])
-            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self.history.refuses and not self._may_be_kept_back(name):
+            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self.history.refuses and not self._may_be_kept_back(name, entry_id):
                 self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and was told: {done[0]}")
 
-    def _may_be_kept_back(self, name: str) -> bool:
-        """Whether it may be gone, unreadable, or in front of a tombstone of an earlier life."""
-        return self.history.registers[name].damaged or self.history.may_have_gone(name) or self.history.registers[name].may_expire
+    def _may_be_kept_back(self, name: str, entry_id: str) -> bool:
+        """Whether it may be gone, unreadable, or in front of a tombstone that is newer."""
+        register = self.history.registers[name]
+        return register.damaged or ((self.history.may_have_gone(name) or register.may_expire) and not self._way_is_free(Key(register.tenant, entry_id)))
+
+    def _way_is_free(self, key: Key) -> bool:
+        """Whether it has a home that owes nothing, and beside that there are copies of it and older tombstones alone."""
+        states = [s.store.state for s in self.world.distinct if isinstance(s.store, InMemoryStore)]
+        standing = [stands for state in states if (stands := state.standing(ENTRIES.name, key)) is not None]
+        homes = [stands for stands in standing if isinstance(stands, Record) and stands.role is Role.HOME and not stands.owed]
+        beside = [stands for stands in standing if stands not in homes]
+        return len(homes) == 1 and all(
+            stands.version < homes[0].version if isinstance(stands, Tombstone) else isinstance(stands, Record) and stands.role is not Role.HOME
+            for stands in beside
+        )
 
     async def end_session(self, o: Operation) -> None:
         start = self.history.moment()

@@ -25,6 +25,8 @@ class Scene:
     scene: tuple[Turn, ...]
     layouts: tuple[Layout, ...] = ()
     scopes: tuple[Scope, ...] = ()
+    share: int = 1
+    """How often it is drawn, of those that fit."""
 
 
 ENDINGS: dict[str, Scene] = {
@@ -45,6 +47,7 @@ ENDINGS: dict[str, Scene] = {
         ),
         (Layout.CACHE,),
         (SESSION,),
+        share=3,
     ),
     "moved while it is searched for": Scene(
         (
@@ -97,7 +100,7 @@ ENDINGS: dict[str, Scene] = {
     # derivations
     "promoted again once the copy is retired": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.PROMOTE, pick=1), Turn(_K.INVALIDATE, copy=True, pick=0), Turn(_K.DELETE, who=1, pick=1)),
+            *(Turn(_K.WRITE), Turn(_K.PROMOTE, pick=1), Turn(_K.INVALIDATE, copy=True, pick=0), Turn(_K.DELETE, pick=1)),
             *(Turn(_K.PROMOTE, rest=_AGES, pick=1), Turn(_K.PROMOTE, who=1, pick=1)),
         ),
         (),
@@ -105,9 +108,9 @@ ENDINGS: dict[str, Scene] = {
     ),
     "summed up, edited, and its sources still to be deleted": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, lure=("delete.home", Fault.ERROR_BEFORE)), Turn(_K.UPDATE, made=True, who=1)),
+            *(Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, lure=("delete.home", Fault.ERROR_BEFORE)), Turn(_K.UPDATE, made=True)),
             *(Turn(_K.GET), Turn(_K.WRITE, entry=1), Turn(_K.COMPACT_AWAY, entry=1, lure=("delete.home", Fault.ERROR_BEFORE))),
-            Turn(_K.DELETE, made=True, who=1),
+            Turn(_K.DELETE, made=True),
         )
     ),
     # the past
@@ -118,15 +121,17 @@ ENDINGS: dict[str, Scene] = {
         ),
         (Layout.CACHE,),
         (SESSION,),
+        share=3,
     ),
     # the cache
     "slow to look into the cache": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.GET, meets=True, lure=("cache.look", Fault.DELAY))),
-            *(Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET, who=1), Turn(_K.GET)),
+            *(Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET), Turn(_K.GET, who=1, rest=31.0)),
         ),
         (Layout.CACHE,),
         (SESSION,),
+        share=3,
     ),
     "deleted while the cache is silent": Scene(
         (
@@ -135,32 +140,37 @@ ENDINGS: dict[str, Scene] = {
         ),
         (Layout.CACHE,),
         (SESSION,),
+        share=3,
     ),
     # keys
     "revived while a sweeper is frozen": Scene(
         (
-            *(Turn(_K.KEYED, pick=1), Turn(_K.DELETE, pick=1, lure=("delete.elsewhere", Fault.ERROR_BEFORE))),
-            *(Turn(_K.SWEEP, meets=True, rest=40.0, lure=("sweep.owed", Fault.FROZEN)), Turn(_K.KEYED, who=1, meets=True, rest=60.0, pick=1)),
+            *(Turn(_K.KEYED, pick=1), Turn(_K.DELETE, pick=1, lure=("owed.settle", Fault.ERROR_BEFORE))),
+            *(Turn(_K.SWEEP, meets=True, rest=40.0, lure=("cache.invalidate", Fault.FROZEN)), Turn(_K.KEYED, who=1, meets=True, rest=60.0, pick=1)),
             *(Turn(_K.UPDATE, who=1, pick=1), Turn(_K.GET, who=1)),
         ),
-        (Layout.THREE, Layout.CACHE, Layout.SPLIT, Layout.FORGETFUL),
+        (Layout.CACHE,),
         (USER, WORKSPACE),
     ),
     "revived where a tier is split": Scene(
         (
-            *(Turn(_K.KEYED, pick=1), Turn(_K.DELETE, pick=1), Turn(_K.KEYED, who=1, pick=1), Turn(_K.MOVE, pick=2), Turn(_K.GET)),
-            *(Turn(_K.RETRIEVE, pick=4), Turn(_K.UPDATE, who=1, pick=1), Turn(_K.MOVE, pick=1), Turn(_K.GET), Turn(_K.RETRIEVE, pick=4, who=1)),
+            *(Turn(_K.KEYED, pick=1), Turn(_K.DELETE, pick=1), Turn(_K.KEYED, pick=1), Turn(_K.KEYED, pick=1), Turn(_K.MOVE, pick=2, rest=_AGES)),
+            Turn(_K.GET),
+            *(Turn(_K.RETRIEVE, pick=4), Turn(_K.UPDATE, pick=1), Turn(_K.MOVE, pick=1), Turn(_K.GET), Turn(_K.RETRIEVE, pick=4)),
             Turn(_K.DELETE, pick=1),
         ),
         (Layout.SPLIT,),
         (SESSION,),
+        share=6,
     ),
     # sweeps
     "linked, and swept while a store is silent": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, pick=2), Turn(_K.RELATE, entry=1, pick=2)),
-            *(Turn(_K.SWEEP, who=1, rest=40.0, lure=("read.home", Fault.ERROR_BEFORE)), Turn(_K.RELATED, pick=4)),
-        )
+            *(Turn(_K.SWEEP, who=1, rest=40.0, lure=("sweep.expired", Fault.DOWN)), Turn(_K.RELATED, pick=4)),
+        ),
+        (Layout.FORGETFUL,),  # what expired is looked for in its short store alone: that is down then
+        (SESSION,),
     ),
     "a deletion is owed for longer than tombstones live": Scene(
         (

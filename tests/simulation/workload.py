@@ -65,7 +65,7 @@ SOON = (0.003, 0.05, 1.0, 60.0, 3_000.0)
 """Seconds from a write until its entry expires, or from a retirement until its window ends."""
 EXPIRY_EDITED = "x"
 """The names of entries whose expiry is edited begin with this."""
-ENDS_WITH_A_SCENE = 0.5
+ENDS_WITH_A_SCENE = 0.4
 """How many of the runs end with a scene of their own."""
 LEASE_IS_OVER = 35.0
 """Seconds after which a sweep may begin though the last one never ended."""
@@ -278,6 +278,9 @@ class Ending(Protocol):
     @property
     def layouts(self) -> tuple[Layout, ...]: ...
 
+    @property
+    def share(self) -> int: ...
+
 
 class Aim(Protocol):
     """What a run should be like for a step to be taken in it; empty says nothing. See `tests.simulation.steps`."""
@@ -319,7 +322,8 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
     peculiar = seeded(seed, 7).random()
     last = seeded(seed, 8)
     fitting = [name for name, ending in (endings or {}).items() if layout in (ending.layouts or tuple(Layout))]
-    ending = last.choice(fitting) if fitting and last.random() < ENDS_WITH_A_SCENE else ""
+    shares = [endings[name].share for name in fitting] if endings else []
+    ending = last.choices(fitting, shares)[0] if fitting and last.random() < ENDS_WITH_A_SCENE else ""
     return Scenario(
         seed=seed,
         layout=layout,
