@@ -152,7 +152,20 @@ class Attempts:
         if born and e.value is None and register.edits_its_expiry:
             hides = ANY_TIME  # a copy expires when what it is a copy of did, whichever text that said
         clock = ANY_TIME if e.hidden_too else self._clock()
-        return Event(e.register, e.act, e.value, start, end, maybe=maybe, keyed=e.keyed, by=label, clock=clock, hides=hides, forgotten=e.forgotten, expires=expires)
+        return Event(
+            e.register,
+            e.act,
+            e.value,
+            start,
+            end,
+            maybe=maybe,
+            keyed=e.keyed,
+            by=label,
+            clock=clock,
+            hides=hides,
+            forgotten=e.forgotten,
+            expires=expires,
+        )
 
     def _clock(self) -> Moments:
         """The earliest and the latest moment that the engine saw during the call."""

@@ -135,7 +135,11 @@ class EngineClient(Reader):
         edited = self.history.registers[name].edits_its_expiry
         expires_at = self._edited_expiry(o) if edited else None
         text = self.text(o, name.partition(">")[0], f"m{o.number}", expires_at)
-        changes: dict[str, Any] = {**text.parts, **({"title": text.value} if o.pick % 3 == 0 else {}), **({"expires_at": expires_at} if edited else {})}
+        changes: dict[str, Any] = {
+            **text.parts,
+            **({"title": text.value} if o.pick % 3 == 0 else {}),
+            **({"expires_at": expires_at} if edited else {}),
+        }
         effect = Effect(Act.UPDATE, name, text.value)
         done = await self.attempt("update", lambda: self.engine.entries.update(o.tenant, entry_id, changes), [effect], about=(name, entry_id))
         if done is not None:
@@ -302,7 +306,9 @@ class EngineClient(Reader):
     def _may_be_kept_back(self, name: str, entry_id: str) -> bool:
         """Whether it may be gone, unreadable, or in front of a tombstone that is newer."""
         register = self.history.registers[name]
-        return register.damaged or ((self.history.may_have_gone(name) or register.may_expire) and not self._way_is_free(Key(register.tenant, entry_id)))
+        return register.damaged or (
+            (self.history.may_have_gone(name) or register.may_expire) and not self._way_is_free(Key(register.tenant, entry_id))
+        )
 
     def _way_is_free(self, key: Key) -> bool:
         """Whether it has a home that owes nothing, and beside that there are copies of it and older tombstones alone."""

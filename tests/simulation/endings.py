@@ -155,8 +155,8 @@ ENDINGS: dict[str, Scene] = {
     "revived where a tier is split": Scene(
         (
             *(Turn(_K.KEYED, pick=1), Turn(_K.DELETE, pick=1), Turn(_K.KEYED, pick=1), Turn(_K.KEYED, pick=1), Turn(_K.MOVE, pick=2, rest=_AGES)),
-            Turn(_K.GET),
-            *(Turn(_K.RETRIEVE, pick=4), Turn(_K.UPDATE, pick=1), Turn(_K.MOVE, pick=1), Turn(_K.GET), Turn(_K.RETRIEVE, pick=4)),
+            *(Turn(_K.MOVE, pick=2, rest=_AGES), Turn(_K.GET), Turn(_K.RETRIEVE, pick=4), Turn(_K.UPDATE, pick=1), Turn(_K.MOVE, pick=1)),
+            *(Turn(_K.GET), Turn(_K.RETRIEVE, pick=4)),
             Turn(_K.DELETE, pick=1),
         ),
         (Layout.SPLIT,),

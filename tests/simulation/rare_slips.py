@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from memory.orchestrator import asked, births, browsing, derivation, entries, erasure, generations, maintenance, owed, relations, searching, split, tiering
+from memory.orchestrator import (
+    asked,
+    births,
+    browsing,
+    derivation,
+    entries,
+    erasure,
+    generations,
+    maintenance,
+    owed,
+    relations,
+    searching,
+    split,
+    tiering,
+)
 from tests.simulation.slips import Slip
 
 _SETBACK = ("generation.",)
@@ -76,7 +90,11 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     # deletions
     "what-cannot-be-read-leaves-its-past": Slip(
-        erasure, "Erasure._owed_blindly", '(Owed(UNKEEP, {"versions": []}), Owed(UNRELATE))', "(Owed(UNRELATE),)", ("delete.unreadable", "version.find")
+        erasure,
+        "Erasure._owed_blindly",
+        '(Owed(UNKEEP, {"versions": []}), Owed(UNRELATE))',
+        "(Owed(UNRELATE),)",
+        ("delete.unreadable", "version.find"),
     ),
     "with-a-cache-later-stores-are-forgotten": Slip(
         erasure, "Erasure._owed_elsewhere", "[Owed(UNCACHE), *owed]", "[Owed(UNCACHE)]", ("delete.elsewhere",)
@@ -107,9 +125,7 @@ RARE_SLIPS: dict[str, Slip] = {
     "what-is-refused-for-its-generation-is-given-up": Slip(
         owed, "OwedWork._done", "return not await self._generations.lives_on(about, home)", "return True", _SETBACK
     ),
-    "a-move-from-a-store-behind-goes-nowhere": Slip(
-        tiering, "Tiering._copy", "await self._generations.lives_on(copy, source)", "pass", _SETBACK
-    ),
+    "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._copy", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
     # what is owed, and sweeps
     "one-step-done-and-all-are-settled": Slip(
         owed, "OwedWork.finish", "await self._settle(debt, tuple(done))", "await self._settle(debt, debt.holder.owed)", ("owed.", "replica.")

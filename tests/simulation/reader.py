@@ -80,9 +80,7 @@ class Reader:
             [] if listed is None or not listed[1].alone or listed[0].degraded else [next((e for e in listed[0] if e.id == seen.id), None)],
         ):
             late = self.process.clock() - at > PRESENT  # what was asked about is the past by now
-            hidden = (
-                late or self.history.registers[name].may_expire or self.history.may_have_gone(name) or self.history.registers[name].damaged
-            )
+            hidden = late or self.history.registers[name].may_expire or self.history.may_have_gone(name) or self.history.registers[name].damaged
             now = self.process.clock()
             between = at < seen.valid_from <= now or seen.version <= micros(now)  # of that nobody can say whether it had come at that moment
             if shown and not between and not hidden and (shown[0] is None or shown[0].version < seen.version):

@@ -444,7 +444,11 @@ class _Drawn:
         for turn in turns:
             number = len(self.found)
             meeting = (number if meeting is None else meeting) if turn.meets else None
-            name = f"k{first * 10 + turn.entry}-{tenant}-{scope.kind}" if turn.entry in keyed else f"{EXPIRY_EDITED if edited else 'p'}{first}.{turn.entry}"
+            name = (
+                f"k{first * 10 + turn.entry}-{tenant}-{scope.kind}"
+                if turn.entry in keyed
+                else f"{EXPIRY_EDITED if edited else 'p'}{first}.{turn.entry}"
+            )
             made = f"c{number}" if turn.kind in (Kind.COMPACT, Kind.COMPACT_AWAY) else made
             name = made if turn.made else name
             pause = turn.rest + random.random() * turn.late
