@@ -41,9 +41,10 @@ ENDINGS: dict[str, Scene] = {
     ),
     "read by way of the cache while it moves": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lure=("move.relabel", Fault.DELAY))),
+            *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, pick=0, lure=("move.relabel", Fault.DELAY))),
             *(Turn(_K.GET, who=1, meets=True, late=0.02), Turn(_K.GET), Turn(_K.GET, who=1)),
-            *(Turn(_K.WRITE, entry=1), Turn(_K.GET, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.GET, entry=1, who=1)),
+            *(Turn(_K.WRITE, entry=1), Turn(_K.MOVE, entry=1, meets=True, pick=1, lure=("move.release", Fault.DELAY))),
+            *(Turn(_K.GET, entry=1, who=1, meets=True, late=0.02), Turn(_K.GET, entry=1), Turn(_K.GET, entry=1, who=1)),
         ),
         (Layout.CACHE,),
         (SESSION,),
@@ -171,6 +172,14 @@ ENDINGS: dict[str, Scene] = {
         ),
         (Layout.FORGETFUL,),  # what expired is looked for in its short store alone: that is down then
         (SESSION,),
+    ),
+    "an arrival is told of once its tombstone is forgotten": Scene(
+        (
+            *(Turn(_K.WRITE), Turn(_K.MOVE, pick=1, lure=("move.arrive", Fault.ERROR_BEFORE)), Turn(_K.DELETE, pick=1)),
+            Turn(_K.SWEEP, rest=LONG_REST, lure=("owed.settle", Fault.ERROR_BEFORE)),
+        ),
+        (Layout.THREE, Layout.CACHE, Layout.FORGETFUL),
+        (USER, WORKSPACE),
     ),
     "a deletion is owed for longer than tombstones live": Scene(
         (

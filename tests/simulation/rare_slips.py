@@ -55,7 +55,7 @@ RARE_SLIPS: dict[str, Slip] = {
         "Births._first_version",
         "next(iter(await kept_versions(self._placement, record)), record)",
         "next(reversed(await kept_versions(self._placement, record)), record)",
-        ("version.read", "write."),
+        ("version.read", "version."),
     ),
     "a-keyed-draft-looks-past-a-tombstone": Slip(
         births,
@@ -126,6 +126,28 @@ RARE_SLIPS: dict[str, Slip] = {
         owed, "OwedWork._done", "return not await self._generations.lives_on(about, home)", "return True", _SETBACK
     ),
     "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._copy", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
+    # moves
+    "a-move-within-a-store-clears-the-cache-only-before": Slip(
+        tiering,
+        "Tiering._relabel",
+        "    await self._cache.invalidate(collection, record.key)",
+        "    pass",
+        ("read by way of the cache while it moves",),
+    ),
+    "a-move-clears-the-cache-only-before": Slip(
+        tiering,
+        "Tiering._release",
+        "        await self._cache.invalidate(collection, record.key)\n",
+        "",
+        ("read by way of the cache while it moves",),
+    ),
+    "a-mark-waits-for-what-is-forgotten": Slip(
+        owed,
+        "OwedWork._arrive",
+        "outcome.status is not Status.REJECTED",
+        "outcome.applied or outcome.stored is not None",
+        ("an arrival is told of once its tombstone is forgotten",),
+    ),
     # what is owed, and sweeps
     "one-step-done-and-all-are-settled": Slip(
         owed, "OwedWork.finish", "await self._settle(debt, tuple(done))", "await self._settle(debt, debt.holder.owed)", ("owed.", "replica.")
