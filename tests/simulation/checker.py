@@ -180,10 +180,13 @@ def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
     return "order"
 
 
-def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list[Violation]:
-    """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them."""
+def check(history: History, stale: float = 0.0, *, strict: bool = False, moved: bool = False) -> list[Violation]:
+    """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them.
+
+    `moved`: no move failed either, so that they must name the tier.
+    """
     found = list(history.violations)
-    spanning = Promises(history, strict=strict)
+    spanning = Promises(history, strict=moved)
     found += spanning.check()
     for register in history.registers.values():
         violation = check_register(register.name, spanning.events_of(register.name), stale)
