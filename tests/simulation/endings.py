@@ -134,6 +134,15 @@ ENDINGS: dict[str, Scene] = {
         (SESSION,),
         share=3,
     ),
+    "the cache is rolled back to before an edit": Scene(
+        (
+            *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.UPDATE, pick=1)),
+            *(Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.GET)),
+        ),
+        (Layout.CACHE,),
+        (SESSION,),
+        share=3,
+    ),
     "deleted while the cache is silent": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.DELETE, who=1, pick=1, lure=("cache.invalidate", Fault.ERROR_BEFORE)), Turn(_K.GET)),
