@@ -1,8 +1,8 @@
 """Copies in a volatile store, for reading by id: they may mislead a reader for a bounded time, never a writer.
 
-A writer invalidates before it writes home and again after; a reader fills after reading home, on condition that the stamp it saw before reading
-home is still there. The first stamp clears what is cached; the second refuses fills by readers that saw the first and still read the old home.
-A copy that is missing, older than `cache_max_age`, or from before the store's last restart is a miss. A cache that fails is a miss too.
+A writer or mover invalidates before it writes home and again after; a reader fills after reading home, on condition that the stamp it saw
+before reading home is still there. The first stamp clears what is cached; the second refuses fills by readers that saw the first and still read the
+old home. A copy that is missing, older than `cache_max_age`, or from before the store's last restart is a miss. A cache that fails is a miss too.
 """
 
 from __future__ import annotations

@@ -309,7 +309,9 @@ class OwedWork:
         target = self._placement.topology.home(owed.data["to"])
         clear = Annotate(debt.collection, debt.holder.key, at=debt.holder.version, role_is=Role.ARRIVING, role=Role.HOME)
         outcome = await self._placement.write_one("move.arrive", target, clear)
-        return outcome.applied or outcome.stored is not None  # home already, newer, moved on or deleted: all mean it arrived
+        # home already, newer, moved on or deleted, perhaps so long ago that nothing is left of it: all mean it arrived, as it stood there before the
+        # source let go
+        return outcome.status is not Status.REJECTED
 
 
 def carried_over(record: Record) -> tuple[Owed, ...]:

@@ -110,6 +110,7 @@ class Tiering:
         outcome = await self._placement.write_one("move.relabel", store, Put(collection, moved, there))
         if not outcome.applied:
             return AGAIN
+        await self._cache.invalidate(collection, record.key)  # a reader in between may have filled it with the tier before
         await self._owed.try_finish(Debt(collection, store, moved), away)
         return Step(MoveResult.MOVED)
 
@@ -176,6 +177,7 @@ class Tiering:
         release = Release(collection, record.key, at=record.version, to=to, owed=owed)
         outcome = await self._placement.write_one("move.release", source, release)
         if outcome.applied:
+            await self._cache.invalidate(collection, record.key)
             mark = Mark(record.key, record.scope, record.version, to, owed)
             if await self._owed.try_finish(Debt(collection, source, mark), away):
                 await self._owed.try_finish(Debt(collection, target, replace(copy, role=Role.HOME)), away)

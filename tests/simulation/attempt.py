@@ -145,10 +145,27 @@ class Attempts:
 
     def _event(self, e: Effect, start: float, end: float, label: str, *, maybe: bool) -> Event:
         born = e.act in (Act.CREATE, Act.PROMOTE)
-        hidden_from = self._history.registers[e.register].hidden_from
+        register = self._history.registers[e.register]
+        hidden_from = self._history.expiries.get(e.value or "", inf) if register.edits_its_expiry else register.hidden_from
         hides = (hidden_from, hidden_from) if born else e.ends
+        expires = (hidden_from, hidden_from) if register.edits_its_expiry and e.act is Act.UPDATE else None
+        if born and e.value is None and register.edits_its_expiry:
+            hides = ANY_TIME  # a copy expires when what it is a copy of did, whichever text that said
         clock = ANY_TIME if e.hidden_too else self._clock()
-        return Event(e.register, e.act, e.value, start, end, maybe=maybe, keyed=e.keyed, by=label, clock=clock, hides=hides, forgotten=e.forgotten)
+        return Event(
+            e.register,
+            e.act,
+            e.value,
+            start,
+            end,
+            maybe=maybe,
+            keyed=e.keyed,
+            by=label,
+            clock=clock,
+            hides=hides,
+            forgotten=e.forgotten,
+            expires=expires,
+        )
 
     def _clock(self) -> Moments:
         """The earliest and the latest moment that the engine saw during the call."""

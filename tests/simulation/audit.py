@@ -39,6 +39,7 @@ async def settle(client: EngineClient) -> None:
     await sweep_clean(client)
     client.history.settled()
     client.world.agrees(client.engine.generations)
+    Inspection(client).no_copy_of_what_is_gone(client)
     if client.world.scenario.setback:
         set_back(client.world)
         await aftermath(client)
@@ -87,7 +88,7 @@ async def _read_everything(client: EngineClient) -> None:
         done = await client.attempt("final get", lambda t=tenant, i=entry_id: client.engine.entries.get(t, i))  # type: ignore[misc]
         if done is not None:
             client.sight(name, done[0], tenant, done[1])
-        await client.remembered(name, entry_id, len(name))
+        await client.remembered(name, entry_id, len(name), settled=True)
     for tenant in TENANTS:
         await every_link(client, tenant, "final relations")
 
@@ -121,7 +122,11 @@ class Inspection:
         self._homes: dict[str, list[tuple[str, Record]]] = defaultdict(list)
         self._kept: dict[str, dict[int, Record]] = defaultdict(dict)
         self._unreadable = _unreadable(s for s in self._servers.values() if isinstance(s, InMemoryStore))
+        self._living: set[str] = set()
+        """What has its home somewhere, or is about to."""
         for name, collection, standing in self._everything():
+            if collection == ENTRIES.name and isinstance(standing, Record) and standing.role in (Role.HOME, Role.ARRIVING):
+                self._living.add(standing.key.id)
             if collection == ENTRIES.name and isinstance(standing, Record) and standing.role is Role.HOME:
                 self._homes[standing.key.id].append((name, standing))
             elif collection == ENTRY_VERSIONS.name and isinstance(standing, Record):
@@ -134,6 +139,17 @@ class Inspection:
                 continue
             if standing.role is not Role.CACHED or standing.tier != "short" or standing.owed:
                 self._broken("foreign", standing.key.id, f"is no copy for the cache {name}, and is in it as one of {collection}: {standing}")
+
+    def no_copy_of_what_is_gone(self, client: EngineClient) -> None:
+        """Once nothing is owed any more a cache has no copy, of those it may serve, of what was deleted."""
+        now, oldest = client.process.clock(), client.engine.settings.cache_max_age
+        for name, collection, standing in self._everything():
+            store = self._servers[name]
+            if store.capabilities.durable or not isinstance(standing, Record) or standing.key.id in self._unreadable:
+                continue
+            served = standing.epoch == store.epoch and standing.cached_at is not None and abs(now - standing.cached_at) <= oldest
+            if served and standing.key.id not in self._living:
+                self._broken("leftover", standing.key.id, f"was deleted, and {name} still has a copy of it, of {collection}: {standing}")
 
     def run(self) -> None:
         for entry_id, homes in self._homes.items():
@@ -250,7 +266,9 @@ class Inspection:
         name = self._history.names.get(about)
         if not isinstance(standing, Record) or name is None or about in self._homes or not self._history.registers[name].damaged:
             return False
-        return collection == ENTRY_VERSIONS.name or (standing.role is Role.REPLICA and (standing.generation or 0) > 0)
+        if collection == ENTRY_VERSIONS.name:
+            return standing.version in self._history.registers[name].unknown
+        return standing.role is Role.REPLICA and (standing.generation or 0) > 0
 
     def _everything(self) -> Iterator[tuple[str, str, Stored]]:
         for name, store in self._servers.items():

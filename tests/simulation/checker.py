@@ -20,7 +20,7 @@ class State(NamedTuple):
     """What a register says, hidden from its expiry on, and from the end of its window on."""
 
     value: str
-    expires: float = inf
+    expires: Moments = NEVER
     ends: Moments = NEVER
     first: str = ""
     """What was first written, where that was under a key; kept when it is deleted."""
@@ -34,10 +34,10 @@ class State(NamedTuple):
         return GONE._replace(first=self.first)
 
     def may_be_seen(self, clock: Moments) -> bool:
-        return self.live and clock[0] < self.expires and clock[0] < self.ends[1]
+        return self.live and clock[0] < self.expires[1] and clock[0] < self.ends[1]
 
     def may_be_hidden(self, clock: Moments) -> bool:
-        hides_from = min(self.expires, self.ends[0])
+        hides_from = min(self.expires[0], self.ends[0])
         return not self.live or (hides_from < inf and clock[1] >= hides_from)
 
     def says(self, value: str | None) -> bool:
@@ -54,7 +54,7 @@ def after(state: State, event: Event) -> tuple[State, ...]:
     if act in LOOKS:
         return _sighted(state, event)
     if act is Act.CREATE:
-        new = State(value or ANY, event.hides[0], first=value or "" if event.keyed else "")
+        new = State(value or ANY, event.hides, first=value or "" if event.keyed else "")
         if state == NOTHING:
             return (new,)
         if not state.live:
@@ -62,10 +62,11 @@ def after(state: State, event: Event) -> tuple[State, ...]:
         return (state,) if event.keyed and state.first == value else ()
     if act is Act.PROMOTE:
         if not state.live:
-            return (State(value or ANY, event.hides[0], first=value or "" if event.keyed else ""),)
+            return (State(value or ANY, event.hides, first=value or "" if event.keyed else ""),)
         return (state,) if not event.keyed or state.first == value else ()
     if act is Act.UPDATE:
-        return (state._replace(value=value or ANY),) if state.may_be_seen(event.clock) else ()
+        edited = state._replace(value=value or ANY, expires=state.expires if event.expires is None else event.expires)
+        return (edited,) if state.may_be_seen(event.clock) else ()
     if act is Act.RETIRE:
         return (state._replace(ends=event.hides),) if state.ends == NEVER and state.may_be_seen(event.clock) else ()
     if act is Act.DROP:
@@ -158,7 +159,7 @@ def check_register(name: str, events: Iterable[Event], stale: float = 0.0) -> Vi
     story = "\n    ".join(str(e) for e in search.events)
     what = "; ".join(str(e) for e in stuck)
     shown = "never written" if state == NOTHING else state.value if state.live else "deleted"
-    if state.expires < inf or state.ends != NEVER:
+    if state.expires != NEVER or state.ends != NEVER:
         shown += f" (expires {state.expires}, ends {state.ends}, clocks {[e.clock for e in stuck]})"
     return Violation(_kind(state, stuck, search.events), name, f"no order explains this; at best it is {shown} and then comes {what}\n    {story}")
 
@@ -179,10 +180,13 @@ def _kind(state: State, stuck: list[Event], events: list[Event]) -> str:
     return "order"
 
 
-def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list[Violation]:
-    """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them."""
+def check(history: History, stale: float = 0.0, *, strict: bool = False, moved: bool = False) -> list[Violation]:
+    """Everything that is wrong with this history. `strict`: nothing failed in it, so cached reads must show what was acknowledged before them.
+
+    `moved`: no move failed either, so that they must name the tier.
+    """
     found = list(history.violations)
-    spanning = Promises(history, strict=strict)
+    spanning = Promises(history, strict=moved)
     found += spanning.check()
     for register in history.registers.values():
         violation = check_register(register.name, spanning.events_of(register.name), stale)
@@ -192,6 +196,8 @@ def check(history: History, stale: float = 0.0, *, strict: bool = False) -> list
             found.append(violation)
     for sight in history.known_at:
         register = history.registers[sight.register]
+        if sight.value is None and register.edits_its_expiry:
+            continue
         if (violation := check_known_at(sight, register.events, register.hidden_from)) is not None:
             found.append(violation)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
@@ -12,18 +12,19 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
+from memory.orchestrator.owed import KEEP
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.collections import ENTRIES
-from memory.ports.record import Key, Record, Role
+from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation import relating
 from tests.simulation.attempt import Attempts, Effect, Effects
 from tests.simulation.audit import of_scope, settle
-from tests.simulation.faults import Process
+from tests.simulation.faults import CLOCK_ERROR, Process
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Derived, Erased, Moments
 from tests.simulation.reader import Reader, Text, value_of
 from tests.simulation.setup import build_engine
-from tests.simulation.workload import PROMOTED, SOON, Kind, Operation
+from tests.simulation.workload import EXPIRY_EDITED, PROMOTED, SOON, Kind, Operation
 from tests.simulation.world import World
 
 PATIENCE = 60
@@ -63,11 +64,15 @@ class EngineClient(Reader):
 
     async def write(self, o: Operation) -> None:
         expires_at = self.process.clock() + timedelta(seconds=SOON[o.pick // 8 % len(SOON)]) if o.pick % 8 == 0 else None
+        expires_at = self._edited_expiry(o) if o.register.startswith(EXPIRY_EDITED) else expires_at
         text = self.text(o, o.register, f"m{o.number}", expires_at)
         draft = EntryDraft(scope=o.scope, expires_at=expires_at, **text.parts)
         done = await self.attempt("write", lambda: self.engine.entries.write(o.tenant, draft), [Effect(Act.CREATE, text.register, text.value)])
         if done is not None:
             self.told(text.register, done[0])
+
+    def _edited_expiry(self, o: Operation) -> datetime | None:
+        return None if o.expires is None or o.expires == inf else self.process.clock() + timedelta(seconds=o.expires)
 
     async def keyed(self, o: Operation) -> None:
         """Most who use the key ask for the same, some for another text, and some for a new life where it was deleted."""
@@ -127,8 +132,14 @@ class EngineClient(Reader):
 
     async def update(self, o: Operation) -> None:
         name, entry_id = self.about(o)
-        text = self.text(o, name.partition(">")[0], f"m{o.number}")
-        changes: dict[str, Any] = {**text.parts, **({"title": text.value} if o.pick % 3 == 0 else {})}
+        edited = self.history.registers[name].edits_its_expiry
+        expires_at = self._edited_expiry(o) if edited else None
+        text = self.text(o, name.partition(">")[0], f"m{o.number}", expires_at)
+        changes: dict[str, Any] = {
+            **text.parts,
+            **({"title": text.value} if o.pick % 3 == 0 else {}),
+            **({"expires_at": expires_at} if edited else {}),
+        }
         effect = Effect(Act.UPDATE, name, text.value)
         done = await self.attempt("update", lambda: self.engine.entries.update(o.tenant, entry_id, changes), [effect], about=(name, entry_id))
         if done is not None:
@@ -164,7 +175,7 @@ class EngineClient(Reader):
         self.history.leaving.add(name)
 
         def shown(was_there: bool) -> Effects:
-            if not was_there and self.history.forgets and self.history.registers[name].hidden_from < inf:
+            if not was_there and self.history.forgets and self.history.registers[name].may_expire:
                 return [Effect(Act.REFUSED, name)]
             if was_there and self.history.registers[name].damaged:
                 return [Effect(Act.WIPE, name)]  # who cannot read it cannot tell whether somebody else deleted it meanwhile
@@ -211,10 +222,13 @@ class EngineClient(Reader):
             self._derives(name, [source], f"promote {self.process.name}#{o.number}")
         overrides = {"metadata": {"promoted": target.text}} if o.pick % 2 else None
 
+        # a copy that was made before is the answer while its original is there, also where it is hidden; but nothing goes for a hidden one
+        visible = away or self.history.certainly_hidden(source, micros(self.process.clock()) - round(2e6 * CLOCK_ERROR))
+
         def shown(entry: Entry) -> Effects:
             self.told(name, entry)
             self.seen(entry)
-            first_copy = Effect(Act.READ, name, value_of(entry), hidden_too=True)
+            first_copy = Effect(Act.READ, name, value_of(entry), hidden_too=not visible)
             return [effects[0], first_copy, *([Effect(Act.DROP, source, maybe=True, promised=True)] if away else [])]
 
         await self.attempt(
@@ -243,7 +257,7 @@ class EngineClient(Reader):
         read: list[Effect] = []
 
         async def combined(entries: list[Entry]) -> str:
-            hidden_from = max(self.history.registers[self.history.names[e.id]].hidden_from for e in entries)
+            hidden_from = max(inf if e.expires_at is None else micros(e.expires_at) + 1 for e in entries)
             self.history.register(register, o.tenant, scope, hidden_from)
             self.history.marker(register, value)
             self._derives(register, [self.history.names[e.id] for e in entries], f"compact {self.process.name}#{o.number}", away=away)
@@ -270,6 +284,7 @@ class EngineClient(Reader):
         if copies:
             state, copy = copies[0 if o.pick % 4 else o.pick % len(copies)]  # the home, mostly
             state.spoil(ENTRIES.name, key)
+            self.history.registers[name].unknown |= {owed.data["record"]["version"] for c in copies for owed in c[1].owed if owed.kind == KEEP}
             self.history.registers[name].damaged |= copy.role is not Role.CACHED
 
     # -- moving -------------------------------------------------------------------------------------------------------
@@ -285,12 +300,26 @@ class EngineClient(Reader):
             self._moved(start, done[1].end)
             if done[0] is MoveResult.MOVED:
                 self.lives(name, to, done[1])
-            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self.history.refuses and not self._may_be_kept_back(name):
+            elif done[0] is not MoveResult.ALREADY and done[1].alone and not self.history.refuses and not self._may_be_kept_back(name, entry_id):
                 self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and was told: {done[0]}")
 
-    def _may_be_kept_back(self, name: str) -> bool:
-        """Whether it may be gone, unreadable, or in front of a tombstone of an earlier life."""
-        return self.history.registers[name].damaged or self.history.may_have_gone(name) or self.history.registers[name].hidden_from < inf
+    def _may_be_kept_back(self, name: str, entry_id: str) -> bool:
+        """Whether it may be gone, unreadable, or in front of a tombstone that is newer."""
+        register = self.history.registers[name]
+        return register.damaged or (
+            (self.history.may_have_gone(name) or register.may_expire) and not self._way_is_free(Key(register.tenant, entry_id))
+        )
+
+    def _way_is_free(self, key: Key) -> bool:
+        """Whether it has a home that owes nothing, and beside that there are copies of it and older tombstones alone."""
+        states = [s.store.state for s in self.world.distinct if isinstance(s.store, InMemoryStore)]
+        standing = [stands for state in states if (stands := state.standing(ENTRIES.name, key)) is not None]
+        homes = [stands for stands in standing if isinstance(stands, Record) and stands.role is Role.HOME and not stands.owed]
+        beside = [stands for stands in standing if stands not in homes]
+        return len(homes) == 1 and all(
+            stands.version < homes[0].version if isinstance(stands, Tombstone) else isinstance(stands, Record) and stands.role is not Role.HOME
+            for stands in beside
+        )
 
     async def end_session(self, o: Operation) -> None:
         start = self.history.moment()

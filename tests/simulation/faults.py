@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -124,6 +124,8 @@ class FaultPlan:
     lure: tuple[str, str] | None = None
     lured: frozenset[int] = frozenset()
     """The operations that the lure is for; where there are none, it is for all."""
+    lures: Mapping[int, tuple[str, Fault]] = field(default_factory=dict)
+    """Operations with a lure of their own."""
     rare: frozenset[str] = frozenset()
     """Steps so seldom taken that faults strike there more readily."""
     most: int = 30
@@ -146,6 +148,9 @@ class FaultPlan:
     def _chosen(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...]) -> Fault | None:
         bits = mixed(self.seed, *where)
         chance = (bits & 0xFFFFFFFF) / 2**32
+        step_of_its_own, fault = self.lures.get(where[0], ("", None))
+        if step_of_its_own == step and fault in possible:
+            return fault
         if self.lure is not None and self.lure[0] == step and self.lure[1] in possible and self._lures(where[0], chance):
             return Fault(self.lure[1])
         if self.focus[0] == step and self.focus[1] in possible and chance < FOCUS and self.focus != self.lure:

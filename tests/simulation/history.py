@@ -13,6 +13,7 @@ from math import inf
 
 from memory.domain.entry import Entry
 from tests.simulation.links import Links
+from tests.simulation.workload import EXPIRY_EDITED
 
 ANY = "*"
 """The value of a write whose content nobody saw: it may be any."""
@@ -68,6 +69,8 @@ class Event:
     hides: Moments = NEVER
     forgotten: bool = False
     """Of a write under a key: an earlier life may have been forgotten by now, and then this begins another."""
+    expires: Moments | None = None
+    """Of an update that edits the expiry: from when on it hides the register."""
 
     def __str__(self) -> str:
         until = "..." if self.end == inf else f"{self.end:.3f}"
@@ -159,7 +162,18 @@ class Register:
     damaged: bool = False
     """Whether a disk damaged what it says: then it may be refused by name, and left out of answers over scopes."""
     ids: set[str] = field(default_factory=set)
+    unknown: set[int] = field(default_factory=set)
+    """Versions of it that were on their way to being kept when a disk damaged what said so."""
     events: list[Event] = field(default_factory=list)
+
+    @property
+    def edits_its_expiry(self) -> bool:
+        """Whether its expiry is edited: then `History.expiries` tells it, text by text."""
+        return self.name.startswith(EXPIRY_EDITED)
+
+    @property
+    def may_expire(self) -> bool:
+        return self.hidden_from < inf or self.edits_its_expiry
 
 
 class History:
@@ -172,6 +186,8 @@ class History:
         self._last = -1.0
         self.registers: dict[str, Register] = {}
         self.markers: dict[str, str] = {}
+        self.expiries: dict[str, float] = {}
+        """The first moment at which what says this text is hidden by its expiry, where that is edited."""
         self.names: dict[str, str] = {}
         """The registers that ids stand for, as far as anybody was told."""
         self.known_at: list[KnownAt] = []
@@ -250,6 +266,16 @@ class History:
     def known_gone(self, register: str) -> bool:
         """Whether somebody was told that it was deleted."""
         return any(e.act is Act.DELETE and not e.maybe for e in self.registers[register].events)
+
+    def certainly_hidden(self, register: str, clock: float) -> bool:
+        """Whether by now it is certain that it is gone for good, or hidden from whoever's clock shows this moment or a later one."""
+        found = self.registers[register]
+        if found.hidden_from <= clock:
+            return True
+        if found.edits_its_expiry or ">" in register or any(e.keyed for e in found.events):
+            return False
+        over = [e for e in found.events if not e.maybe and (e.act is Act.DELETE or (e.act is Act.RETIRE and e.hides[1] <= clock))]
+        return bool(over)
 
     def may_have_gone(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted or retired it."""

@@ -29,6 +29,7 @@ from memory.ports.deciding import Decision, Slot
 from memory.ports.record import Corrupt, Owed, Record, Role, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Always, Annotate, Put, Release
+from tests.simulation.rare_slips import RARE_SLIPS
 from tests.simulation.slips import SLIPS
 
 Patch = tuple[object, str, Any]
@@ -275,4 +276,4 @@ MUTANTS: dict[str, Mutant] = {
         (retired_entries_are_read_by_id, ("cache.invalidate", "read.")),
         (corrupt_records_are_taken_for_missing, ("delete.unreadable", "version.find")),
     )
-} | {name: Mutant(slip.patch, slip.near) for name, slip in SLIPS.items()}
+} | {name: Mutant(slip.patch, slip.near) for name, slip in (SLIPS | RARE_SLIPS).items()}

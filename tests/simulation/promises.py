@@ -60,7 +60,7 @@ class Promises:
         for event in self._removals(name):
             yield event.start, inf if event.maybe or event.act is Act.DROP else event.end
         register = self._history.registers[name]
-        if register.hidden_from < inf and self._history.forgets:
+        if register.may_expire and self._history.forgets:
             yield 0.0, inf
 
     def _seen_before(self, register: str, moment: float) -> float | None:
@@ -76,7 +76,7 @@ class Promises:
             return False
         register = self._history.registers[name]
         since = self._seen_before(name, start)
-        if since is None or register.damaged or register.hidden_from < inf:
+        if since is None or register.damaged or register.may_expire:
             return False
         if any(e.act is Act.RETIRE and e.start < end for e in register.events):
             return False
@@ -105,7 +105,7 @@ class Promises:
     def _taken_by(self, derived: Derived, source: str) -> float | None:
         """When somebody was told first that this source is gone, where nothing else can have made it so."""
         register = self._history.registers[source]
-        if register.damaged or register.hidden_from < inf or any(e.act is Act.RETIRE for e in register.events):
+        if register.damaged or register.may_expire or any(e.act is Act.RETIRE for e in register.events):
             return None
         since = self._seen_before(source, derived.start)
         if since is None:
@@ -222,7 +222,7 @@ class Promises:
     def _surely_in(self, name: str, erased: Erased) -> bool:
         register = self._history.registers[name]
         since = self._seen_before(name, erased.start)
-        if since is None or register.damaged or (register.hidden_from < inf and self._history.forgets):
+        if since is None or register.damaged or (register.may_expire and self._history.forgets):
             return False
         for event in register.events:
             if event.by == erased.by or event.start >= erased.end or (event.act is Act.READ and event.value is not None):

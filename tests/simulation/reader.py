@@ -19,7 +19,7 @@ from tests.simulation.attempt import Attempts, Ended
 from tests.simulation.faults import Process
 from tests.simulation.history import ANY, Act, Event, History, KnownAt, Seen, Told
 from tests.simulation.loop import START
-from tests.simulation.workload import ALL_SCOPES, TENANTS, Operation
+from tests.simulation.workload import ALL_SCOPES, EXPIRY_EDITED, TENANTS, Operation
 from tests.simulation.world import World
 
 WORD = "memo"
@@ -80,9 +80,7 @@ class Reader:
             [] if listed is None or not listed[1].alone or listed[0].degraded else [next((e for e in listed[0] if e.id == seen.id), None)],
         ):
             late = self.process.clock() - at > PRESENT  # what was asked about is the past by now
-            hidden = (
-                late or self.history.registers[name].hidden_from < inf or self.history.may_have_gone(name) or self.history.registers[name].damaged
-            )
+            hidden = late or self.history.registers[name].may_expire or self.history.may_have_gone(name) or self.history.registers[name].damaged
             now = self.process.clock()
             between = at < seen.valid_from <= now or seen.version <= micros(now)  # of that nobody can say whether it had come at that moment
             if shown and not between and not hidden and (shown[0] is None or shown[0].version < seen.version):
@@ -185,8 +183,8 @@ class Reader:
         name, entry_id = self.about(o)
         await self.remembered(name, entry_id, o.pick)
 
-    async def remembered(self, name: str, entry_id: str, pick: int) -> None:
-        """Every version of an entry; and one of them again, by the moment it was made."""
+    async def remembered(self, name: str, entry_id: str, pick: int, *, settled: bool = False) -> None:
+        """Every version of an entry; and one of them again, by the moment it was made. Where nobody else is at work any more, each of them."""
         tenant, entries = self.history.registers[name].tenant, self.engine.entries
         done = await self.attempt("history", lambda: entries.history(tenant, entry_id), about=(name, entry_id))
         if done is None or not done[0]:
@@ -199,14 +197,39 @@ class Reader:
         self.history.pasts.append(Told(name, ended.start, ended.end, ended.by, tuple(value_of(v) for v in versions)))
         self.history.note(Event(name, Act.READ, value_of(versions[-1]), ended.start, ended.end, by=ended.by))
         await self._as_of(name, versions[-1], pick)
-        version = versions[pick % len(versions)]
+        if settled:
+            for version in versions:
+                await self._at_its_moment(name, version)
+            edited = self.history.registers[name].edits_its_expiry
+            for n, version in enumerate(versions) if edited else [(pick, versions[pick % len(versions)])]:
+                await self._listed_at_its_moment(name, version, versions[-1], searching=bool(n % 2))
+        else:
+            await self._at_its_moment(name, versions[pick % len(versions)])
+
+    async def _at_its_moment(self, name: str, version: Entry) -> None:
+        """Asked for by its id as it was known when this version was made, it is told to have said this."""
         if version.valid_to is not None and version.valid_to <= version.valid_from:
             return
-        at = version.updated_at
+        tenant, entry_id, at, entries = version.tenant, version.id, version.updated_at, self.engine.entries
         again = await self.attempt("known at its moment", lambda: entries.get(tenant, entry_id, known_at=at, as_of=version.valid_from))
         if again is not None and not self._same_version(name, version, again[0], again[1]):
             told = None if again[0] is None else value_of(again[0])
             self.history.broken("wrong past", name, f"{again[1].by}: at {at} it said {value_of(version)}, and is told to have said {told}")
+
+    async def _listed_at_its_moment(self, name: str, version: Entry, latest: Entry, *, searching: bool) -> None:
+        """Asked for with its scope, once everything is at rest: this version is among what was known when it was made."""
+        if (version.valid_to is not None and version.valid_to <= version.valid_from) or self.history.registers[name].damaged:
+            return
+        at = version.updated_at
+        asked = Asked(version.tenant, (version.scope,), known_at=at, as_of=version.valid_from, limit=200)
+        listed = await (self._searched(asked) if searching else self._browsed(asked))
+        if listed is None:
+            return
+        told = next((e for e in listed[0] if e.id == version.id), None)
+        over = any(e.expires_at is not None and e.expires_at <= now for e, now in ((latest, self.process.clock()), (version, at)))
+        if (told is None and not over) or (told is not None and told.version != version.version):
+            shown = None if told is None else value_of(told)
+            self.history.broken("wrong past", name, f"{listed[1].by}: at {at} it said {value_of(version)}, and is listed as having said {shown}")
 
     async def _as_of(self, name: str, latest: Entry, pick: int) -> None:
         """Asked about a moment, it is shown where the moment lies in its window, over or not, and nowhere else."""
@@ -236,7 +259,7 @@ class Reader:
             self.history.broken("shown too long", name, f"{ended.by} was shown at {at} what holds from {told.valid_from} to {told.valid_to}")
         inside = start <= at and (end is None or at < end)
         register = self.history.registers[name]
-        excused = register.hidden_from < inf or register.damaged or self.history.may_be_deleted(name)
+        excused = register.may_expire or register.damaged or self.history.may_be_deleted(name)
         excused = excused or (end is None and name in self.history.retiring)  # its window may have ended since
         if told is None and whole and inside and not excused:
             self.history.broken("missing", name, f"{ended.by} was not shown at {at} what holds from {start} to {end}")
@@ -247,7 +270,7 @@ class Reader:
         if told is not None:
             being_erased = f"{register.tenant}/{register.scope}" in self.history.leaving  # and its past before it
             return (told.version == version.version and value_of(told) == value_of(version)) or (being_erased and told.version > version.version)
-        return register.hidden_from < inf or register.damaged or self.history.may_have_gone(name)
+        return register.may_expire or register.damaged or self.history.may_have_gone(name)
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -270,8 +293,10 @@ class Reader:
         known = self.history.names.get(entry.id)
         register = self.history.registers.get(known or "")
         hidden_from = inf if entry.expires_at is None else micros(entry.expires_at) + 1
-        if register is not None and register.hidden_from != hidden_from:
-            self.history.broken("torn", register.name, f"{entry.content} is hidden from {hidden_from} on, and was to be from {register.hidden_from}")
+        if register is not None:
+            promised = self.history.expiries.get(value_of(entry), inf) if register.edits_its_expiry else register.hidden_from
+            if promised != hidden_from:
+                self.history.broken("torn", register.name, f"{entry.content} is hidden from {hidden_from} on, and was to be from {promised}")
         parent = self.history.names.get(entry.promoted_from_id or "")
         name = known or (f"{parent}>{entry.scope.text}" if parent else entry.content.split(" ")[0])
         return Seen(name, value_of(entry), entry.id, entry.tenant, entry.scope.text)
@@ -291,7 +316,10 @@ class Reader:
     def text(self, o: Operation, root: str, value: str, expires_at: datetime | None = None) -> Text:
         if root not in self.history.registers:
             hidden_from = inf if expires_at is None else micros(expires_at) + 1  # at its very expiry it is still shown
-            self.history.register(root, o.tenant, o.scope.text, hidden_from)
+            edited = root.startswith(EXPIRY_EDITED)
+            self.history.register(root, o.tenant, o.scope.text, inf if edited else hidden_from)
+        if self.history.registers[root].edits_its_expiry:
+            self.history.expiries[value] = inf if expires_at is None else micros(expires_at) + 1
         large = self.world.scenario.narrow and sum(value.encode()) % 3 == 0
         return Text(root, self.history.marker(root, value), " or more of it" * 100 if large else "")
 

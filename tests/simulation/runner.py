@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from tests.simulation.client import EngineClient
+from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage
 from tests.simulation.loop import seeded
 from tests.simulation.mutants import CALLED, MUTANTS, applied
@@ -55,7 +56,7 @@ class Summary:
 
 def scenario_of(seed: int) -> Scenario:
     focus = focus_of(seed)
-    return scenario(seed, focus, aim_at(*focus))
+    return scenario(seed, focus, aim_at(*focus), ENDINGS)
 
 
 @contextmanager
@@ -128,8 +129,10 @@ def run_chunk(seeds: Sequence[int], mutant: str | None = None) -> Summary:
 
 
 def nearest_first(seeds: Sequence[int], near: tuple[str, ...]) -> list[int]:
-    """The same seeds, those first whose focus is at a step that begins with one of these."""
-    return sorted(seeds, key=lambda seed: not focus_of(seed)[0].startswith(near))
+    """The same seeds, those first whose focus is at a step that begins with one of these, or that end with a scene of such a name."""
+    ends = [seed for seed in seeds if scenario_of(seed).ending in near] if ENDINGS.keys() & set(near) else []
+    first = set(ends)
+    return sorted(seeds, key=lambda seed: not (seed in first or focus_of(seed)[0].startswith(near)))
 
 
 def run_many(

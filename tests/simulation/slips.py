@@ -217,7 +217,9 @@ SLIPS: dict[str, Slip] = {
     "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.everything", "not is_expired(row, now) and ", "", ("browse.everything",)),
     # the past
     # the cache
-    "a-cache-ignores-the-restart": Slip(cache, "Cache._is_fresh", "row.epoch == store.epoch and ", "", _CACHE),
+    "a-cache-ignores-the-restart": Slip(
+        cache, "Cache._is_fresh", "row.epoch == store.epoch and ", "", ("the cache is rolled back to before an edit",)
+    ),
     "a-cache-keeps-copies-for-ever": Slip(cache, "Cache._is_fresh", " and abs(age) <= self._placement.settings.cache_max_age", "", _CACHE),
     "a-cache-takes-what-is-of-other-tiers": Slip(cache, "Cache.fill", ' or record.tier != "short"', "", _CACHE),
     "a-write-is-stamped-only-before": Slip(

@@ -65,12 +65,9 @@ _PROMOTED_AND_EDITED = (Turn(_K.WRITE), Turn(_K.PROMOTE), Turn(_K.UPDATE, who=1)
 _WRITTEN_TWICE = (Turn(_K.WRITE, lured=True), Turn(_K.MOVE), Turn(_K.SWEEP, who=1, rest=2.0), Turn(_K.GET))
 _TWO_MOVERS = (Turn(_K.WRITE), Turn(_K.MOVE, meets=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
 _TWO_MOVERS_AND_A_SLOW_ONE = (
-    *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE)),
-)
-"""One is slow to let go; the other lets go before it, perhaps towards another tier of the same store, and does not tell its copy."""
-_TWO_MOVERS_WITHIN_A_STORE = (
     *(Turn(_K.WRITE), Turn(_K.MOVE, meets=True, lured=True), Turn(_K.MOVE, who=1, meets=True, late=0.006), Turn(_K.GET), Turn(_K.RETRIEVE)),
 )
+"""One is slow to let go; the other lets go before it, perhaps towards another tier of the same store, and does not tell its copy."""
 _WRITTEN_AFTER_AN_ERASURE = (
     *(Turn(_K.WRITE), Turn(_K.DELETE_SCOPE, lured=True), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, entry=1, who=1)),
     *(Turn(_K.UPDATE, entry=1), Turn(_K.MOVE, entry=1), Turn(_K.PAST, entry=1), Turn(_K.GET, entry=1)),
@@ -210,7 +207,7 @@ _AIMS = {
 }
 
 
-_FROZEN = {
+_AIMS_AT_PAIRS = {
     ("write.home", Fault.FROZEN): Aim((), (Layout.THREE,), (), ("write.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_KEYED_WRITE),
     ("write.home", Fault.DUPLICATE): Aim((), (Layout.THREE,), (), ("write.home", Fault.DUPLICATE), share=8, scene=_WRITTEN_TWICE),
     ("erase.delete", Fault.DUPLICATE): Aim((), (), (), ("erase.delete", Fault.DUPLICATE), share=8, scene=_WRITTEN_AFTER_AN_ERASURE),
@@ -218,7 +215,7 @@ _FROZEN = {
     ("cache.fill", Fault.REORDER): Aim((), (Layout.CACHE,), (SESSION,), ("delete.home", Fault.DELAY), share=8, scene=_FILLED_WHILE_DELETED),
     ("version.keep", Fault.DELAY): Aim((), APART, (USER, WORKSPACE), ("version.keep", Fault.DELAY), share=8, scene=_KEPT_LATE),
     ("move.relabel", Fault.DELAY): Aim(
-        (), (Layout.ONE, Layout.SHARED), (SESSION,), ("move.relabel", Fault.DELAY), share=8, scene=_TWO_MOVERS_WITHIN_A_STORE
+        (), (Layout.ONE, Layout.SHARED), (SESSION,), ("move.relabel", Fault.DELAY), share=8, scene=_TWO_MOVERS_AND_A_SLOW_ONE
     ),
     ("move.arrive", Fault.ERROR_BEFORE): Aim(
         (), (Layout.SHARED,), (SESSION,), ("move.release", Fault.DELAY), share=4, scene=_TWO_MOVERS_AND_A_SLOW_ONE
@@ -226,7 +223,7 @@ _FROZEN = {
     ("move.arrive", Fault.DELAY): Aim((), (Layout.SHARED,), (SESSION,), share=8, scene=_TWO_MOVERS),
     ("derive.home", Fault.FROZEN): Aim((), (Layout.THREE,), (WORKSPACE,), ("derive.home", Fault.FROZEN), share=8, scene=_FROZEN_IN_A_PROMOTION),
 }
-"""What takes a fault of its own at the step: that one of two workers is frozen or slow there."""
+"""What is aimed at one fault at the step, and takes a scene of its own; the step's other faults are aimed at as `_AIMS` says."""
 
 _MAKES_BATCHES = frozenset({"relation.erase", "sweep.purge"})
 """Steps whose own aim has several records in one write; others have batches of entries."""
@@ -282,7 +279,7 @@ def can_meet(step: str, fault: Fault) -> bool:
 
 def aim_at(step: str, fault: str) -> Aim:
     """What makes this step likely, and this fault possible."""
-    aim = _FROZEN.get((step, Fault(fault))) or _AIMS.get(step) or _AIMS.get(step.partition(".")[0]) or Aim()
+    aim = _AIMS_AT_PAIRS.get((step, Fault(fault))) or _AIMS.get(step) or _AIMS.get(step.partition(".")[0]) or Aim()
     if fault in RESTARTS:
         return replace(aim, layouts=(Layout.CACHE,), share=aim.share + (aim.share + 1) // 2)
     if fault == Fault.PARTIAL and step in _MAKES_BATCHES:

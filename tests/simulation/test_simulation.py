@@ -12,8 +12,10 @@ from unittest.mock import patch
 import pytest
 
 from memory.orchestrator import tiering
+from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.mutants import CALLED, MUTANTS, Mutant, applied
+from tests.simulation.rare_slips import RARE_SLIPS
 from tests.simulation.report import LEAST, table, verdict
 from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
 from tests.simulation.runner import run_chunk, run_many, run_seed, run_variant, scenario_of, shrink_seed
@@ -109,6 +111,13 @@ def test_scenarios_cover_every_layout_and_every_operation() -> None:
     assert {p.atomic for p in plans} == {True, False}
     assert {o.kind for p in plans for o in p.operations} == set(Kind)
     assert all(p.workers >= 2 and len(p.operations) >= 20 for p in plans)
+
+
+def test_every_scene_that_runs_end_with_is_drawn_and_slips_name_no_other() -> None:
+    plans = [scenario_of(seed) for seed in range(1500)]
+    assert {p.ending for p in plans} == {"", *ENDINGS}
+    assert all(p.layout in (ENDINGS[p.ending].layouts or tuple(Layout)) for p in plans if p.ending)
+    assert {near for slip in RARE_SLIPS.values() for near in slip.near if " " in near} <= set(ENDINGS)
 
 
 def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:

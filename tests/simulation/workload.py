@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from typing import Protocol
 
 from memory.domain.scope import Scope
+from tests.simulation.faults import Fault
 from tests.simulation.loop import seeded
 
 
@@ -61,6 +63,10 @@ PROMOTED = {
 }
 SOON = (0.003, 0.05, 1.0, 60.0, 3_000.0)
 """Seconds from a write until its entry expires, or from a retirement until its window ends."""
+EXPIRY_EDITED = "x"
+"""The names of entries whose expiry is edited begin with this."""
+ENDS_WITH_A_SCENE = 0.4
+"""How many of the runs end with a scene of their own."""
 LEASE_IS_OVER = 35.0
 """Seconds after which a sweep may begin though the last one never ended."""
 REST = 4_000.0
@@ -112,6 +118,14 @@ class Turn:
     lured: bool = False
     rest: float = 0.0
     late: float = 0.0
+    lure: tuple[str, Fault] | None = None
+    """A fault of its own, at every call of this step; `lured` is for the one that the whole run has."""
+    pick: int | None = None
+    """What the operation draws its details from, where they matter."""
+    expires: float | None = None
+    """In so many seconds, or never for `inf`: of a write or an update, whose entry's expiry is edited."""
+    made: bool = False
+    """Is about what the compaction of the scene made."""
 
 
 def _met(first: Kind, second: Kind, *before: Kind, after: tuple[Kind, ...] = (), late: float = 0.006) -> tuple[Turn, ...]:
@@ -217,6 +231,10 @@ class Operation:
     """Operations of one meeting begin at the same moment, each by a worker of its own."""
     lured: bool = False
     """Whether this is the operation that the lure is for, in a scene that has one."""
+    lure: tuple[str, Fault] | None = None
+    """A fault of its own, at every call of that step."""
+    expires: float | None = None
+    """In how many seconds what is written expires, where that is edited."""
 
     def __str__(self) -> str:
         return f"#{self.number} worker {self.worker}: {self.kind} {self.register} ({self.tenant}, {self.scope}; {self.pick})"
@@ -244,6 +262,24 @@ class Scenario:
     """Whether the later stores take few writes at once and no large records, until the last operation has been done."""
     unfenced: bool = False
     """Whether a record that was sent before an erasure may come to stand after it, where whoever sent it cannot look again."""
+    ending: str = ""
+    """The scene that the run ends with, by name; most have none."""
+
+
+class Ending(Protocol):
+    """A scene that some runs end with, in layouts where it can show something, on an entry of one of the scopes. See `tests.simulation.endings`."""
+
+    @property
+    def scene(self) -> tuple[Turn, ...]: ...
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]: ...
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]: ...
+
+    @property
+    def share(self) -> int: ...
 
 
 class Aim(Protocol):
@@ -271,8 +307,11 @@ class Aim(Protocol):
     def lure(self) -> tuple[str, str] | None: ...
 
 
-def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = None) -> Scenario:
-    """The run of this seed: that fault strikes more often at that step, among operations and stores that make the step likely."""
+def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = None, endings: Mapping[str, Ending] | None = None) -> Scenario:
+    """The run of this seed: that fault strikes more often at that step, among operations and stores that make the step likely.
+
+    Some end with one of the `endings`, drawn by itself: one more of them changes no other part of any run.
+    """
     random = seeded(seed, 1)
     layout = random.choice((aim.layouts if aim else ()) or tuple(Layout))
     scopes = (aim.scopes if aim else ()) or (SESSIONS if layout is Layout.CACHE else SCOPES)
@@ -281,6 +320,10 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
     if random.random() < 0.1:
         weights[Kind.DAMAGE] = 2
     peculiar = seeded(seed, 7).random()
+    last = seeded(seed, 8)
+    fitting = [name for name, ending in (endings or {}).items() if layout in (ending.layouts or tuple(Layout))]
+    shares = [endings[name].share for name in fitting] if endings else []
+    ending = last.choices(fitting, shares)[0] if fitting and last.random() < ENDS_WITH_A_SCENE else ""
     return Scenario(
         seed=seed,
         layout=layout,
@@ -289,15 +332,18 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
         rate=random.choice((0.0, 0.01, 0.03) if aim is not None and aim.scene else (0.0, 0.01, 0.03, 0.06, 0.12, 0.2)),
         focus=focus,
         lure=aim.lure if aim else None,
-        operations=tuple(_operations(random, workers, weights, scopes, aim)),
+        operations=tuple(_operations(random, workers, weights, scopes, aim, (last, endings[ending]) if endings and ending else None)),
         wrapped=random.random() < 0.1,
         setback=random.random() < (0.5 if focus[0].startswith("generation.") else 0.06),
         narrow=peculiar < 0.12,
         unfenced=peculiar > 0.85,
+        ending=ending,
     )
 
 
-def _operations(random: Random, workers: int, weights: dict[Kind, float], scopes: tuple[Scope, ...], aim: Aim | None) -> list[Operation]:
+def _operations(
+    random: Random, workers: int, weights: dict[Kind, float], scopes: tuple[Scope, ...], aim: Aim | None, last: tuple[Random, Ending] | None
+) -> list[Operation]:
     """At least 20. The first of each worker writes; most of the others meet on what was written first; some are the aim's pattern."""
     weights = dict(weights)
     hot = [(f"r{w}", _tenant(random), random.choice(scopes)) for w in range(workers)]
@@ -328,6 +374,10 @@ def _operations(random: Random, workers: int, weights: dict[Kind, float], scopes
             drawn.pattern(aim.kinds, hot)
         else:
             drawn.any(random.choices(kinds, odds)[0], hot)
+    if last is not None:
+        random, ending = last
+        end = _Drawn(random, workers, pace=0.0, found=drawn.found)
+        end.scene(ending.scene, [("", _tenant(random), random.choice(ending.scopes or SCOPES))])
     return drawn.found
 
 
@@ -340,8 +390,8 @@ _Target = tuple[str, str, Scope]
 class _Drawn:
     """Operations drawn so far."""
 
-    def __init__(self, random: Random, workers: int, pace: float) -> None:
-        self.found: list[Operation] = []
+    def __init__(self, random: Random, workers: int, pace: float, found: list[Operation] | None = None) -> None:
+        self.found: list[Operation] = [] if found is None else found
         self._random = random
         self._workers = workers
         self._pace = pace
@@ -389,15 +439,24 @@ class _Drawn:
         keyed = {turn.entry for turn in turns if turn.kind is Kind.KEYED}
         meeting: int | None = None
         same = self._pick()
+        edited = any(turn.expires is not None for turn in turns)
+        made = ""
         for turn in turns:
             number = len(self.found)
             meeting = (number if meeting is None else meeting) if turn.meets else None
-            name = f"k{first * 10 + turn.entry}-{tenant}-{scope.kind}" if turn.entry in keyed else f"p{first}.{turn.entry}"
+            name = (
+                f"k{first * 10 + turn.entry}-{tenant}-{scope.kind}"
+                if turn.entry in keyed
+                else f"{EXPIRY_EDITED if edited else 'p'}{first}.{turn.entry}"
+            )
+            made = f"c{number}" if turn.kind in (Kind.COMPACT, Kind.COMPACT_AWAY) else made
+            name = made if turn.made else name
             pause = turn.rest + random.random() * turn.late
             target = (workers[turn.who], turn.kind, name, tenant, scope)
             promotes = turn.kind in (Kind.PROMOTE, Kind.PROMOTE_AWAY)  # all of a scene to the same scope
             pick = 3 * (same if promotes else self._pick()) + (0 if turn.copy else 1 if promotes else 1 + int(random.random() * 2))
-            self.found.append(Operation(number, *target, pick, pause, meeting, turn.lured))
+            pick = pick if turn.pick is None else turn.pick
+            self.found.append(Operation(number, *target, pick, pause, meeting, turn.lured, turn.lure, turn.expires))
 
     def _fitting(self, kind: Kind, target: _Target) -> _Target:
         """The target, but for what is written anew or under a key."""

@@ -48,6 +48,8 @@ FAILURES = frozenset(Fault) - RESTARTS - {Fault.REORDER, Fault.DELAY, Fault.DUPL
 """Faults after which, where they strike the cache, a copy in it may outlive what it is a copy of."""
 AN_ERASURE_IS_REMEMBERED = 29 * 86_400.0
 """Seconds."""
+MOVING_STEPS = ("move.relabel", "move.release")
+"""Steps after which a move clears the cache: where one of them fails, a copy in it may name the tier before."""
 CACHE_STEPS = ("cache.", "erase.", "sweep.")
 """Steps that reach the cache."""
 
@@ -221,6 +223,7 @@ def simulate(
         focus=scenario.focus,
         lure=scenario.lure,
         lured=frozenset(o.number for o in scenario.operations if o.lured),
+        lures={o.number: o.lure for o in scenario.operations if o.lure is not None},
         rare=RARE,
         dropped=spared,
     )
@@ -232,7 +235,9 @@ def simulate(
         run(loop, _run(world, client, kept))
     except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
         world.history.broken("stuck", "-", "".join(traceback.format_exception(error)))
-    violations = check(world.history, stale(world), strict=not any(s.fault in FAILURES and s.step.startswith(CACHE_STEPS) for s in plan.struck))
+    failed = [s.step for s in plan.struck if s.fault in FAILURES]
+    strict = not any(step.startswith(CACHE_STEPS) for step in failed)
+    violations = check(world.history, stale(world), strict=strict, moved=strict and not any(step in MOVING_STEPS for step in failed))
     return Result(violations, plan.coverage, plan.struck, world.performed, world.trace or [])
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+from memory.orchestrator.cache import Look
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, VOLATILE, World
@@ -134,6 +137,34 @@ async def test_old_copies_and_stamps_are_swept_from_the_cache(cached: World) -> 
     await cached.engine.maintenance.sweep()
     assert (await cached.stands(kept))[0] == "-"
     assert (await cached.stands(edited))[0] == "-"
+
+
+@pytest.mark.parametrize("to", ["mid", "long"])
+async def test_a_reader_that_is_overtaken_by_a_move_leaves_no_copy_that_names_the_tier_before(cached: World, to: str) -> None:
+    """It looks into the cache after the mover cleared it, reads home before the home changes, and fills after that or before."""
+    for late in (False, True):
+        entry = await cached.write()
+        key = Key(TENANT, entry.id)
+        read: list[tuple[Record, Look]] = []
+
+        async def looks_and_reads(key: Key = key, read: list[tuple[Record, Look]] = read, late: bool = late) -> None:
+            seen = await cached.engine.cache.look(ENTRIES, key)
+            home = await cached.standing(cached.mid, key.id)
+            assert isinstance(home, Record)
+            assert home.tier == "short"
+            if not late:
+                await cached.engine.cache.fill(ENTRIES, home, seen)
+            read.append((home, seen))
+
+        cached.mid.before["move.relabel" if to == "mid" else "move.release"] = looks_and_reads
+        await cached.move(entry, to)
+        cached.mid.before.clear()
+        if late:
+            await cached.engine.cache.fill(ENTRIES, *read[0])
+        assert len(read) == 1
+        shown = await cached.get(entry)
+        assert shown is not None
+        assert shown.tier == to
 
 
 async def test_an_erased_scope_is_erased_from_the_cache(cached: World) -> None:

@@ -266,3 +266,23 @@ async def test_a_store_restored_to_an_earlier_move_of_the_same_record_keeps_the_
     for _ in range(2):
         await world.engine.maintenance.sweep()
         assert await world.seen(entry) == ["text one"]
+
+
+async def test_a_mark_lets_go_of_what_was_deleted_so_long_ago_that_the_tombstone_is_gone(world: World) -> None:
+    """Its copy arrived in the end, was deleted and forgotten; the source was told so too late, as it did not answer."""
+    entry = await world.write(scope=USER)
+    world.long.fails_before.add("move.arrive")
+    assert await world.move(entry, "long") == "moved"
+    world.heal()
+    assert await world.delete(entry) is True
+    world.clock.advance(31 * DAY)
+    world.mid.fails_before.add("owed.settle")
+    await world.engine.maintenance.sweep()
+    assert await world.standing(world.long, entry.id) is None
+    assert isinstance(await world.standing(world.mid, entry.id), Mark)
+    world.heal()
+    assert (await world.engine.maintenance.sweep()).still_owed == 0
+    assert await world.engine.maintenance.owed() == 0
+    world.clock.advance(DAY)
+    await world.engine.maintenance.sweep()
+    assert await world.stands(entry) == ["-", "-", "-"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,6 +41,8 @@ class Flaky(InMemoryStore):
         self.down = False
         self.silent = False
         self.steps: list[str] = []
+        self.before: dict[str, Callable[[], Awaitable[None]]] = {}
+        """What others do, once, when a step has come so far that it is to be carried out."""
 
     def heal(self) -> None:
         self.fails_before.clear()
@@ -50,6 +52,8 @@ class Flaky(InMemoryStore):
     async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         step = current_step.get()
         self.steps.append(step)
+        if step in self.before:
+            await self.before.pop(step)()
         if self.silent:
             await asyncio.Event().wait()
         if self.down or step in self.fails_before:

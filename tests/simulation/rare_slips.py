@@ -1,0 +1,198 @@
+"""Slips that show only where several things go wrong in their order: in the scenes that runs end with, or after a setback."""
+
+from __future__ import annotations
+
+from memory.orchestrator import (
+    asked,
+    births,
+    browsing,
+    derivation,
+    entries,
+    erasure,
+    generations,
+    maintenance,
+    owed,
+    past,
+    relations,
+    searching,
+    split,
+    tiering,
+)
+from tests.simulation.slips import Slip
+
+_SETBACK = ("generation.",)
+
+RARE_SLIPS: dict[str, Slip] = {
+    # entries and their past
+    "an-edit-undoes-a-relabel": Slip(
+        entries, "Entries._replace", "AtVersion(old.version, tier=old.tier)", "AtVersion(old.version)", ("relabelled while it is edited",)
+    ),
+    "the-past-is-asked-of-the-cache": Slip(
+        entries,
+        "Entries.get",
+        "await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record",
+        "await self._read(key)",
+        ("the past is asked for while it is owed",),
+    ),
+    "history-has-the-version-read-twice": Slip(
+        past, "kept_versions", "if row.version < record.version and same_life(row, record)", "if same_life(row, record)", ("version.",)
+    ),
+    "the-past-expires-by-today": Slip(
+        asked, "filter_of", 'Ge("expires_at", asked.known_at or now)', 'Ge("expires_at", now)', ("an expiry is put off",)
+    ),
+    "home-is-read-before-the-cache": Slip(
+        entries,
+        "Entries._read",
+        "    seen = await self._cache.look(ENTRIES, key)\n"
+        "    if seen.record is not None:\n"
+        "        return seen.record\n"
+        "    record = (await self._placement.locate(ENTRIES, key)).record\n",
+        "    record = (await self._placement.locate(ENTRIES, key)).record\n"
+        "    seen = await self._cache.look(ENTRIES, key)\n"
+        "    if seen.record is not None:\n"
+        "        return seen.record\n",
+        ("slow to look into the cache",),
+    ),
+    # keys and births
+    "a-repeat-is-answered-the-last-kept-version": Slip(
+        births,
+        "Births._first_version",
+        "next(iter(await kept_versions(self._placement, record)), record)",
+        "next(reversed(await kept_versions(self._placement, record)), record)",
+        ("version.read", "version."),
+    ),
+    "a-keyed-draft-looks-past-a-tombstone": Slip(
+        births,
+        "Births._look_for_repeats",
+        "if there.record is not None or there.tombstone is not None:",
+        "if there.record is not None:",
+        ("embedder.check", "write."),
+    ),
+    "fresh-replicas-forget-their-generation": Slip(
+        births, "Births._born", "one.record = replace(one.record, generation=outcome.generation)", "pass", ("replica.", "erase.")
+    ),
+    "not-found-and-still-readable": Slip(
+        entries, "Entries._replace", "await self._erasure.delete(ENTRIES, old.key, at=old.version)", "pass", ("erase.",)
+    ),
+    # derivations
+    "a-repeated-promotion-shows-a-retired-copy": Slip(
+        derivation,
+        "Derivation._promoted",
+        "entry_of(await self._entries.live_record(tenant, located.key.id))",
+        "entry_of(located.record)",
+        ("promoted again once the copy is retired",),
+    ),
+    "sources-go-for-an-expired-copy": Slip(
+        derivation,
+        "Derivation._made_before",
+        "(is_expired(made, now) or not is_current(made, now))",
+        "not is_current(made, now)",
+        ("a copy expires before its original",),
+    ),
+    "an-edit-forgets-whose-deletion-is-owed": Slip(
+        owed, "carried_over", "o.kind != REPLICATE", "o.kind == KEEP", ("summed up, edited, and its sources still to be deleted",)
+    ),
+    # deletions
+    "what-cannot-be-read-leaves-its-past": Slip(
+        erasure,
+        "Erasure._owed_blindly",
+        '(Owed(UNKEEP, {"versions": []}), Owed(UNRELATE))',
+        "(Owed(UNRELATE),)",
+        ("delete.unreadable", "version.find"),
+    ),
+    "with-a-cache-later-stores-are-forgotten": Slip(
+        erasure, "Erasure._owed_elsewhere", "[Owed(UNCACHE), *owed]", "[Owed(UNCACHE)]", ("delete.elsewhere",)
+    ),
+    "a-silent-cache-counts-as-cleared": Slip(
+        erasure,
+        "Erasure._uncache",
+        "return await self._cache.invalidate(debt.collection, debt.holder.key)",
+        "await self._cache.invalidate(debt.collection, debt.holder.key)\n    return True",
+        ("deleted while the cache is silent",),
+    ),
+    "unplacing-is-as-of-now": Slip(
+        owed,
+        "OwedWork._unplace",
+        "version=debt.holder.version,",
+        "version=self._placement.next_version(debt.holder.version),",
+        ("revived while a sweeper is frozen",),
+    ),
+    # setbacks
+    "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),
+    "a-healer-erases-what-is-of-after": Slip(
+        generations,
+        "Generations._erase_older",
+        'older, erased = And((Lt("generation", generation), Lt("version", micros(begun)))), 0',
+        'older, erased = Lt("generation", generation), 0',
+        _SETBACK,
+    ),
+    "what-is-refused-for-its-generation-is-given-up": Slip(
+        owed, "OwedWork._done", "return not await self._generations.lives_on(about, home)", "return True", _SETBACK
+    ),
+    "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._copy", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
+    # moves
+    "a-move-within-a-store-clears-the-cache-only-before": Slip(
+        tiering,
+        "Tiering._relabel",
+        "    await self._cache.invalidate(collection, record.key)",
+        "    pass",
+        ("read by way of the cache while it moves",),
+    ),
+    "a-move-clears-the-cache-only-before": Slip(
+        tiering,
+        "Tiering._release",
+        "        await self._cache.invalidate(collection, record.key)\n",
+        "",
+        ("read by way of the cache while it moves",),
+    ),
+    "a-mark-waits-for-what-is-forgotten": Slip(
+        owed,
+        "OwedWork._arrive",
+        "outcome.status is not Status.REJECTED",
+        "outcome.applied or outcome.stored is not None",
+        ("an arrival is told of once its tombstone is forgotten",),
+    ),
+    # what is owed, and sweeps
+    "one-step-done-and-all-are-settled": Slip(
+        owed, "OwedWork.finish", "await self._settle(debt, tuple(done))", "await self._settle(debt, debt.holder.owed)", ("owed.", "replica.")
+    ),
+    "a-silent-store-has-no-ends": Slip(
+        relations, "Relations._ends_there", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)
+    ),
+    "tombstones-that-owe-are-purged": Slip(
+        maintenance,
+        "Maintenance._purge",
+        'And((Lt("discard_at", self._placement.now()), Not(Eq("owing", True))))',
+        'Lt("discard_at", self._placement.now())',
+        ("a deletion is owed for longer than tombstones live",),
+    ),
+    # browsing and searching
+    "rows-that-do-not-count-take-places": Slip(
+        browsing,
+        "Browsing._gather",
+        "len(kept) >= asked.limit",
+        "len(page.records) >= asked.limit",
+        ("few are asked for beside a copy that does not count",),
+    ),
+    "a-hit-that-moved-on-is-lost": Slip(
+        searching,
+        "Searching._homes",
+        "if i not in homes and i not in failed]",
+        "if candidates[i].record.role is not Role.HOME]",
+        ("moved while it is searched for",),
+    ),
+    "an-export-goes-against-the-moves": Slip(
+        browsing,
+        "Browsing.everything",
+        "for store in self._placement.topology.homes:",
+        "for store in reversed(self._placement.topology.homes):",
+        ("moved while everything is read",),
+    ),
+    # split stores
+    "a-tombstone-speaks-for-the-record": Slip(
+        split, "SplitStore._find", "counts = max(found", "counts = min(found", ("revived where a tier is split",)
+    ),
+    "the-first-part-speaks-for-all": Slip(
+        split, "SplitStore.get", "counting(found.values()) if", "next(iter(found.values())) if", ("revived where a tier is split",)
+    ),
+}
