@@ -9,10 +9,13 @@ from tests.contract import (
     liars_of_corners,
     liars_of_erasing,
     liars_of_keeping,
+    liars_of_limits,
+    liars_of_lives,
+    liars_of_order,
     liars_of_telling,
     liars_of_values,
+    liars_of_writes,
     liars_remembering,
-    liars_unread,
 )
 from tests.contract.failing_liars import HONEST as HONEST_SERVERS
 from tests.contract.liars import LIARS
@@ -25,9 +28,12 @@ KINDS = (
     liars_of_corners,
     liars_of_erasing,
     liars_of_keeping,
+    liars_of_limits,
+    liars_of_lives,
+    liars_of_order,
     liars_of_telling,
     liars_of_values,
+    liars_of_writes,
     liars_remembering,
-    liars_unread,
 )
 HONEST: tuple[type[Harness], ...] = (*HONEST_SERVERS, liars_of_asking.HonestDisk, liars_remembering.HonestRoom)

@@ -1,0 +1,103 @@
+"""Lying stores: limits, room, upkeep and building."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from memory.adapters.in_memory import InMemoryStore, adapter
+from memory.ports.record import Mark, Partition, Record
+from memory.ports.store import Audit, Store
+from memory.ports.text import words
+from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Write
+from tests.contract.harnesses import InMemoryServer
+from tests.contract.liars import liar
+from tests.contract.liars_of_asking import FULL, HasADisk, HonestDisk, building
+
+
+@liar("test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_by", InMemoryServer)
+class MissesWordsThatAreNotThere(InMemoryStore):
+    async def _audit(self, repair: bool) -> Audit:
+        records = [r for r in self.state.everything("entries") if isinstance(r, Record)]
+        without = [r for r in records if r.texts and not any(words(text) for text in r.texts.values())]
+        return Audit(len(records), ("a record is missing in the index of words",) * len(without))
+
+
+@liar("test_a_mark_of_any_collection_is_something[SeesMarksOfEntriesAlone-relations]", InMemoryServer)
+class SeesMarksOfEntriesAlone(InMemoryStore):
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        held = dict(self.state._slots)
+        for name in held.keys() - {"entries"}:
+            self.state._slots[name] = {key: s for key, s in held[name].items() if not isinstance(s, Mark)}
+        try:
+            return await super()._idle_partitions(limit)
+        finally:
+            self.state._slots.update(held)
+
+
+@liar("test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_applied")
+class ReplacesVersionsBelowNought(InMemoryStore):
+    def _refusal(self, write: Write) -> str:
+        problem = super()._refusal(write)
+        return "" if problem.startswith("previous: must be") else problem
+
+
+BYTES = "test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name"
+
+
+@liar(BYTES, InMemoryServer)
+class AppendsWithoutALimit(InMemoryStore):
+    def _refusal(self, write: Write) -> str:
+        problem = super()._refusal(write)
+        return "" if isinstance(write, Append) and problem.startswith("record: store") else problem
+
+
+@liar(BYTES, InMemoryServer)
+class CountsCharactersForBytes(InMemoryStore):
+    def _record_refusal(self, record: Record) -> str:
+        limit = self.capabilities.max_record_bytes or 0
+        return super()._record_refusal(record) if len(str(record.body)) > limit else ""
+
+
+@liar("test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_name", InMemoryServer)
+class AppendsVectorsOfAnyLength(InMemoryStore):
+    def _refusal(self, write: Write) -> str:
+        problem = super()._refusal(write)
+        return "" if isinstance(write, Append) and problem.startswith("vector: store") else problem
+
+
+@liar("test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refused", InMemoryServer)
+class TakesAnyNumberTogether(InMemoryStore):
+    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        claimed = self._capabilities
+        try:
+            self._capabilities = replace(claimed, max_batch=None) if together else claimed
+            return await super().apply(writes, together=together)
+        finally:
+            self._capabilities = claimed
+
+
+@liar(FULL, HonestDisk)
+class RaisesGenerationsOnAFullDisk(HasADisk):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if not self.room.left:
+            await InMemoryStore._apply(self, [w for w in writes if isinstance(w, RaiseGeneration)], False)
+        return await super()._apply(writes, together)
+
+
+@liar(FULL, HonestDisk)
+class TakesAwayBeforeItWritesOnAFullDisk(HasADisk):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        for write in writes if not self.room.left else ():
+            if isinstance(write, Put):
+                self.state.place(write.collection.name, write.key, None)
+        return await super()._apply(writes, together)
+
+
+def _ignoring(name: str, url: str, options: Any) -> Store:
+    """Ignores what follows a question mark, and options without a value."""
+    return adapter.build(name, url.partition("?")[0], {option: value for option, value in options.items() if value is not None})
+
+
+building("IgnoresTheQueryOfAUrl", _ignoring)

@@ -1,0 +1,68 @@
+"""Lying stores: single questions, what they compare and in which order they answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.ports.query import And, Count, Eq, Filter, Hit, In, Kind, Near, Not, Or, Page, Query, Search
+from memory.ports.record import Key, Standing, unpack_vector
+from tests.contract.liars import liar
+
+
+class _Filters(InMemoryStore):
+    """Lies about what filters mean."""
+
+    def instead(self, part: Filter) -> Filter:
+        if isinstance(part, And | Or):
+            return type(part)(tuple(self.instead(inner) for inner in part.parts))
+        return Not(self.instead(part.part)) if isinstance(part, Not) else part
+
+    def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
+        return super()._matching(replace(query, filter=None if query.filter is None else self.instead(query.filter)))
+
+
+@liar("test_every_operator_holds_for_exactly_what_it_says")
+class KnowsNothingBesideNothing(_Filters):
+    """As NOT IN does where NULL is among the values."""
+
+    def instead(self, part: Filter) -> Filter:
+        if isinstance(part, Not) and isinstance(part.part, In) and None in part.part.values:
+            return Or(())
+        return super().instead(part)
+
+
+@liar("test_every_operator_holds_for_exactly_what_it_says")
+class TakesTagsForASet(_Filters):
+    def instead(self, part: Filter) -> Filter:
+        if isinstance(part, Eq) and isinstance(part.value, tuple) and 1 < len(part.value) < 5:
+            return In(part.field, tuple(permutations(part.value)))
+        return super().instead(part)
+
+
+@liar("test_marks_and_tombstones_are_counted_as_they_are_listed")
+class CountsRecordsWhateverIsAsked(InMemoryStore):
+    async def _count(self, query: Query) -> Count:
+        return await super()._count(replace(query, kinds=frozenset({Kind.RECORD})))
+
+
+@liar("test_ids_come_by_code_point")
+class SortsIdsByTheirHalves(InMemoryStore):
+    """As UTF-16 does: what is beyond the basic plane comes before its end."""
+
+    async def _query(self, query: Query) -> Page:
+        page = await super()._query(query)
+        if query.order or query.limit or query.cursor:
+            return page
+        return replace(page, records=tuple(sorted(page.records, key=lambda s: s.key.id.encode("utf-16-be"))))
+
+
+@liar("test_vectors_whose_squares_are_no_float_have_a_direction_too")
+class TakesLengthsInSinglePrecision(InMemoryStore):
+    async def _search(self, search: Search) -> list[Hit]:
+        hits = await super()._search(search)
+        if not isinstance(search.by, Near):
+            return hits
+        squares = {hit.record.key: [v * v for v in unpack_vector(hit.record.vector or b"")] for hit in hits}
+        return [hit for hit in hits if max(squares[hit.record.key]) < 3.4e38 and any(v > 1e-45 for v in squares[hit.record.key])]

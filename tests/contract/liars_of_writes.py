@@ -1,0 +1,177 @@
+"""Lying stores: what writes leave, of bookkeeping above all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.ports.record import Owed, Partition, Record, Tombstone, pack_vector, unpack_vector
+from memory.ports.writes import Annotate, Append, AtVersion, Delete, Outcome, Put, Release, Write
+from tests.contract.harnesses import InMemoryServer
+from tests.contract.liars import PerWrite, liar
+
+
+@liar("test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole")
+class DeletesLastInLongBatches(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        if together or len(writes) <= 1_000:
+            return await super()._apply(writes, together)
+        order = sorted(range(len(writes)), key=lambda n: isinstance(writes[n], Delete))
+        outcomes = dict(zip(order, await super()._apply([writes[n] for n in order], together), strict=True))
+        return [outcomes[n] for n in range(len(writes))]
+
+
+@liar("test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole")
+class KeepsLongBatchesInPortions(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        portions = [writes[n : n + 5_000] for n in range(0, len(writes), 5_000)] if together else [writes]
+        return [outcome for portion in portions for outcome in await super(KeepsLongBatchesInPortions, self)._apply(portion, together)]
+
+
+@liar("test_a_generation_another_client_raised_binds_one_that_does_nothing_but_append", InMemoryServer)
+class AppendsUnderTheGenerationItKnew(InMemoryStore):
+    """A put looks the generation up."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._remembered: dict[Partition, int] = {}
+
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        places = {w.record.partition for w in writes if isinstance(w, Append)}
+        if not places or not all(isinstance(w, Append) for w in writes):
+            self._remembered.clear()
+            return await super()._apply(writes, together)
+        current = dict(self.state._generations)
+        self._remembered = {place: self.state.generation(place) for place in places} | self._remembered
+        self.state._generations |= self._remembered
+        try:
+            return await super()._apply(writes, together)
+        finally:
+            self.state._generations.clear()
+            self.state._generations |= current
+
+
+@liar("test_json_is_the_same_text_after_an_annotation")
+class WritesStepsBackWithoutEmptyLists(PerWrite):
+    """As a script in Lua does."""
+
+    def lie(self, write: Write) -> Outcome:
+        outcome = super().lie(write)
+        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) and write.settle else None
+        if isinstance(write, Annotate) and stands is not None:
+            owed = tuple(Owed(step.kind, _without_empty_lists(step.data)) for step in stands.owed)
+            self.state.place(write.collection.name, write.key, replace(stands, owed=owed))
+        return outcome
+
+
+def _without_empty_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_empty_lists(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_without_empty_lists(v) for v in value] or {}
+    return value
+
+
+@liar("test_json_is_the_same_text_after_an_annotation")
+class SettlesTheSameTextAlone(PerWrite):
+    """A step whose keys come in another order is another one to it."""
+
+    def lie(self, write: Write) -> Outcome:
+        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        if isinstance(write, Annotate) and stands is not None:
+            texts = {json.dumps([step.kind, step.data]) for step in stands.owed}
+            write = replace(write, settle=tuple(step for step in write.settle if json.dumps([step.kind, step.data]) in texts))
+        return super().lie(write)
+
+
+@liar("test_json_is_the_same_text_after_an_annotation")
+class WritesNotesBackThroughDoubles(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        outcome = super().lie(write)
+        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        if isinstance(write, Annotate) and isinstance(stands, Tombstone):
+            note = {k: int(float(v)) if type(v) is int else v for k, v in stands.note.items()}
+            self.state.place(write.collection.name, write.key, replace(stands, note=note))
+        return outcome
+
+
+@liar("test_every_text_comes_back_unchanged_in_bookkeeping_too")
+class CutsKindsOfStepsOfReleases(PerWrite):
+    """At 64 characters."""
+
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Release):
+            write = replace(write, owed=tuple(Owed(step.kind[:64], step.data) for step in write.owed))
+        return super().lie(write)
+
+
+@liar("test_every_text_comes_back_unchanged_in_bookkeeping_too")
+class TrimsWhereMarksPoint(PerWrite):
+    """As a CHAR column does."""
+
+    def lie(self, write: Write) -> Outcome:
+        return super().lie(replace(write, to=write.to.rstrip(" ")) if isinstance(write, Release) else write)
+
+
+@liar("test_every_text_comes_back_unchanged_in_bookkeeping_too")
+class TakesTheEmptyTierForNone(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        return super().lie(replace(write, tier=write.tier or None) if isinstance(write, Annotate) else write)
+
+
+@liar("test_a_tier_in_a_condition_asks_for_exactly_that_tier")
+class AsksForNoTierByTheEmptyOne(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put) and isinstance(write.when, AtVersion):
+            write = replace(write, when=replace(write.when, tier=write.when.tier or None))
+        return super().lie(write)
+
+
+@liar("test_each_recorded_access_counts_one")
+class TakesOnlyLaterAccesses(PerWrite):
+    """As GREATEST does."""
+
+    def lie(self, write: Write) -> Outcome:
+        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+        if isinstance(write, Annotate) and write.accessed_at and isinstance(stands, Record) and stands.accessed_at:
+            write = replace(write, accessed_at=max(write.accessed_at, stands.accessed_at))
+        return super().lie(write)
+
+
+@liar("test_a_put_replaces_the_whole_record")
+class KeepsTheAccessOfWhatItReplaces(PerWrite):
+    """As COALESCE does."""
+
+    def lie(self, write: Write) -> Outcome:
+        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        if isinstance(write, Put) and isinstance(stands, Record) and write.record.accessed_at is None:
+            write = replace(write, record=replace(write.record, accessed_at=stands.accessed_at))
+        return super().lie(write)
+
+
+@liar("test_an_append_keeps_every_part_of_its_record")
+class AppendsWithoutBookkeeping(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Append):
+            write = replace(write, record=replace(write.record, previous=None, cached_at=None, epoch=None, accesses=0))
+        return super().lie(write)
+
+
+@liar("test_strange_but_lawful_contents_come_back_exactly")
+class LosesTheSignOfNoughtInVectors(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put) and write.record.vector:
+            write = replace(write, record=replace(write.record, vector=pack_vector([v + 0.0 for v in unpack_vector(write.record.vector)])))
+        return super().lie(write)
+
+
+@liar("test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number")
+class NumbersWhatMeetsATombstone(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        outcome = super().lie(write)
+        if isinstance(write, Append) and isinstance(outcome.stored, Tombstone):
+            self.state.next_number(write.record.partition, write.counter)
+        return outcome
