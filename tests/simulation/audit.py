@@ -19,9 +19,10 @@ from memory.policies.routing import replicas_of
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
 from tests.simulation.relating import every_link
+from tests.simulation.scenes import Kind
 from tests.simulation.setback import aftermath, set_back
 from tests.simulation.setup import vector_of
-from tests.simulation.workload import ALL_SCOPES, TENANTS, Kind, Operation
+from tests.simulation.workload import ALL_SCOPES, TENANTS, Operation
 
 if TYPE_CHECKING:
     from tests.simulation.client import EngineClient

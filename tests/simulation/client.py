@@ -23,8 +23,9 @@ from tests.simulation.faults import CLOCK_ERROR, Process
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Derived, Erased, Moments
 from tests.simulation.reader import Reader, Text, value_of
+from tests.simulation.scenes import Kind
 from tests.simulation.setup import build_engine
-from tests.simulation.workload import EXPIRY_EDITED, PROMOTED, SOON, Kind, Operation
+from tests.simulation.workload import EXPIRY_EDITED, PROMOTED, SOON, Operation
 from tests.simulation.world import World
 
 PATIENCE = 60

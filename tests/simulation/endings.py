@@ -10,7 +10,8 @@ from math import inf
 
 from memory.domain.scope import Scope
 from tests.simulation.faults import Fault
-from tests.simulation.workload import LONG_REST, SCOPES, Kind, Layout, Turn
+from tests.simulation.scenes import LONG_REST, Kind, Turn
+from tests.simulation.workload import SCOPES, Layout
 
 SESSION, USER, WORKSPACE = SCOPES
 _K = Kind

@@ -12,7 +12,8 @@ from pathlib import Path
 import memory.orchestrator
 from memory.domain.scope import Scope
 from tests.simulation.faults import RESTARTS, WRITES_ONLY, Fault
-from tests.simulation.workload import LONG_REST, PROMOTED_AGAIN, REST, RETIRED, SCOPES, SECOND_LIFE, Kind, Layout, Turn
+from tests.simulation.scenes import LONG_REST, PROMOTED_AGAIN, REST, RETIRED, SECOND_LIFE, Kind, Turn
+from tests.simulation.workload import SCOPES, Layout
 
 SESSION, USER, WORKSPACE = SCOPES
 APART = (Layout.THREE, Layout.THREE, Layout.CACHE)

@@ -16,7 +16,8 @@ from tests.simulation.attempt import Attempts, Effect
 from tests.simulation.faults import Process
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.history import Act, Seen
-from tests.simulation.workload import Kind, Operation
+from tests.simulation.scenes import Kind
+from tests.simulation.workload import Operation
 from tests.simulation.world import World
 
 
