@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.record import Owed, Partition, Record, Tombstone, pack_vector, unpack_vector
-from memory.ports.writes import Annotate, Append, AtVersion, Delete, Outcome, Put, Release, Write
+from memory.ports.writes import Annotate, Append, AtVersion, Delete, Newer, Outcome, Put, Release, Status, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
@@ -175,3 +176,35 @@ class NumbersWhatMeetsATombstone(PerWrite):
         if isinstance(write, Append) and isinstance(outcome.stored, Tombstone):
             self.state.next_number(write.record.partition, write.counter)
         return outcome
+
+
+@liar("test_together_tells_every_write_that_is_in_the_way")
+class LooksNoFurtherThanTheFirstConflict(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        outcomes = await super()._apply(writes, together)
+        first = next((n for n, o in enumerate(outcomes) if o.status is Status.CONFLICT), len(outcomes))
+        return [o if n <= first else Outcome(Status.SKIPPED) for n, o in enumerate(outcomes)] if together else outcomes
+
+
+@liar("test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is", InMemoryServer)
+class DeletesWhateverIsDamaged(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Delete) and isinstance(write.when, Newer) and self.state.spoiled(write.collection.name, write.key):
+            self.state.place(write.collection.name, write.key, None)
+        return super().lie(write)
+
+
+@liar("test_accesses_told_at_once_are_all_counted")
+class ReadsTheCountAndWritesItBack(InMemoryStore):
+    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        write = writes[0]
+        if not isinstance(write, Annotate) or write.accessed_at is None:
+            return await super()._apply(writes, together)
+        read = self.state.standing(write.collection.name, write.key)
+        await asyncio.sleep(0)
+        outcomes = await super()._apply(writes, together)
+        if outcomes[0].applied and isinstance(read, Record):
+            now = self.state.standing(write.collection.name, write.key)
+            assert isinstance(now, Record)
+            self.state.place(write.collection.name, write.key, replace(now, accesses=read.accesses + 1))
+        return outcomes

@@ -100,6 +100,21 @@ async def test_together_keeps_nothing_when_one_write_conflicts(store: Store) -> 
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
 
 
+@clause("atomic.together", "write.table")
+@needs("atomic", "conditional")
+@pytest.mark.asyncio
+async def test_together_tells_every_write_that_is_in_the_way(store: Store) -> None:
+    await done(store, put(record(1, version=4)), put(record(2, version=5)))
+    before = await store.get(ENTRIES, [record(n).key for n in range(1, 5)])
+
+    writes: list[Write] = [put(record(3)), put(record(1), Absent()), delete(2, version=5), put(record(4), AtVersion(9)), delete(3, version=9)]
+    outcomes = await store.apply(writes, together=True)
+
+    assert [(o.status, o.version) for o in outcomes[1:4]] == [("conflict", 4), ("conflict", 5), ("conflict", None)]
+    assert [outcomes[0].status, outcomes[4].status] == ["skipped", "skipped"]
+    assert await store.get(ENTRIES, [record(n).key for n in range(1, 5)]) == before
+
+
 @clause("atomic.together")
 @needs("atomic", "conditional")
 @pytest.mark.asyncio

@@ -270,6 +270,24 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
 @clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
+@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is(harness: Harness, store: Store, met: bool) -> None:
+    """Where the version can no longer be read, both go through."""
+    await _filled(store)
+    async with _damaged(harness, store):
+        if met:
+            assert isinstance(await found(store, DAMAGED), Corrupt)
+        for version in (3, 7):
+            if (await one(store, put(_full(DAMAGED, version=version), Newer()))).applied:
+                return
+            assert not (await one(store, delete(DAMAGED, version=version))).applied
+            assert isinstance(await found(store, DAMAGED), Corrupt)
+        await done(store, delete(DAMAGED, version=8))
+
+
+@clause("damage.writes")
+@needs("durable", "conditional")
+@pytest.mark.asyncio
 async def test_a_delete_heals(harness: Harness, store: Store) -> None:
     await _filled(store)
     async with _damaged(harness, store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, Fi
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import HERE, T0, asked, done, found, id_of, key_of, live, one, put, record, ways
 from memory.ports.query import Near, Query, Search, Words, within
-from memory.ports.record import pack_vector
+from memory.ports.record import Role, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, RaiseGeneration
+from memory.ports.writes import Absent, Annotate, AtVersion, RaiseGeneration
 
 CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
     "check": lambda s: s.check(),
@@ -102,14 +103,21 @@ async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(harne
 
 
 @clause("life.close-keeps")
-@needs("durable", "lexical")
 @pytest.mark.asyncio
-async def test_words_are_found_again_after_reopening(harness: Harness, store: Store) -> None:
-    await done(store, put(record(texts={"content": "lantern"})))
+async def test_copies_in_every_role_are_found_again_after_reopening(harness: Harness, store: Store) -> None:
+    """By words, by meaning and by a list."""
+    roles = dict(enumerate(Role))
+    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
+    await done(store, *[put(record(n, role=role, texts={"content": "lantern"}, vector=vector)) for n, role in roles.items()])
     again = await harness.reopen(store)
     try:
         await again.open(COLLECTIONS)
-        assert await hit_ids(again, "lantern") == {id_of(1)}
+        if again.capabilities.durable or again is store:
+            for n, role in roles.items():
+                assert await asked(again, roles=frozenset({role})) == [id_of(n)]
+                for by in ways(again, "lantern", 1.0, 0.0):
+                    hits = await again.search(Search(ENTRIES, within(HERE), by, 10, roles=frozenset({role})))
+                    assert [hit.record.key for hit in hits] == [key_of(n)]
     finally:
         await again.close()
 
@@ -185,6 +193,15 @@ async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store
     await asyncio.gather(*(increment() for _ in range(COUNTING)))
 
     assert dict((await live(store)).body) == {"n": COUNTING}
+
+
+@clause("life.at-once")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_accesses_told_at_once_are_all_counted(store: Store) -> None:
+    await done(store, put(record()))
+    await asyncio.gather(*(one(store, Annotate(ENTRIES, key_of(1), 1, accessed_at=T0 + timedelta(seconds=n))) for n in range(WRITERS)))
+    assert (await live(store)).accesses == WRITERS
 
 
 @clause("life.at-once", "generation.counts")
