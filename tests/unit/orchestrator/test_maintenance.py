@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory.domain.entry import Entry, EntryType
-from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.errors import StoreError
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
@@ -218,10 +218,7 @@ async def test_a_rule_between_healthy_stores_works_while_another_store_is_down()
 async def test_a_damaged_record_costs_a_rule_that_record_only() -> None:
     async with World(rules=(AGED,)) as world:
         broken = await world.write("text broken")
-        world.short.fails_before.add("move.release")
-        with pytest.raises(StoreUnavailable):
-            await world.move(broken, "mid")
-        world.heal()
+        await world.break_off(broken, "mid")
         world.short.state.spoil("entries", Key(TENANT, broken.id))
         young = [await world.write(f"text {n}", scope=USER) for n in range(3)]
         world.clock.advance(2 * DAY)

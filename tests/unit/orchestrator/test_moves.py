@@ -8,16 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput, StoreUnavailable
-from memory.orchestrator.engine import Engine
 from memory.orchestrator.tiering import MoveResult
-from memory.orchestrator.topology import Topology
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Mark
 from memory.ports.writes import Delete, Newer, Put, Release
-from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, Flaky, World
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
 
 async def test_a_move_leaves_a_mark_and_a_home_and_then_only_the_home(world: World) -> None:
@@ -101,10 +98,7 @@ async def test_an_edit_after_a_broken_move_wins_over_the_copy_it_left(world: Wor
 
 async def test_an_arriving_copy_without_source_or_mark_is_swept_away(world: World) -> None:
     entry = await world.write()
-    world.short.fails_before.add("move.release")
-    with pytest.raises(StoreUnavailable):
-        await world.move(entry, "mid")
-    world.heal()
+    await world.break_off(entry, "mid")
     world.short.state.place("entries", Key(TENANT, entry.id), None)  # the source forgot it
     assert await world.stands(entry) == ["-", "arriving", "-"]
     assert await world.seen(entry) == []
@@ -219,20 +213,14 @@ async def test_a_scope_erased_in_mid_move_stays_erased(world: World) -> None:
 
 
 async def test_a_copy_brought_for_an_earlier_tier_of_the_same_store_is_taken_over_for_the_later_one() -> None:
-    short, late = Flaky("short", DURABLE), Flaky("late", DURABLE)
-    engine = Engine(Topology(short=short, mid=late, long=late))
-    await engine.open()
-    entry = await engine.entries.write(TENANT, EntryDraft(scope=SESSION, content="text"))
-    key = Key(TENANT, entry.id)
-    short.fails_before.add("move.release")
-    with pytest.raises(StoreUnavailable):
-        await engine.tiering.move(ENTRIES, key, "mid")
-    short.heal()
-    assert await engine.tiering.move(ENTRIES, key, "long") == MoveResult.MOVED
-    moved = await engine.entries.get(TENANT, entry.id)
-    assert moved is not None
-    assert moved.tier == "long"
-    assert await engine.tiering.move(ENTRIES, key, "mid") == MoveResult.ALREADY
+    async with World().in_one_store("mid", "long") as world:
+        entry = await world.write()
+        await world.break_off(entry, "mid")
+        assert await world.move(entry, "long") == MoveResult.MOVED
+        moved = await world.get(entry)
+        assert moved is not None
+        assert moved.tier == "long"
+        assert await world.move(entry, "mid") == MoveResult.ALREADY
 
 
 async def test_a_store_restored_to_the_middle_of_a_move_keeps_what_had_arrived(world: World) -> None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
@@ -19,6 +21,7 @@ from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.capabilities import Capabilities
+from memory.ports.clock import system_clock
 from memory.ports.collections import ENTRIES, Collection
 from memory.ports.embedder import Embedder
 from memory.ports.query import Everywhere, Kind, Query
@@ -34,15 +37,17 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 class Flaky(InMemoryStore):
     """A store in memory that can be told to fail: at a step before or after carrying it out, or altogether; or not to answer."""
 
-    def __init__(self, name: str, capabilities: Capabilities) -> None:
-        super().__init__(name, capabilities=capabilities)
+    def __init__(self, name: str, capabilities: Capabilities, clock: Callable[[], datetime] = system_clock) -> None:
+        super().__init__(name, capabilities=capabilities, clock=clock)
         self.fails_before: set[str] = set()
         self.fails_after: set[str] = set()
         self.down = False
         self.silent = False
         self.steps: list[str] = []
-        self.before: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.before: dict[str, Callable[[], Awaitable[object]]] = {}
         """What others do, once, when a step has come so far that it is to be carried out."""
+        self.after: dict[str, Callable[[], Awaitable[object]]] = {}
+        """What others do, once, when a step has been carried out and its caller does not have the answer yet."""
 
     def heal(self) -> None:
         self.fails_before.clear()
@@ -59,6 +64,8 @@ class Flaky(InMemoryStore):
         if self.down or step in self.fails_before:
             raise StoreUnavailable(self.name, f"fails before {step}")
         answer = await getattr(InMemoryStore, method)(self, *args, **kwargs)
+        if step in self.after:
+            await self.after.pop(step)()
         if step in self.fails_after:
             raise StoreUnavailable(self.name, f"fails after {step}")
         return answer
@@ -105,14 +112,20 @@ class World:
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
         settings: EngineSettings | None = None,
     ) -> None:
-        self.short, self.mid, self.long = Flaky("short", short), Flaky("mid", mid), Flaky("long", long)
         self.clock = Clock()
+        self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
         self.embedder, self.rules, self.settings = embedder, rules, settings
         self.engine = self.another_engine()
 
     @property
     def stores(self) -> tuple[Flaky, Flaky, Flaky]:
         return self.short, self.mid, self.long
+
+    def in_one_store(self, tier: str, other: str) -> World:
+        """The same world, not opened yet, with one store for two tiers."""
+        setattr(self, other, getattr(self, tier))
+        self.engine = self.another_engine()
+        return self
 
     def another_engine(self) -> Engine:
         """As another process would have it: the same stores, nothing else shared."""
@@ -152,6 +165,15 @@ class World:
 
     async def move(self, entry: Entry, to: str) -> str:
         return await self.engine.tiering.move(ENTRIES, Key(TENANT, entry.id), to)
+
+    async def break_off(self, entry: Entry, to: str) -> None:
+        """A move that makes its copy and gets no further: its source has not let go."""
+        for store in self.stores:
+            store.fails_before.add("move.release")
+        with pytest.raises(StoreUnavailable, match=r"fails before move\.release"):
+            await self.move(entry, to)
+        for store in self.stores:
+            store.fails_before.discard("move.release")
 
     async def browse(self, scope: Scope = SESSION, **more: Any) -> list[str]:
         return [e.content for e in await self.engine.browsing.browse(Asked(TENANT, (scope,), **more))]
