@@ -1,0 +1,119 @@
+"""A call that is overtaken while it is under way: what comes late brings nothing back, takes nothing back, and repeats nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memory.domain.errors import NotFound
+from memory.orchestrator.tiering import MoveResult
+from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.record import Key, Role
+from memory.ports.writes import Annotate
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
+
+# -- by a deletion or an erasure ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("swept", [False, True])
+async def test_a_replica_that_comes_after_its_scope_was_erased_is_refused(world: World, swept: bool) -> None:
+    """By a store that holds nothing of the scope, so that a sweep might take it for one that nobody uses."""
+
+    async def erased() -> None:
+        await world.engine.erasure.erase_scope(TENANT, USER)
+        if swept:
+            assert (await world.engine.maintenance.sweep()).waiting == ()
+
+    world.long.before["replica.deliver"] = erased
+    entry = await world.write(scope=USER)
+    assert await world.seen(entry) == []
+    assert await world.rows(world.long, ENTRIES) == []
+
+
+async def test_a_version_that_comes_to_be_kept_after_its_entry_was_deleted_is_refused(world: World) -> None:
+    entry, other = await world.write("secret"), await world.another_process()
+    world.mid.before["version.keep"] = lambda: other.delete(TENANT, entry.id)
+    await world.update(entry, content="text, edited")
+    await world.engine.maintenance.sweep()
+    assert await world.seen(entry) == []
+    assert await world.rows(world.mid, ENTRY_VERSIONS) == []
+    assert await world.owed() == 0
+
+
+async def test_an_edit_that_comes_after_the_end_of_its_entry_is_not_made(world: World) -> None:
+    entry, other = await world.write(), await world.another_process()
+    world.short.before["update.home"] = lambda: other.entries.invalidate(TENANT, entry.id, None)
+    with pytest.raises(NotFound):
+        await world.update(entry, content="text, edited")
+    history = await world.engine.entries.history(TENANT, entry.id)
+    assert [(version.content, version.valid_to is None) for version in history] == [("text", True), ("text", False)]
+
+
+# -- by an edit or a later life -------------------------------------------------------------------------------------------
+
+
+async def test_an_original_that_is_edited_before_it_is_deleted_for_its_copy_stays(world: World) -> None:
+    source, other = await world.write(), await world.another_process()
+    promoted = await world.engine.derivation.promote(TENANT, source.id, USER)
+    world.mid.after["read.home"] = lambda: other.entries.update(TENANT, source.id, {"content": "text, edited"})
+    again = await world.engine.derivation.promote(TENANT, source.id, USER, delete_original=True)
+    assert again == promoted
+    assert await world.seen(source) == ["text, edited"]
+
+
+async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> None:
+    async with World(short=replace(DURABLE, ttl=True)) as world:
+        entry = await world.write("text", key="k", expires_at=world.clock() + HOUR)
+        world.clock.advance(2 * DAY)
+
+        async def born_again() -> None:
+            await world.delete(entry)
+            await world.write("text again", key="k", revive=True)
+
+        world.short.after["sweep.expired"] = born_again
+        report = await world.engine.maintenance.sweep()
+        assert await world.seen(entry) == ["text again"]
+        assert report.expired == 0
+
+
+# -- by a move ------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_entry_that_moves_while_all_are_exported_is_exported_once(world: World) -> None:
+    entry, exported = await world.write(), list[str]()
+    async for each in world.engine.browsing.everything(TENANT, None):
+        exported.append(each.id)
+        await world.move(entry, "mid")
+    assert await world.stands(entry) == ["mark", "home", "replica"]
+    assert exported == [entry.id]
+
+
+async def test_an_entry_that_moves_while_its_store_is_brought_up_to_the_others_has_moved() -> None:
+    """The store was replaced after its scope was erased, serves two tiers, and is found out by the move of another entry."""
+    async with World().in_one_store("short", "mid") as world:
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+        world.mid.state.wipe()
+        entry, another = await world.write(), await world.write("text of another")
+        world.mid.after["generation.restamp"] = lambda: world.move(entry, "mid")
+        assert await world.move(another, "long") == MoveResult.MOVED
+        assert world.mid.after == {}
+        moved = await world.get(entry)
+        assert moved is not None
+        assert moved.tier == "mid"
+
+
+async def test_a_copy_that_arrives_while_its_store_is_brought_up_to_the_others_has_arrived(world: World) -> None:
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    for replaced in (world.short, world.mid):
+        replaced.state.wipe()
+    entry, another = await world.write(), await world.write("text of another")
+    world.mid.fails_before.add("move.arrive")
+    assert await world.move(entry, "mid") == MoveResult.MOVED
+    world.heal()
+    assert await world.stands(entry) == ["mark", "arriving", "-"]
+    arrives = Annotate(ENTRIES, Key(TENANT, entry.id), at=entry.version, role_is=Role.ARRIVING, role=Role.HOME)
+    world.mid.after["generation.restamp"] = lambda: world.mid.apply([arrives])
+    await world.move(another, "mid")  # whose replica long refuses: so they are found to disagree
+    assert world.mid.after == {}
+    assert (await world.stands(entry))[1] == "home"
