@@ -55,6 +55,16 @@ async def test_closing_tells_and_what_cannot_be_told_keeps_nothing_from_closing(
     await world.engine.open()
 
 
+async def test_what_may_have_been_counted_is_not_told_again(world: World) -> None:
+    entry = await world.write()
+    world.engine.accesses.note(TENANT, [entry.id])
+    world.short.fails_after.add("access.note")
+    await world.engine.maintenance.sweep()
+    world.heal()
+    await world.engine.maintenance.sweep()
+    assert await _count(world, entry.id) == 1
+
+
 async def test_what_is_gone_or_never_was_counts_nothing(world: World) -> None:
     entry = await world.write()
     await world.delete(entry)

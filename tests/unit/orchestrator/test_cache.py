@@ -118,6 +118,38 @@ async def test_a_reader_that_is_overtaken_by_a_writer_fills_nothing(cached: Worl
     assert await cached.seen(entry) == ["text, edited"]
 
 
+async def test_a_reader_that_is_overtaken_while_it_reads_home_fills_nothing(cached: World) -> None:
+    entry = await cached.write()
+    cached.mid.after["read.home"] = lambda: cached.update(entry, content="text, edited")
+    await cached.get(entry)
+    assert await cached.seen(entry) == ["text, edited"]
+
+
+async def test_a_copy_is_as_old_as_the_look_before_home_was_read_however_late_it_is_filled(cached: World) -> None:
+    entry = await cached.write()
+
+    async def goes_on_when_the_stamps_are_forgotten() -> None:
+        await cached.update(entry, content="text, edited")
+        cached.clock.advance(3 * cached.engine.settings.cache_max_age)
+        await cached.engine.maintenance.sweep()
+        assert (await cached.stands(entry))[0] == "-"
+
+    cached.mid.after["read.home"] = goes_on_when_the_stamps_are_forgotten
+    await cached.get(entry)
+    assert await cached.seen(entry) == ["text, edited"]
+
+
+async def test_a_writer_whose_clock_is_behind_clears_the_copy_of_what_one_ahead_of_it_wrote(cached: World) -> None:
+    edited, deleted = await cached.write(), await cached.write()
+    for entry in (edited, deleted):
+        await cached.get(entry)
+    cached.clock.advance(-timedelta(minutes=2))
+    await cached.update(edited, content="text, edited")
+    await cached.delete(deleted)
+    assert await cached.seen(edited) == ["text, edited"]
+    assert await cached.seen(deleted) == []
+
+
 async def test_a_reader_that_is_overtaken_by_a_restart_fills_nothing(cached: World) -> None:
     entry = await cached.write()
     seen = await cached.engine.cache.look(ENTRIES, Key(TENANT, entry.id))

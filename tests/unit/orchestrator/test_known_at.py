@@ -72,3 +72,14 @@ async def test_a_store_that_is_down_hides_only_the_past_it_must_be_asked_about(w
     ):
         assert len(answer) == 2
         assert all(note.startswith("store 'long'") for note in answer.degraded)
+
+
+async def test_a_replica_that_missed_what_became_of_its_entry_does_not_tell_what_was_known(world: World) -> None:
+    deleted, edited = [await world.write(f"text {word}", scope=USER) for word in ("deleted", "edited")]
+    world.long.down = True
+    await world.delete(deleted)
+    await world.update(edited, content="other words")
+    world.heal()
+    assert (await world.stands(deleted))[2] == "replica"
+    assert (await world.stands(edited))[2] == "replica"
+    assert await world.search("text", USER, known_at=world.clock()) == []

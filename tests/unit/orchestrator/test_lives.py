@@ -134,6 +134,15 @@ async def test_a_key_is_born_again_where_its_entry_was_deleted(world: World) -> 
     assert await world.seen(again) == ["text"]
 
 
+async def test_what_is_born_again_in_a_later_tier_has_the_replicas_of_that_tier(world: World) -> None:
+    entry = await world.write("text", key="k")
+    await world.move(entry, "mid")
+    await world.delete(entry)
+    again = await world.write("text", key="k", revive=True)
+    assert await world.owed() == 0
+    assert await world.stands(again) == ["mark", "home", "replica"]
+
+
 async def test_relations_of_a_life_that_was_erased_with_its_scope_are_not_of_the_next(world: World) -> None:
     """They stand in the scope of their other end, where the erasure does not look."""
     draft = EntryDraft(scope=USER, content="text", key="k")

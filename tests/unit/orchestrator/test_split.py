@@ -23,7 +23,7 @@ from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, ke
 from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Outcome, Purge, RaiseGeneration, Write
-from tests.unit.orchestrator.world import DAY, DURABLE, Clock
+from tests.unit.orchestrator.world import DAY, DURABLE, Clock, Flaky
 
 SESSION = Partition("acme", "session:s1")
 
@@ -205,6 +205,24 @@ async def test_a_tombstone_beside_the_part_where_the_entry_lives_again_is_forgot
     await engine.maintenance.sweep()
     assert (await parts["rest"].get(ENTRIES, [key]))[0] is None
     assert await engine.entries.get("acme", key.id) is not None
+    await engine.close()
+
+
+async def test_what_a_record_of_any_part_owes_is_counted_and_done() -> None:
+    mid, parts = await split()
+    long = Flaky("long", DURABLE)
+    engine = Engine(Topology(short=store("short"), mid=mid, long=long))
+    await engine.open()
+    long.down = True
+    places = {"rest": ("acme", Scope.user("ann")), "umbrella": ("umbrella", Scope.user("ann"))}
+    keys = {part: Key(t, (await engine.entries.write(t, EntryDraft(scope=at, content="a lantern"))).id) for part, (t, at) in places.items()}
+    long.heal()
+    for part, key in keys.items():
+        assert isinstance((await parts[part].get(ENTRIES, [key]))[0], Record)
+    assert await engine.maintenance.owed() == len(keys)
+    await engine.maintenance.sweep()
+    assert await engine.maintenance.owed() == 0
+    assert None not in await long.get(ENTRIES, list(keys.values()))
     await engine.close()
 
 
