@@ -26,12 +26,12 @@ async def test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room(
     store = await harness.cramped()
     try:
         await store.open(COLLECTIONS)
-        await _fills_up_and_works_again(harness, store)
+        await fills_up_and_works_again(harness, store)
     finally:
         await harness.dispose(store)
 
 
-async def _fills_up_and_works_again(harness: Harness, store: Store) -> None:
+async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
     await done(store, *[put(record(n, body={"n": n})) for n in range(5)])
     kept, raised, changed = list(range(5)), 0, await live(store, 4)
     failed: list[int] = []
