@@ -1,6 +1,7 @@
 """Scenes that runs end with: what no drawn operations come to, as several things have to go wrong in their order.
 
-Each turn brings its own faults. They are played after everything else, in four runs of ten (`ENDS_WITH_A_SCENE`) and in layouts where they can show something.
+Each turn brings its own faults. They are played after everything else, in four runs of ten (`ENDS_WITH_A_SCENE`), in layouts where they can show
+something.
 """
 
 from __future__ import annotations
