@@ -10,12 +10,15 @@ import pytest_asyncio
 
 from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.harness import Harness
+from memory.ports.contract.plugin import depth_of
 from memory.ports.store import Store
 
 
 @pytest.fixture
-def harness(contract_harness: type[Harness], tmp_path: Path) -> Harness:
-    return contract_harness(tmp_path)
+def harness(request: pytest.FixtureRequest, contract_harness: type[Harness], tmp_path: Path) -> Harness:
+    made = contract_harness(tmp_path)
+    made.depth = depth_of(request.config, request.node, contract_harness)
+    return made
 
 
 @pytest_asyncio.fixture

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memory.ports.collections import ENTRY_VERSIONS
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, found, key_of, live, one, put, record, release
@@ -123,7 +124,7 @@ async def test_a_counter_counts_on_whatever_field_its_numbers_go_into(store: Sto
 @clause("append.refused", "refused.by-name")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("field", ["type", "colour"])
+@cells("field", ["type", "colour"])
 async def test_an_append_into_a_field_that_is_no_declared_integer_is_rejected(store: Store, field: str) -> None:
     outcome = await one(store, append(record(1), ENTRY_VERSIONS, field))
 

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from memory.ports.collections import COLLECTIONS, Field, FieldType
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
@@ -167,7 +168,7 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
 @needs("filter")
 @pytest.mark.asyncio
 @every_seed
-@pytest.mark.parametrize("kind", FieldType)
+@cells("kind", FieldType, shared=True)
 async def test_a_value_is_found_by_itself_and_by_nothing_else(exact: Store, seed: int, kind: FieldType) -> None:
     values = ExactValues(seed)
     await _keep(exact, values)
@@ -204,7 +205,7 @@ async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(ex
 @needs("order")
 @pytest.mark.asyncio
 @every_seed
-@pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
+@cells("descending", [False, True], ids=["ascending", "descending"], shared=True)
 async def test_pages_are_ordered_as_values_are(exact: Store, seed: int, descending: bool) -> None:
     """By every type that has an order, seven at a time; ties by id."""
     values = ExactValues(seed)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record, ways
@@ -148,7 +149,7 @@ async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
 @clause("refused.questions")
 @needs("filter")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("part", [Eq("colour", 1), And((Not(Eq("colour", 1)),)), Has("type", "a"), Eq("type; --", "x")], ids=str)
+@cells("part", [Eq("colour", 1), And((Not(Eq("colour", 1)),)), Has("type", "a"), Eq("type; --", "x")], ids=str, shared=True)
 async def test_a_filter_on_an_unknown_or_unfit_field_is_refused(store: Store, part: Filter) -> None:
     for call in (store.query(Query(ENTRIES, within(HERE), part)), store.count(Query(ENTRIES, within(HERE), part))):
         with pytest.raises(InvalidInput):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
@@ -105,7 +106,7 @@ async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_
 @clause("life.close-keeps", "durable.survives", "append.numbers")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("end", ["a good close", "a death"])
+@cells("end", ["a good close", "a death"])
 async def test_a_counter_counts_on_though_nothing_stands_in_its_partition(harness: Harness, store: Store, end: str) -> None:
     await done(store, *[append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(3)])
     await done(store, *[delete(n, collection=ENTRY_VERSIONS) for n in range(3)])

@@ -12,6 +12,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.names import FAMILIES, JOINTS, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
@@ -35,7 +36,7 @@ def _whose(stored: Stored | None) -> object:
 
 @clause("names.apart")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
+@cells("family", FAMILIES)
 async def test_names_that_are_alike_are_held_apart(store: Store, family: str) -> None:
     places = named(family)
     await done(store, *[put(made(*place)) for place in places[::2]])
@@ -98,8 +99,8 @@ KINDS = {
 @clause("names.apart")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", KINDS)
+@cells("family", FAMILIES)
+@cells("kind", KINDS)
 async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: Store, kind: str, family: str) -> None:
     one_of, places = KINDS[kind], named(family)
     if one_of.before is not None:
@@ -116,7 +117,7 @@ async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: 
 
 @clause("names.apart", "generation.counts")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
+@cells("family", ["tenants", "scopes", "joined"])
 async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
     places = named(family)
     outcomes = await done(store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)])
@@ -133,7 +134,7 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
 @clause("names.apart", "append.own")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "counters", "joined", "joined counters"])
+@cells("family", ["tenants", "scopes", "counters", "joined", "joined counters"])
 async def test_every_counter_counts_for_itself(store: Store, family: str) -> None:
     """Of partitions whose names are alike, of one partition under names that are alike, and where scope and counter are, one behind the other."""
     if family == "joined counters":
@@ -152,7 +153,7 @@ async def test_every_counter_counts_for_itself(store: Store, family: str) -> Non
 
 @clause("names.apart", "erase.matches")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
+@cells("family", ["tenants", "scopes", "joined"])
 async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -> None:
     places = named(family)
     await done(store, *[put(made(*place)) for place in places])
@@ -165,7 +166,7 @@ async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -
 
 @clause("names.apart", "upkeep.forget", "upkeep.idle")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
+@cells("family", ["tenants", "scopes", "joined"])
 async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str) -> None:
     places = [partition_of(*place) for place in named(family)]
     await done(store, *[RaiseGeneration(place, n + 1) for n, place in enumerate(places)])
@@ -182,7 +183,7 @@ async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str
 @clause("names.apart", "query.pages")
 @needs("order")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("order", [(), (Order("id", True),), (Order("type"),), (Order("type", True),)], ids=str)
+@cells("order", [(), (Order("id", True),), (Order("type"),), (Order("type", True),)], ids=str, shared=True)
 async def test_pages_over_hostile_ids_lose_and_repeat_nothing(store: Store, order: tuple[Order, ...]) -> None:
     """Also where the values that are sorted by are as hostile, and where only the id tells two records apart."""
     places = named("ids")
@@ -221,7 +222,7 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
 
 @clause("names.or-refused")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", SINGLE)
+@cells("family", SINGLE)
 async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, family: str) -> None:
     plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
     strange = strange if family != "scopes" else [(Key(key.tenant, f"strange-{key.id}"), scope) for key, scope in strange]
@@ -258,7 +259,7 @@ async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> Non
 @clause("names.or-refused")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", SINGLE)
+@cells("family", SINGLE)
 async def test_writes_to_what_a_store_does_not_hold_touch_nothing_else(store: Store, family: str) -> None:
     plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
     await done(store, *[put(made(*place)) for place in plain])
