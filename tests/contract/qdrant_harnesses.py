@@ -22,7 +22,9 @@ from tests.contract.served import Served
 from tests.support.servers import Server
 
 if TYPE_CHECKING:
+    from memory.adapters.qdrant.edge import EdgeEngine
     from memory.adapters.qdrant.engine import Change
+    from memory.adapters.qdrant.store import QdrantStore
     from memory.adapters.qdrant.thresholds import Thresholds
 
 
@@ -52,6 +54,28 @@ class QdrantEdge(InAFolder):
 
     async def make(self) -> Store:
         return self._store("data")
+
+    async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
+        """To make a folder takes the engine as long as some hundred writes. The shard stays open, another store goes on with it."""
+        import qdrant_edge
+
+        from memory.adapters.qdrant.store import QdrantStore
+
+        assert isinstance(store, QdrantStore)
+        shard = _edge(store)._open_shard
+        shard.update(qdrant_edge.UpdateOperation.delete_points_by_filter(qdrant_edge.Filter()))
+        _edge(store)._shard = None
+        await store.close()
+        again = self._store("data")
+        assert isinstance(again, QdrantStore)
+        engine = _edge(again)
+
+        def take_over() -> None:
+            engine._shard, engine._dimensions = shard, engine._folder.dimensions()
+
+        with patch.object(engine, "_load", take_over):
+            await again.open(collections)
+        return again
 
     async def tiny(self) -> Store:
         return self._store("data", thresholds=_tiny(), log_bytes=2**20)
@@ -185,6 +209,13 @@ class QdrantServer(Served):
             await client.delete_collection(self.collection)
         finally:
             await client.close()
+
+
+def _edge(store: QdrantStore) -> EdgeEngine:
+    from memory.adapters.qdrant.edge import EdgeEngine
+
+    assert isinstance(store._engine, EdgeEngine)
+    return store._engine
 
 
 def _tiny() -> Thresholds:

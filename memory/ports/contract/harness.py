@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -111,9 +111,9 @@ class Harness:
     def can_be_cleared(cls) -> bool:
         return cls.cleared is not Harness.cleared
 
-    async def cleared(self, store: Store) -> Store:
-        """The place of a store that a test is done with, emptied, as `make` gives it. Implement it where making a store takes long: tests that go
-        by a table take it for the next cell.
+    async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
+        """In the place of an open store that a test did nothing to but write and ask, one with nothing left in it, open with these collections: in
+        this event loop, which may be another. Implement it where making a store takes long: tests lend it each other.
         """
         raise NotImplementedError(f"{type(self).__name__} makes each store anew")
 

@@ -136,6 +136,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             _verdicts.append(report)
 
 
+def pytest_sessionfinish() -> None:
+    if (lending := sys.modules.get("memory.ports.contract.lending")) is not None:
+        lending.give_back()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not _verdicts:
         return

@@ -21,6 +21,7 @@ from memory.facade.config import MemoryConfig
 from memory.facade.reports import examine
 from memory.facade.values import is_broken_url, masked, masked_options
 from memory.ports.clock import system_clock
+from memory.ports.contract.cells import cells
 
 MARK = "hun7er"
 """Stands at both ends of every secret: what shows of one shows one of these."""
@@ -105,14 +106,15 @@ def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> N
         assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301
 
 
-@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "qdrants"])
-@pytest.mark.parametrize(
+@cells("scheme", ["redis", "rediss", "redis+cluster", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "qdrants"], shared=True)
+@cells(
     "login",
     [
         *(f"u:1?{MARK}", f"u:1?{MARK}&b", f"u:1?b&{MARK}=2", f"u:1@0/d?{MARK}&b", f"u:1@0/d?b&{MARK}=2"),
         *(f"u:1@0/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
         *(f"u:1/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
     ],
+    shared=True,
 )
 def test_what_follows_a_question_mark_in_a_password_is_shown_by_no_adapter(scheme: str, login: str) -> None:
     """It is read as options, which adapters name, or as their values."""
