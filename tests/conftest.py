@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.backends import BACKENDS, Backend, every_backend
+from tests.support.depth import THOROUGH
 from tests.support.reporting import BackendReport
-
-THOROUGH = any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
-"""Whether it is drawn as much as CI draws, and what takes long runs too: it does in CI, which names the backends it wants."""
 
 LONGEST_FIRST = ("simulation", "month", "contract", "meta", "faults", "cli")
 

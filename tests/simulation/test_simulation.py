@@ -25,7 +25,7 @@ from tests.simulation.slips import Slip
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps
 from tests.simulation.workload import Layout
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "200"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "60"))
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 """Fresh seeds every time; those that failed are printed, and `make simulate SEED=n` runs one again."""
 NOTICED_WITHIN = 3_000

@@ -22,6 +22,7 @@ from memory.facade.reports import examine
 from memory.facade.values import is_broken_url, masked, masked_options
 from memory.ports.clock import system_clock
 from memory.ports.contract.cells import cells
+from tests.support.depth import drawn
 
 MARK = "hun7er"
 """Stands at both ends of every secret: what shows of one shows one of these."""
@@ -92,7 +93,7 @@ def _assert_hidden(texts: list[str]) -> None:
         assert MARK not in text, text
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=drawn(150))
 @example(url="redis://:hun7er@0?hun7er@host/db?x=1")
 @given(urls())
 def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> None:
@@ -121,7 +122,7 @@ def test_what_follows_a_question_mark_in_a_password_is_shown_by_no_adapter(schem
     _assert_hidden(_shown(MemoryConfig.load(f"{scheme}://{login}@host/db")))
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=drawn(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(no_urls())
 def test_what_only_resembles_a_url_is_refused_without_being_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -141,7 +142,7 @@ def test_what_only_resembles_a_url_is_refused_without_being_repeated(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(secrets, st.sampled_from(["password", "db_password", "api_key", "token", "auth", "sslkeyfile"]), st.integers(0, 3))
 def test_an_option_named_like_a_secret_is_hidden_at_every_depth(secret: str, name: str, depth: int) -> None:
     options: Any = {name: secret, "nested": [{name: {"value": secret}}, ({name: [secret]},)]}

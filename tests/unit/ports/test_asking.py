@@ -16,6 +16,7 @@ from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, lets_through
 from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or
 from memory.ports.record import Key, Mark, Owed, Record, Role, Standing, Tombstone
+from tests.support.depth import drawn
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAN = float("nan")
@@ -143,7 +144,7 @@ def _outcome(ask: Any) -> Any:
         return "cannot be compared"
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=drawn(400))
 @given(filters, st.lists(standings, min_size=1, max_size=4))
 def test_a_filter_made_once_means_what_it_says_word_by_word(part: Filter, several: list[Standing]) -> None:
     holds = condition(part)
