@@ -25,8 +25,8 @@ PROVES = (
     "tests/acceptance/test_backends.py",
 )
 """What may be otherwise where nothing but the wheel is there: adapters are found by their entry points, the contract by its plugin, migrations, the
-model and the command line by their files. The wheel's own tests (what is in it, snippets, a suite of somebody else's) are in `tests/meta/test_wheel.py`
-and `tests/contract/test_installed.py`, and what the code does is proven in the checkout.
+model and the command line by their files. The wheel's own tests (what is in it, snippets, a suite of somebody else's) are in
+`tests/meta/test_wheel.py` and `tests/contract/test_installed.py`; what the code does is proven in the checkout.
 """
 LEFT_OUT = ("meta", "simulation", "faults", "test_liars.py", "test_plugin.py", "test_installed.py")
 """Tests that judge the checkout or the contract suite itself, or run the same code at length: the wheel gains nothing from them."""

@@ -110,7 +110,8 @@ def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:
     called = getattr(item, "callspec", None)
     if called is None or "seed" not in called.params or called.params.get(FIXTURE) is None:
         return False
-    return bool(called.indices["seed"] >= depth_of(config, item, called.params[FIXTURE]).seeds)
+    (seeds,) = (list(mark.args[1]) for mark in item.iter_markers("parametrize") if mark.args[0] == "seed")
+    return seeds.index(called.params["seed"]) >= depth_of(config, item, called.params[FIXTURE]).seeds
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
