@@ -18,8 +18,8 @@ pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.ins
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(BackendReport(config), "memory-backends")
-    if config.option.contract_depth is None:
-        config.option.contract_depth = "full" if THOROUGH else "quick"
+    if config.option.contract_depth is None and not THOROUGH:
+        config.option.contract_depth = "quick"
 
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups

@@ -234,6 +234,8 @@ def test_a_variant_draws_less_of_what_its_primary_is_asked_too_and_in_full_what_
     code, said = _run(outside, "-s", "test_it.py", "--memory-harness", "mine:Variant")
     alone, both = [("variant", 100)] * 3, [("mine", 100)] * 3
     assert (code, f"drawn {sorted([*both, ('variant', 20), *alone])}" in said) == (pytest.ExitCode.OK, True), said
+    code, said = _run(outside, "-s", "test_it.py", "--memory-harness", "mine:Variant", "--contract-depth", "full")
+    assert (code, f"drawn {sorted([*both, *alone, *alone])}" in said) == (pytest.ExitCode.OK, True), said
     code, said = _run(outside, "-s", "test_it.py", harness="mine:Variant")
     assert (code, f"drawn {alone * 2}" in said) == (pytest.ExitCode.OK, True), said
 

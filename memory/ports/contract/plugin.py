@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the contract of memory.ports against this harness; may be given several times",
     )
 
-    depth = "how much is drawn: quick takes one seed and 20 examples where full, which is the default, takes more; what is asked is the same"
+    depth = "how much is drawn: quick takes one seed and 20 examples where full takes more; without, full but for variants; what is asked is the same"
     group.addoption("--contract-depth", choices=("full", "quick"), help=depth)
     length = "play histories of so many writes, from fresh seeds (also MEMORY_HISTORY); without, a short one that is always the same"
     group.addoption("--contract-history", type=int, default=os.environ.get("MEMORY_HISTORY") or None, metavar="WRITES", help=length)
@@ -96,13 +96,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def depth_of(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> Depth:
     """How much this test draws for this harness: less where the run is quick, and where the harness's primary is asked the same in full."""
-    from memory.ports.contract.depth import DEPTHS, QUICK
+    from memory.ports.contract.depth import DEPTHS, FULL, QUICK
     from memory.ports.contract.judges import MARK, fits
 
+    if chosen := config.getoption("contract_depth"):
+        return DEPTHS[chosen]
     primary = next((one for one in config.stash[HARNESSES] if one.name == harness.primary), None)
-    if primary is not None and all(fits(mark, primary) for mark in item.iter_markers(MARK)):
-        return QUICK
-    return DEPTHS[config.getoption("contract_depth") or "full"]
+    return QUICK if primary is not None and all(fits(mark, primary) for mark in item.iter_markers(MARK)) else FULL
 
 
 def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:
