@@ -16,7 +16,7 @@ from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
-CELLS = re.compile(r"cells failed: (?P<cells>.*) \(\d+ sub-exceptions?\)$")
+CELLS = re.compile(r"cells failed: (?P<cells>.*)$")
 
 HANGS = 300
 """Seconds after which one test over one liar is taken to hang: it fails, and the others go on."""

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import format_exception
 from typing import Any, Self, TypeVar, cast
 
 import pytest
@@ -98,11 +99,15 @@ def _as_one(test: Test, axes: tuple[_Axis, ...], like: Test) -> Test:
     return cast(Test, whole)
 
 
+class CellsFailed(AssertionError):
+    """Its first line names the cells, what follows tells of each."""
+
+
 class _Failures:
     """What failed is kept until every cell has run, and then told together."""
 
     def __init__(self) -> None:
-        self._failed: list[tuple[str, Exception]] = []
+        self._failed: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -112,12 +117,12 @@ class _Failures:
         try:
             yield
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  it is raised with the others
-            error.add_note(f"in the cell '{called}'")
-            self._failed.append((called, error if isinstance(error, Exception) else AssertionError(f"in the cell '{called}': {error}")))
+            self._failed.setdefault(called, []).extend([f"-- in the cell '{called}':\n", *format_exception(error)])
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._failed and error is None:
-            raise ExceptionGroup(f"cells failed: {'; '.join(called for called, _ in self._failed)}", [one for _, one in self._failed])
+            told = "\n".join("".join(lines) for lines in self._failed.values())
+            raise CellsFailed(f"cells failed: {'; '.join(self._failed)}\n\n{told}")
 
 
 class _Places:
