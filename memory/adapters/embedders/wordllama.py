@@ -1,7 +1,7 @@
 """WordLlama's 256-dimension model, which its wheel carries: no network, no key, tens of microseconds a text.
 
-A text's vector is the mean of its tokens' rows in a table, at length one. Table and tokenizer are read from the wheel's files: the vectors are the very
-ones that `wordllama` makes, without importing it, its ways to download models, and its settings of the root logger.
+A text's vector is the mean of its tokens' rows in a table, at length one. Table and tokenizer are read from the wheel's files: the vectors are the
+very ones that `wordllama` makes, without importing it, its ways to download models, and its settings of the root logger.
 """
 
 from __future__ import annotations
