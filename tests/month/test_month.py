@@ -95,8 +95,8 @@ def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_p
 def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stores as well: what they were asked to do since is done again."""
     topology, done = TOPOLOGIES["default"], list[int]()
-    monkeypatch.setattr("tests.month.long.PART", 20)
-    monkeypatch.setattr("tests.month.long.WHOLE_EVERY", 20)
+    monkeypatch.setattr("tests.month.long.PART", 30)
+    monkeypatch.setattr("tests.month.long.WHOLE_EVERY", 30)
     assert month(topology, _fresh(tmp_path, 1), SEED, 60) is None
     broken = _fresh(tmp_path, 2)
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.orchestrator import tiering
+from memory.ports.contract.cells import cells
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.mutants import CALLED, MUTANTS, Mutant, applied
@@ -73,7 +74,7 @@ def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
     assert run_chunk(range(60), "relations-are-listed-backwards").called
 
 
-@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+@cells("mutant", sorted(MUTANTS), shared=True)
 def test_a_mutant_still_finds_what_it_changes(mutant: str) -> None:
     with applied(mutant):
         pass

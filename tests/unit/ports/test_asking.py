@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, lets_through
+from memory.ports.contract.cells import cells
 from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or
 from memory.ports.record import Key, Mark, Owed, Record, Role, Standing, Tombstone
 from tests.support.depth import drawn
@@ -154,7 +155,7 @@ def test_a_filter_made_once_means_what_it_says_word_by_word(part: Filter, severa
         assert _outcome(lambda standing=standing: lets_through(part, standing)) == meant
 
 
-@pytest.mark.parametrize("one", VALUES, ids=repr)
+@cells("one", VALUES, ids=repr, shared=True)
 def test_a_value_is_one_of_several_where_it_equals_one(one: Any) -> None:
     for other in VALUES:
         record = Record(Key("acme", "a"), "home", 1, NOON, NOON, fields={"x": one})
