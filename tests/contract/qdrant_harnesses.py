@@ -62,6 +62,7 @@ class QdrantEdge(InAFolder):
         from memory.adapters.qdrant.store import QdrantStore
 
         assert isinstance(store, QdrantStore)
+        await store.open(collections)  # a test may have closed it
         shard = _edge(store)._open_shard
         shard.update(qdrant_edge.UpdateOperation.delete_points_by_filter(qdrant_edge.Filter()))
         _edge(store)._shard = None

@@ -41,8 +41,11 @@ def cells(name: str, values: Iterable[Any], ids: Callable[[Any], object] | Seque
     Each cell has a fresh `store` and `harness`. With `shared` all have the same, and any fixture: for tests that do not mind what other cells leave.
     """
     names = tuple(part.strip() for part in name.split(","))
-    called = itertools.repeat(ids) if callable(ids) else map(_always, ids)
-    axis = _Axis(names, tuple(_named(value, name_of, len(names)) for value, name_of in zip(values, called, strict=False)), shared)
+    listed = list(values)
+    called = [ids] * len(listed) if callable(ids) else [_always(one) for one in ids]
+    axis = _Axis(names, tuple(_named(value, name_of, len(names)) for value, name_of in zip(listed, called, strict=True)), shared)
+    if not listed:
+        raise ValueError(f"a table of no '{name}' would prove nothing")
 
     def table(test: Test) -> Test:
         plain, axes = getattr(test, _TABLE, (test, ()))

@@ -110,8 +110,8 @@ def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:
     called = getattr(item, "callspec", None)
     if called is None or "seed" not in called.params or called.params.get(FIXTURE) is None:
         return False
-    (seeds,) = (list(mark.args[1]) for mark in item.iter_markers("parametrize") if mark.args[0] == "seed")
-    return seeds.index(called.params["seed"]) >= depth_of(config, item, called.params[FIXTURE]).seeds
+    seeds = next((list(mark.args[1]) for mark in item.iter_markers("parametrize") if mark.args and mark.args[0] == "seed"), [])
+    return called.params["seed"] in seeds[depth_of(config, item, called.params[FIXTURE]).seeds :]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
