@@ -40,10 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not THOROUGH:
         terminalreporter.write_line(
-            "Every test of the contract ran on every store there is here, with one seed and 20 examples each. Left out: lying stores, most mutants, "
-            "all but one of the tests in which processes are killed the same way."
+            "Drawn with one seed and 20 examples each. Left out: lying stores, most mutants, and of processes that die the same way all but one."
         )
-        terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs everything, as CI does.")
+        terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all, and draws as much as CI does.")
 
 
 def _takes_long(item: pytest.Item) -> bool:
