@@ -21,7 +21,7 @@ from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis
 from tests.support.backends import BACKENDS
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
+EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
 WITHOUT_IMAGE = {"mysql", "qdrant_server"}
 """Backends whose images CI cannot have: see docs/plan.md."""
 
@@ -49,8 +49,8 @@ def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(req
     whole = request.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not request.config.option.keyword
     if not whole or request.config.option.markexpr not in ("", "not processor"):
         pytest.skip("some tests were chosen")
-    called = [(item, getattr(item, "callspec", None)) for item in request.session.items]
-    asked = {(c.params["contract_harness"].name, item.originalname) for item, c in called if c is not None and "contract_harness" in c.params}
+    called = [item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    asked = {(item.callspec.params["contract_harness"].name, item.originalname) for item in called if "contract_harness" in item.callspec.params}
     assert _left_out(asked, HARNESSES) == []
 
 

@@ -12,7 +12,7 @@ class Depth:
     seeds: int
     """Of the seeds that a test goes through, so many."""
     examples: int
-    """Random questions, and writers, deletions and rounds where a test says so."""
+    """Random questions and values, beside those that are listed by hand."""
     many: int
     """How many records the volumes are, at most."""
 
