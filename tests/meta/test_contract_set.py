@@ -49,8 +49,11 @@ def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(req
     whole = request.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not request.config.option.keyword
     if not whole or request.config.option.markexpr not in ("", "not processor"):
         pytest.skip("some tests were chosen")
-    called = [item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
-    asked = {(item.callspec.params["contract_harness"].name, item.originalname) for item in called if "contract_harness" in item.callspec.params}
+    asked = set()
+    for item in request.session.items:
+        harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
+        if isinstance(item, pytest.Function) and isinstance(harness, type) and issubclass(harness, Harness):
+            asked.add((harness.name, item.originalname))
     assert _left_out(asked, HARNESSES) == []
 
 
