@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record, ways
 from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Query, Search, within
@@ -120,7 +120,7 @@ async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> No
 @pytest.mark.asyncio
 async def test_counts_agree_with_what_filters_find(store: Store) -> None:
     await _filled(store)
-    counted = {why: (await store.count(Query(ENTRIES, within(HERE), part))).records for why, (part, _) in CASES.items()}
+    counted = {why: (await store.count(Query(SAMPLES, within(HERE), part))).records for why, (part, _) in CASES.items()}
     assert counted == {why: len(expected) for why, (_, expected) in CASES.items()}
 
 
@@ -129,10 +129,10 @@ async def test_counts_agree_with_what_filters_find(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> None:
     values = [-(2**63), -10, -9, 0, 9, 10, 2**53, 2**53 + 1, 2**63 - 1]
-    await done(store, *[put(record(n, fields={"stored_version": v}), collection=ENTRY_VERSIONS) for n, v in enumerate(values)])
+    await done(store, *[put(record(n, fields={"stored_version": v}), collection=MORE_SAMPLES) for n, v in enumerate(values)])
     for n, value in enumerate(values):
-        below = await asked(store, part=Lt("stored_version", value), collection=ENTRY_VERSIONS)
-        equal = await asked(store, part=Eq("stored_version", value), collection=ENTRY_VERSIONS)
+        below = await asked(store, part=Lt("stored_version", value), collection=MORE_SAMPLES)
+        equal = await asked(store, part=Eq("stored_version", value), collection=MORE_SAMPLES)
         assert (set(below), equal) == ({id_of(i) for i in range(n)}, [id_of(n)])
 
 
@@ -150,7 +150,7 @@ async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("part", [Eq("colour", 1), And((Not(Eq("colour", 1)),)), Has("type", "a"), Eq("type; --", "x")], ids=str)
 async def test_a_filter_on_an_unknown_or_unfit_field_is_refused(store: Store, part: Filter) -> None:
-    for call in (store.query(Query(ENTRIES, within(HERE), part)), store.count(Query(ENTRIES, within(HERE), part))):
+    for call in (store.query(Query(SAMPLES, within(HERE), part)), store.count(Query(SAMPLES, within(HERE), part))):
         with pytest.raises(InvalidInput):
             await call
 
@@ -257,9 +257,9 @@ async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -
             for part, expected in cases.items():
                 wanted = [id_of(n) for n in expected]
                 assert await asked(store, part=part) == wanted, part
-                assert (await store.count(Query(ENTRIES, within(HERE), part))).records == len(wanted), part
+                assert (await store.count(Query(SAMPLES, within(HERE), part))).records == len(wanted), part
                 for by in ways(store, "lantern", 1.0):
-                    assert [h.record.key.id for h in await store.search(Search(ENTRIES, within(HERE), by, 9, part))] == wanted, part
+                    assert [h.record.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 9, part))] == wanted, part
     there = minutes[2].astimezone(timezone(timedelta(hours=2)))
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), Le("valid_from", there)), 50) == 3
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), Le("valid_from", there)), 50) == 3
     assert await asked(store) == [id_of(n) for n in (3, 4)]

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.sqlite.migrate import VERSION_TABLE
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, live, one, put, record, searched
 from memory.ports.query import Query, within
 from memory.ports.record import Record
@@ -74,7 +74,7 @@ async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowl
     runs = []
     for _ in range(2):
         for store in (kept, hurried, passing):
-            await store.open(COLLECTIONS)
+            await store.open(DECLARED)
         runs.append((kept.epoch, hurried.epoch, passing.epoch))
         assert (await passing.check()).epoch == passing.epoch
         for store in (kept, hurried, passing):
@@ -87,7 +87,7 @@ async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowl
 async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_byte_of_it(store: SqliteStore, file: Path) -> None:
     log = file.with_name("memory.db-wal")
     await done(store, *[put(record(n, texts={"content": f"kalamazoo{n}"}, body={"said": "x" * 10_000})) for n in range(50)], put(record(100)))
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 2)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     await done(store, put(record(101, texts={"content": "afterwards"})))
     before = size_of(file, log)
     given_back = await store.vacuum()
@@ -103,9 +103,9 @@ async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_by
 
 async def test_a_vacuum_of_a_store_in_memory_shrinks_it() -> None:
     store = SqliteStore("sqlite:///:memory:")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, *[put(record(n, body={"said": "x" * 10_000})) for n in range(50)])
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 2)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     assert await store.vacuum() > 400_000
     assert (await store.audit()).problems == ()
     await store.close()
@@ -124,11 +124,11 @@ async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_w
     with raw(first) as connection:
         assert connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone() == ("0001",)  # noqa: S608
         connection.execute("ATTACH ? AS later", (str(file),))
-        for table in ("entries", "memory_partitions", "memory_revisions"):
+        for table in ("samples", "memory_partitions", "memory_revisions"):
             connection.execute(f"INSERT INTO {table} SELECT * FROM later.{table}")  # noqa: S608
         # as the first layout indexed them, one of them twice and one not at all
-        connection.executemany("INSERT INTO entries_words (rowid, text_content) VALUES (?, 'p1xcommon')", [(1,), (2,), (3,), (5,)])
-        connection.execute("INSERT INTO memory_pending VALUES ('entries', 4, 1)")
+        connection.executemany("INSERT INTO samples_words (rowid, text_content) VALUES (?, 'p1xcommon')", [(1,), (2,), (3,), (5,)])
+        connection.execute("INSERT INTO memory_pending VALUES ('samples', 4, 1)")
     brought = await opened(first)
     assert [hit.record.key.id for hit in await searched(brought, "common")] == [id_of(n) for n in range(4)]
     assert len(await searched(brought, "number3")) == 1

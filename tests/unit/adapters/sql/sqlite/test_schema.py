@@ -19,7 +19,8 @@ from memory.adapters.sql.sqlite.migrate import HEAD, VERSION_TABLE
 from memory.adapters.sql.sqlite.schema import as_vocabulary, collection_table, system_tables, word_table, words_table
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import done, live, put, record
 from memory.ports.record import Key
 from tests.support.processes import finished, started
@@ -28,10 +29,10 @@ from tests.unit.adapters.sql.sqlite.helping import opened, raw
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 async def main():
     store = SqliteStore("sqlite:///" + sys.argv[1])
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     print((await store.check()).ok, "alembic" in sys.modules)
     await store.close()
 asyncio.run(main())
@@ -41,7 +42,7 @@ asyncio.run(main())
 def _declared() -> sa.MetaData:
     metadata = sa.MetaData()
     system_tables(metadata)
-    for collection in COLLECTIONS:
+    for collection in DECLARED:
         collection_table(metadata, collection)
         word_table(metadata, collection)
     return metadata
@@ -101,8 +102,8 @@ async def test_the_migrated_views_and_the_registry_are_the_declared_ones(migrate
     with raw(migrated) as connection:
         registry = dict(connection.execute("SELECT name, declaration FROM memory_collections"))
         made = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'view'")}
-    assert registry == {c.name: declaration(c) for c in COLLECTIONS}
-    assert made == {as_vocabulary(words_table(c)) for c in COLLECTIONS if c.texts}
+    assert registry == {c.name: declaration(c) for c in DECLARED}
+    assert made == {as_vocabulary(words_table(c)) for c in DECLARED if c.texts}
 
 
 def test_the_newest_migration_is_the_one_that_open_looks_for() -> None:
@@ -145,7 +146,7 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
     )
     for _ in range(2):
         store = SqliteStore(f"sqlite:///{file}")
-        await store.open((notes, ENTRIES))
+        await store.open((notes, SAMPLES))
         note = record(fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"})
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
@@ -155,10 +156,10 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
 async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: SqliteStore, file: Path) -> None:
     await store.close()
     other = SqliteStore(f"sqlite:///{file}")
-    with pytest.raises(ConfigError, match="entries"):
-        await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
-    await other.open(COLLECTIONS)
-    assert await other.get(ENTRIES, [Key("a", "b")]) == [None]
+    with pytest.raises(ConfigError, match="samples"):
+        await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
+    await other.open(DECLARED)
+    assert await other.get(SAMPLES, [Key("a", "b")]) == [None]
     await other.close()
 
 
