@@ -47,17 +47,37 @@ REALS = (0.0, -0.0, 0.1 + 0.2, 0.3, 0.5, 1.0, 2.0**53, 2.5, -1e308)
 VERSIONS = (1, 1, 2, 2, 3, 3, 4, 5, 2**53, 2**53 + 1, 2**62)
 MOMENTS = (T0, T0 + timedelta(microseconds=1), T0 + timedelta(seconds=2), T0 - timedelta(days=400), T0.replace(year=9999), T0.replace(year=1))
 STEPS = (Owed("deliver", {"to": "long", "n": 1}), Owed("erase", {"deep": [1, {"x": None}]}))
-ORDERED = ("type", "confidence", "valid_from", "version", "created_at", "expires_at", "id", "owing", "tier", "conversation_id", "role", "scope")
+NUMBERS = (-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1)
+SEALS = (b"", b"\x00", b"\x00\x00", b"a", bytes(range(256)), b"\xff")
+ORDERED = (
+    "type",
+    "confidence",
+    "valid_from",
+    "number",
+    "pinned",
+    "version",
+    "created_at",
+    "expires_at",
+    "id",
+    "owing",
+    "tier",
+    "conversation_id",
+    "role",
+    "scope",
+)
 VALUES: dict[str, Sequence[FieldValue]] = {
     "type": TEXTS,
     "confidence": REALS,
     "version": (*VERSIONS, 2.5),
     "valid_from": MOMENTS,
+    "number": NUMBERS,
     "created_at": MOMENTS,
     "expires_at": MOMENTS,
     "id": IDS,
     "tier": ("", "short", "mid"),
 }
+EQUAL: dict[str, Sequence[FieldValue]] = {"pinned": (True, False), "seal": SEALS}
+"""Asked for by equality alone."""
 DIMENSIONS = 8
 
 
@@ -78,9 +98,9 @@ class RandomWork:
         chance = self.chance
         at = chance.choice(PLACES)
         fields: dict[str, FieldValue] = {}
-        for name in ("type", "confidence", "valid_from"):
+        for name, values in (*[(name, VALUES[name]) for name in ("type", "confidence", "valid_from", "number")], *EQUAL.items()):
             if chance.random() < 0.7:
-                fields[name] = chance.choice(VALUES[name])
+                fields[name] = chance.choice(values)
         if chance.random() < 0.7:
             fields["tags"] = tuple(chance.sample(TEXTS, chance.randrange(4)))
         made = record(
@@ -154,6 +174,7 @@ class RandomWork:
             In(name, tuple(chance.choices(values, k=2))),
             IsNull(chance.choice([name, "tags"])),
             Has("tags", chance.choice(TEXTS)),
+            *[Eq(field, chance.choice(options)) for field, options in EQUAL.items()],
             Eq("owing", chance.random() < 0.5),
         ]
         return chance.choice(plain)

@@ -14,7 +14,7 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.asked import Asked
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.tiering import MoveResult
@@ -42,7 +42,7 @@ async def split(**parts: InMemoryStore) -> tuple[SplitStore, dict[str, InMemoryS
         Share(made["plain"], collections=frozenset({"plain"})),
     )
     whole = SplitStore("split", shares, made["rest"])
-    await whole.open(DECLARED)
+    await whole.open((*DECLARED, *COLLECTIONS))
     return whole, made
 
 
