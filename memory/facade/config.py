@@ -43,10 +43,10 @@ from memory.facade.values import (
     scheme_of,
     show_duration,
 )
+from memory.orchestrator.collections import COLLECTIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
-from memory.ports.collections import COLLECTIONS
 
 MAIN = "main"
 """The store that serves every tier for which nothing else was said."""

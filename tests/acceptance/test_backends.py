@@ -14,9 +14,9 @@ import pytest
 from memory import Memory
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.orchestrator.topology import Topology
 from memory.ports.base import BaseStore
-from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.query import Query, Tenant
 from tests.acceptance.support import OTHER_USER, SESSION, USER
 

@@ -19,17 +19,17 @@ from tests.contract.liars import PerWrite, liar
 @liar("test_everything_stands_after_a_good_close_as_it_stood_before", InMemoryServer)
 class ForgetsVersionsOfMarksWhenClosed(InMemoryStore):
     async def _close(self) -> None:
-        for s in list(self.state.everything("entries")):
+        for s in list(self.state.everything("samples")):
             if isinstance(s, Mark):
-                self.state.place("entries", s.key, replace(s, version=s.version + 1))
+                self.state.place("samples", s.key, replace(s, version=s.version + 1))
 
 
 @liar("test_everything_stands_after_a_good_close_as_it_stood_before", InMemoryServer)
 class KeepsOnlyTheFirstStepWhenClosed(InMemoryStore):
     async def _close(self) -> None:
-        for s in list(self.state.everything("entries")):
+        for s in list(self.state.everything("samples")):
             if len(s.owed) > 1:
-                self.state.place("entries", s.key, replace(s, owed=s.owed[:1]))
+                self.state.place("samples", s.key, replace(s, owed=s.owed[:1]))
 
 
 @liar("test_strange_but_lawful_contents_come_back_exactly")
@@ -187,7 +187,7 @@ class SearchesTheReleased(InMemoryStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
-            stands = self.state.standing("entries", write.key) if isinstance(write, Release) else None
+            stands = self.state.standing("samples", write.key) if isinstance(write, Release) else None
             self._gone += (stands,) if isinstance(stands, Record) and stands.vector else ()
         return await super()._apply(writes, together)
 

@@ -13,6 +13,7 @@ from memory.adapters.in_memory.state import State
 from memory.domain.errors import StoreError
 from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED
 from memory.ports.query import And, Count, Eq, Filter, Hit, Lt, Not, Or, Page, Partitions, Query, Search, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Role, Stored
 from memory.ports.store import Audit, Store
@@ -172,7 +173,7 @@ class FiltersAccessesAsTheyWerePut(InMemoryStore):
         self._put: dict[Key, Record] = {}
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        self._put |= {w.key: w.record for w in writes if isinstance(w, Put) and w.collection.name == "entries"}
+        self._put |= {w.key: w.record for w in writes if isinstance(w, Put) and w.collection.name == "samples"}
         return await super()._apply(writes, together)
 
     async def _query(self, query: Query) -> Page:
@@ -247,7 +248,7 @@ class BareHitsShowTheTierOfTheIndex(InMemoryStore):
 class IndexesNoAppendedRecord(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        return [hit for hit in hits if search.collection.name != "entry_versions" or hit.record.fields.get("stored_version") is None]
+        return [hit for hit in hits if search.collection.name != "more_samples" or hit.record.fields.get("stored_version") is None]
 
 
 @liar("test_questions_at_once_are_answered_each_for_itself")
@@ -362,7 +363,7 @@ class RepairsAwayWhatIsPastItsTime(InMemoryStore):
 
 def _count_the_living(state: State) -> None:
     for partition, counter in list(state._counters):
-        living = state.live("entry_versions", within(partition))
+        living = state.live("more_samples", within(partition))
         state._counters[(partition, counter)] = max((int(r.fields.get("stored_version") or 0) for r in living), default=0)  # type: ignore[arg-type]
 
 
@@ -415,7 +416,7 @@ class Idle(InMemoryStore):
         )
 
 
-EVERY = ("entries", "entry_versions", "relations", "operations", "leases", "settings")
+EVERY = tuple(collection.name for collection in DECLARED)
 
 
 @liar("test_a_record_of_any_collection_and_role_is_something")
@@ -433,7 +434,7 @@ class TakesCountersForNothing(Idle):
 @liar("test_a_record_of_any_collection_and_role_is_something")
 class TakesSmallCollectionsForNothing(Idle):
     def busy(self, partition: Partition) -> bool:
-        return any(p == partition for p, _ in self.state._counters) or self._stands(partition, EVERY[:3])
+        return any(p == partition for p, _ in self.state._counters) or self._stands(partition, EVERY[:-1])
 
 
 @liar("test_a_partition_named_twice_is_forgotten_once")

@@ -351,7 +351,7 @@ class TakesMarksForNothing(InMemoryStore):
 @liar(IDLE)
 class LooksForTheLivingInOneCollection(InMemoryStore):
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        living = {r.partition for r in self.state.live("entries", Everywhere())}
+        living = {r.partition for r in self.state.live("samples", Everywhere())}
         return [(p, g) for p, g in self.state._generations.items() if p not in living][:limit]
 
 

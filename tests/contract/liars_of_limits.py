@@ -19,16 +19,16 @@ from tests.contract.liars_of_asking import FULL, HasADisk, HonestDisk, building
 @liar("test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_by", InMemoryServer)
 class MissesWordsThatAreNotThere(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
-        records = [r for r in self.state.everything("entries") if isinstance(r, Record)]
+        records = [r for r in self.state.everything("samples") if isinstance(r, Record)]
         without = [r for r in records if r.texts and not any(words(text) for text in r.texts.values())]
         return Audit(len(records), ("a record is missing in the index of words",) * len(without))
 
 
-@liar("test_a_mark_of_any_collection_is_something[SeesMarksOfEntriesAlone-relations]", InMemoryServer)
-class SeesMarksOfEntriesAlone(InMemoryStore):
+@liar("test_a_mark_of_any_collection_is_something[SeesMarksOfSamplesAlone-plain]", InMemoryServer)
+class SeesMarksOfSamplesAlone(InMemoryStore):
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         held = dict(self.state._slots)
-        for name in held.keys() - {"entries"}:
+        for name in held.keys() - {"samples"}:
             self.state._slots[name] = {key: s for key, s in held[name].items() if not isinstance(s, Mark)}
         try:
             return await super()._idle_partitions(limit)

@@ -106,9 +106,9 @@ class KeepsTheEndOfTheTombstone(_HasEndsOfItsOwn):
 class ForgetsWhatOwesAfterARestart(InMemoryStore):
     def _forget(self) -> None:
         super()._forget()
-        for s in list(self.state.everything("entries")) if self.state.runs > 1 else ():
+        for s in list(self.state.everything("samples")) if self.state.runs > 1 else ():
             if isinstance(s, Mark) and s.discard_at and s.discard_at < datetime.now(UTC):
-                self.state.place("entries", s.key, None)
+                self.state.place("samples", s.key, None)
 
 
 @liar("test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others", InMemoryServer)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Everywhere, Kind, Query
 from memory.ports.record import Mark, Record, Role, Tombstone
 from tests.month.model import TIERS, Asked, Life, Version, words_in

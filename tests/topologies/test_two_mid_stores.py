@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import Everywhere, Kind, Query
 from memory.ports.record import Record, Role
 from memory.ports.store import Store

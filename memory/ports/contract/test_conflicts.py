@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, append, delete, done, found, key_of, one, put, record, release
 from memory.ports.record import Owed, Role
@@ -16,7 +16,7 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outc
 
 V = 10  # the version of what stands there
 OWING = (Owed("deliver", {"to": "long"}), Owed("erase"))
-AT = ENTRY_VERSIONS
+AT = MORE_SAMPLES
 
 STANDING: dict[str, list[Write]] = {
     "nothing": [],
@@ -81,15 +81,15 @@ async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generat
         (put(record(version=5, generation=7), AtVersion(4)), Outcome(Status.APPLIED, 5, generation=7)),
         (put(record(version=9), Newer()), Outcome(Status.APPLIED, 9, generation=3)),
         (put(record(version=2)), Outcome(Status.APPLIED, 2, generation=3)),
-        (Annotate(ENTRIES, key, 2, tier="x"), Outcome(Status.APPLIED, 2)),
+        (Annotate(SAMPLES, key, 2, tier="x"), Outcome(Status.APPLIED, 2)),
         (release(version=2), Outcome(Status.APPLIED, 2)),
         (release(version=2), Outcome(Status.APPLIED, 2)),
-        (Annotate(ENTRIES, key, 2, discard_at=T0), Outcome(Status.APPLIED, 2)),
+        (Annotate(SAMPLES, key, 2, discard_at=T0), Outcome(Status.APPLIED, 2)),
         (delete(version=6), Outcome(Status.APPLIED, 6)),
-        (Annotate(ENTRIES, key, 6, discard_at=T0), Outcome(Status.APPLIED, 6)),
-        (Delete(ENTRIES, key, 8, AtVersion(6)), Outcome(Status.APPLIED, 8)),
-        (Purge(ENTRIES, key, 8), Outcome(Status.APPLIED)),
-        (Purge(ENTRIES, key, 8), Outcome(Status.APPLIED)),
+        (Annotate(SAMPLES, key, 6, discard_at=T0), Outcome(Status.APPLIED, 6)),
+        (Delete(SAMPLES, key, 8, AtVersion(6)), Outcome(Status.APPLIED, 8)),
+        (Purge(SAMPLES, key, 8), Outcome(Status.APPLIED)),
+        (Purge(SAMPLES, key, 8), Outcome(Status.APPLIED)),
         (delete(version=3), Outcome(Status.APPLIED, 3)),
         (append(record(3, version=12), AT, "stored_version"), Outcome(Status.APPLIED, 12, generation=3, number=1)),
         (append(record(4, version=2, generation=5), AT, "stored_version"), Outcome(Status.APPLIED, 2, generation=5, number=2)),

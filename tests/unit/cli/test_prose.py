@@ -17,7 +17,7 @@ from memory.cli.command import Cli, run
 from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.facade.memory import Memory
 from memory.facade.reports import Stats
-from memory.ports.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Put
 from tests.support.backends import marks_of

@@ -19,7 +19,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
 from memory.facade.transfer import Message, read
-from memory.ports.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
 from tests.support.backends import marks_of

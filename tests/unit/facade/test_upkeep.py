@@ -73,8 +73,8 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
     """As a process that died between the write and the delivery would leave it."""
     from dataclasses import replace
 
+    from memory.orchestrator.collections import ENTRIES
     from memory.orchestrator.owed import REPLICATE
-    from memory.ports.collections import ENTRIES
     from memory.ports.record import Key, Owed, Record
     from memory.ports.writes import Always, Delete, Newer, Purge, Put
 

@@ -12,7 +12,7 @@ import pytest
 
 from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, append, key_of, one, put, record
 from memory.ports.query import Query, within
 from memory.ports.record import Record
@@ -67,7 +67,7 @@ def primary(members: list[Member]) -> Member:
 async def opened(members: list[Member]) -> AsyncIterator[MongoStore]:
     places = ",".join(f"127.0.0.1:{member.port}" for member in members)
     store = MongoStore(f"mongodb://{places}/failover?replicaSet={NAME}", timeout=10)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     try:
         yield store
     finally:
@@ -108,7 +108,7 @@ class Writers:
         await self._until_stopped(5, lambda these: [put(record(n, body={"n": n}), Absent()) for n in these])
 
     async def _append(self) -> None:
-        await self._until_stopped(1, lambda these: [append(record(these[0]), ENTRY_VERSIONS, "stored_version")])
+        await self._until_stopped(1, lambda these: [append(record(these[0]), MORE_SAMPLES, "stored_version")])
 
     async def _until_stopped(self, at_once: int, writes: Any) -> None:
         while not self._stop.is_set():
@@ -145,7 +145,7 @@ async def test_nothing_acknowledged_is_lost_and_no_number_given_twice_when_prima
                 await writers.more()
         assert len(writers.numbers) == len(set(writers.numbers)) > 0
         keys = [key_of(n) for n in sorted(writers.acknowledged)]
-        found = await store.get(ENTRIES, keys)
+        found = await store.get(SAMPLES, keys)
     assert [dict(r.body)["n"] if isinstance(r, Record) else r for r in found] == sorted(writers.acknowledged)
 
 
@@ -160,11 +160,11 @@ async def test_an_erasure_holds_whatever_was_under_way_when_the_primary_died(mem
             while raised is None:
                 try:
                     raised = (await one(eraser, RaiseGeneration(HERE))).number
-                    await eraser.delete_matching(Query(ENTRIES, within(HERE)), 2**62)
+                    await eraser.delete_matching(Query(SAMPLES, within(HERE)), 2**62)
                 except StoreUnavailable:
                     raised = None
             await writers.more()
-        left = (await eraser.query(Query(ENTRIES, within(HERE)))).records
+        left = (await eraser.query(Query(SAMPLES, within(HERE)))).records
         assert all(isinstance(r, Record) and (r.generation or 0) >= raised for r in left)
         assert left, "it was written after the erasure"
         await asyncio.to_thread(dead.revive)
