@@ -340,7 +340,7 @@ class ErasesEveryCollection(InMemoryStore):
         return await super()._delete_matching(query, version, discard_at, keep)
 
 
-@liar("test_together_that_failed_leaves_no_trace_in_numbers_generations_or_indexes")
+@liar("test_together_that_failed_leaves_no_trace_in_generations_or_indexes")
 class IndexesWhatItTookBack(InMemoryStore):
     _ghosts: tuple[Record, ...] = ()
 

@@ -36,7 +36,7 @@ from memory.ports.query import (
     within,
 )
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, pack_vector
-from memory.ports.writes import Absent, Always, Annotate, Append, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
 
 PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
 IDS = (*[id_of(n, PLACES[n % 4]) for n in range(24)], "*", "a{b}c", "x\x01", "x", "X", "é", "e\u0301", "~78", "A" * 70)
@@ -139,7 +139,7 @@ class RandomWork:
         writes: list[Write] = [
             Put(SAMPLES, made, self._when(version)),
             Put(SAMPLES, made, Newer()),
-            Append(MORE_SAMPLES, made, chance.choice(("numbers", "Numbers")), "stored_version"),
+            Put(MORE_SAMPLES, made, Absent()),
             Delete(SAMPLES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0),
             Release(SAMPLES, made.key, version, chance.choice(("mid", "long")), made.owed, T0),
             Annotate(SAMPLES, made.key, version, **changes),

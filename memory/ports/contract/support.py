@@ -14,7 +14,7 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.query import Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Always, Append, Delete, Newer, Outcome, Put, Release, When, Write
+from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
 
 T0 = datetime(2124, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 """A moment so far ahead that a store which forgets what is past its time forgets nothing of these tests by accident."""
@@ -40,10 +40,6 @@ def record(n: int = 1, at: Partition = HERE, version: int = 1, **parts: Any) -> 
 
 def put(what: Record, when: When | None = None, collection: Collection = SAMPLES) -> Put:
     return Put(collection, what, Always() if when is None else when)
-
-
-def append(what: Record, collection: Collection, field: str, counter: str = "numbers") -> Append:
-    return Append(collection, what, counter, field)
 
 
 def delete(n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = SAMPLES, **parts: Any) -> Delete:

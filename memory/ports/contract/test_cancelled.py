@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, append, done, hit_ids, id_of, key_of, live, put, record, searched, ways
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, done, hit_ids, id_of, key_of, live, put, record, searched, ways
 from memory.ports.query import Near, Query, Search, Words, within
 from memory.ports.record import Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -131,24 +131,6 @@ async def _found_by_what_they_say(store: Store) -> None:
     for stored in first:
         assert isinstance(stored, Record)
         assert {version for version in versions if stored.key.id in hits[version]} == {stored.version}
-
-
-@clause("life.cancelled", "append.numbers")
-@needs("conditional")
-@pytest.mark.asyncio
-async def test_appends_cut_off_never_share_a_number(store: Store) -> None:
-    chance = random.Random(4)  # noqa: S311
-    acknowledged: dict[int, int | None] = {}
-    for round_ in range(ROUNDS):
-        numbers = range(round_ * 1000, round_ * 1000 + CUT_OFF)
-        answers = await _cut_off(chance, [store.apply([append(_full(n, 1), MORE_SAMPLES, "stored_version")]) for n in numbers])
-        acknowledged |= {n: answer[0].number for n, answer in zip(numbers, answers, strict=True) if answer is not None}
-        following = [append(_full(round_ * 1000 + 500 + n, 1), MORE_SAMPLES, "stored_version") for n in range(3)]
-        acknowledged |= {round_ * 1000 + 500 + n: o.number for n, o in enumerate(await done(store, *following))}
-    page = await store.query(Query(MORE_SAMPLES, within(HERE)))
-    given = {r.key: r.fields["stored_version"] for r in page.records if isinstance(r, Record)}
-    assert len(set(given.values())) == len(given), "a number was given twice"
-    assert {key_of(n): number for n, number in acknowledged.items()}.items() <= given.items()
 
 
 @clause("life.cancelled", "apply.repeatable")

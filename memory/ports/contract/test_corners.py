@@ -12,14 +12,13 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
+from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
     T0,
-    append,
     asked,
     done,
     found,
@@ -293,18 +292,6 @@ async def test_large_generations_are_exact(store: Store) -> None:
     assert (await one(store, put(record(1)))).generation == high
     assert (await live(store, 1)).generation == high
     assert (await one(store, RaiseGeneration(HERE))).number == high + 1
-
-
-@clause("lexical.follows", "semantic.follows")
-@needs("conditional")
-@pytest.mark.asyncio
-async def test_what_is_appended_is_found_at_once(store: Store) -> None:
-    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    made = [record(n, texts={"content": "lantern"}, vector=vector) for n in range(3)]
-    await done(store, *[append(r, MORE_SAMPLES, "stored_version") for r in made])
-    for by in ways(store, "lantern", 1.0, 0.0):
-        hits = await store.search(Search(MORE_SAMPLES, within(HERE), by, 10))
-        assert sorted((h.record.key.id, h.record.fields["stored_version"]) for h in hits) == [(id_of(n), n + 1) for n in range(3)]
 
 
 # -- lives ------------------------------------------------------------------------------------------------------------

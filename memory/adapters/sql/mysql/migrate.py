@@ -23,7 +23,7 @@ from memory.adapters.sql.mysql.steps import made
 from memory.domain.errors import ConfigError, StoreTimeout
 from memory.ports.collections import Collection
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration in `migrations/versions`."""
 VERSION_TABLE = "memory_schema_version"
 PATIENCE = 60

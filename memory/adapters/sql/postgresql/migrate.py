@@ -23,7 +23,7 @@ from memory.adapters.sql.postgresql.schema import table_of
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration in `migrations/versions`."""
 VERSION_TABLE = "memory_schema_version"
 

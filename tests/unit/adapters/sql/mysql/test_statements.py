@@ -11,7 +11,7 @@ from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.server.questions import page
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, append, delete, done, key_of, put, record, searched
+from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import Eq, Everywhere, Filter, Ge, IsNull, Order, Query, within
 from memory.ports.record import Owed, Partition, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
@@ -165,5 +165,5 @@ async def test_other_writes_are_one_transaction_each(store: MySqlStore, sent: li
         assert [s for s in sent if s in ("BEGIN", "COMMIT")] == ["BEGIN", "COMMIT"]
         assert len(sent) <= 10, sent
     sent.clear()
-    await done(store, append(record(7), MORE_SAMPLES, "stored_version"))
+    await done(store, put(record(7), Absent(), MORE_SAMPLES))
     assert len(sent) <= 10, sent
