@@ -12,7 +12,7 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
