@@ -15,7 +15,7 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAM
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, found, key_of, live, one, put, record, release, ways
-from memory.ports.query import Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
 from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
@@ -163,7 +163,7 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
         for version in range(100, 108):
             raised = (await one(erasing, RaiseGeneration(HERE))).number
             await erasing.delete_matching(Query(SAMPLES, within(HERE)), version)
-            page = await erasing.query(Query(SAMPLES, within(HERE)))
+            page = await erasing.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))
             assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
             before = applied
             async with asyncio.timeout(30):
@@ -222,7 +222,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
     seen: list[object] = [await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (SAMPLES, PLAIN)]
     for where in (within(HERE), within(HERE, ELSEWHERE, NEW), within(FOREIGN), *wide):
         for collection in (SAMPLES, PLAIN):
-            everything = Query(collection, where, roles=roles)
+            everything = Query(collection, where, roles=roles, limit=MAX_LIMIT)
             page, count = await client.query(everything), await client.count(everything)
             assert count.records == len(page.records)
             seen += [page, count.records]
@@ -230,7 +230,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
         hits = [await client.search(Search(SAMPLES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
         seen += [[(hit.record, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:
-        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}))) for c in (SAMPLES, PLAIN) for kind in Kind]
+        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}), limit=MAX_LIMIT)) for c in (SAMPLES, PLAIN) for kind in Kind]
     return [*seen, sorted(await client.idle_partitions())]
 
 
