@@ -14,8 +14,8 @@ from redis.exceptions import ResponseError
 
 from memory.adapters.redis import auditing as audit
 from memory.adapters.redis.asking import Match, Question
-from memory.adapters.redis.claims import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.cluster import ClusterLink
+from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.errors import translate
 from memory.adapters.redis.inspection import Inspection
 from memory.adapters.redis.link import Link

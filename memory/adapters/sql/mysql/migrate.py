@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import declaration, undeclared
-from memory.adapters.sql.mysql.claims import MySqlConfig
+from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.connection import Connection, dial
 from memory.adapters.sql.mysql.flavour import Flavour
 from memory.adapters.sql.mysql.schema import OPTIONS, table_of

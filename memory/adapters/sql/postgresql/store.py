@@ -10,7 +10,7 @@ import asyncpg
 
 from memory.adapters.sql.postgresql.auditing import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batches import PgBatch
-from memory.adapters.sql.postgresql.claims import CLAIMS, parse
+from memory.adapters.sql.postgresql.config import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
 from memory.adapters.sql.postgresql.errors import is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
