@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.store import Store
 
@@ -19,12 +19,12 @@ async def store(harness: Harness, *, lent: bool) -> AsyncIterator[Store]:
     lent = lent and harness.can_be_cleared()
     if lent and (kept := _kept.pop(type(harness), None)) is not None:
         owner, done_with = kept
-        made = await owner.cleared(done_with, COLLECTIONS)
+        made = await owner.cleared(done_with, DECLARED)
     else:
         owner, made = harness, await harness.make()
     keeps = False
     try:
-        await made.open(COLLECTIONS)
+        await made.open(DECLARED)
         yield made
         keeps = lent
     finally:
