@@ -11,6 +11,7 @@ import pytest
 import memory.ports.contract as contract
 from memory.ports import capabilities
 from memory.ports.contract import judges, suite
+from memory.ports.contract.cells import cells
 
 EXAMPLE = """
     from memory.adapters.in_memory import InMemoryStore
@@ -153,6 +154,13 @@ def test_every_cell_of_a_table_runs_on_a_store_as_new_and_all_that_failed_are_na
     assert "in the cell 'third-b'" in said
     assert "b and 3" in said
     assert "left by another cell" not in said.replace('"left by another cell"', "")
+
+
+def test_a_table_of_nothing_and_one_with_a_name_too_few_are_refused() -> None:
+    with pytest.raises(ValueError, match="would prove nothing"):
+        cells("one", [])
+    with pytest.raises(ValueError, match="shorter"):
+        cells("one", [1, 2], ids=["first"])
 
 
 def test_a_store_that_can_be_cleared_is_lent_from_test_to_test_and_given_back(outside: pytest.Pytester) -> None:
