@@ -20,16 +20,18 @@ from memory.facade.explain import RouteReport, explain_route
 from memory.facade.life import Life
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.view import ScopedMemory
-from memory.orchestrator.asked import Asked
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
-from memory.policies.routing import TIERS, Route, route
+from memory.policies.asked import Asked
+from memory.policies.routing import TIERS, Route
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.pace import paced
@@ -379,7 +381,7 @@ class Memory:
 
     def route(self, scope: Scope | str) -> Route:
         """Where a new entry of this scope would be born, and why."""
-        return route("entries", _scope(scope).kind)
+        return KINDS.of(ENTRIES).route(_scope(scope).kind)
 
     def explain_route(self, scope: Scope | str, collection: str = "entries") -> RouteReport:
         """Where a new record of this scope and collection would be born and copied to, on which store, and why."""

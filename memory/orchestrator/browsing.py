@@ -18,13 +18,13 @@ from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
 from memory.domain.shown import as_json, cut
 from memory.domain.time import micros
-from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
-from memory.orchestrator.windows import is_current, is_expired, was_stored
+from memory.policies.asked import Asked
+from memory.policies.visibility import accepts, filter_of, is_current, is_expired, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Order, Query, Tenant, within
@@ -102,7 +102,7 @@ class Browsing:
             return []
         versions = await on_their_way(self._placement, store, within(*asked.partitions), asked.known_at)
         now = self._placement.now()
-        return await self.known([v for v in versions if accepts(v, asked, now)], asked, lacking)
+        return await self.known([v for v in versions if accepts(v, asked, ENTRY_VERSIONS, now)], asked, lacking)
 
     async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose entry still lives. What cannot be told is left out, and said."""

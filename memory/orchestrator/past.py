@@ -11,7 +11,7 @@ from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.owed import KEEP
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.steps import step
-from memory.orchestrator.windows import is_expired, was_stored
+from memory.policies.visibility import is_expired, was_stored
 from memory.ports import codec
 from memory.ports.query import Eq, Gt, Order, Query, Where, all_of, within
 from memory.ports.record import Key, Record, Role

@@ -15,10 +15,10 @@ from memory.adapters.wrappers import latecomer
 from memory.adapters.wrappers.latecomer import Latecomer
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
-from memory.orchestrator.asked import Asked
 from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
+from memory.policies.asked import Asked
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder, Fingerprint

@@ -14,12 +14,12 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.asked import Asked
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
+from memory.policies.asked import Asked
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
