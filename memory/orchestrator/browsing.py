@@ -142,16 +142,23 @@ class Browsing:
 
         With `retired` also those whose window of validity has ended, or has not begun.
         """
+        now = self._placement.now()
+        async for row in self.every_record(ENTRIES, tenant, scope):
+            if retired or is_current(row, now):
+                yield entry_of(row)
+
+    async def every_record(self, collection: Collection, tenant: str, scope: Scope | None) -> AsyncIterator[Record]:
+        """Every record of a collection that has not expired, as `everything` has entries."""
         now, seen = self._placement.now(), set[str]()
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope.text))
         for store in self._placement.topology.homes:
-            query = Query(ENTRIES, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
+            query = Query(collection, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
-                async for row in paced(await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)])):
-                    if row.key.id not in seen and not is_expired(row, now) and (retired or is_current(row, now)):
+                async for row in paced(await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)])):
+                    if row.key.id not in seen and not is_expired(row, now):
                         seen.add(row.key.id)
-                        yield entry_of(row)
+                        yield row
 
     # -- shared -------------------------------------------------------------------------------------------------------
 

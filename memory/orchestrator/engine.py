@@ -29,6 +29,7 @@ from memory.orchestrator.searching import Searching
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
+from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.clock import Clock, system_clock
@@ -76,6 +77,7 @@ class Engine:
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
+        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, owed=self.owed)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
         self.tiering = Tiering(self.placement, self.owed, self.cache, self.generations)
         self.accesses = Accesses(self.placement)

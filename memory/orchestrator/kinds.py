@@ -76,6 +76,10 @@ class Kinds:
     def movable(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in self if kind.movable)
 
+    def parents(self, child: Collection) -> dict[str, Collection]:
+        """The fields by which records of this collection name others, and of which collection those are."""
+        return {field: kind.collection for kind in self for of, field in kind.children if of is child}
+
     @property
     def expiring(self) -> tuple[Kind, ...]:
         """Those that end by themselves: all of callers' but replaced versions, which go with their record."""

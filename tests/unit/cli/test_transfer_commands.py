@@ -28,7 +28,7 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    told = {"imported": 1, "already_there": 1, "deleted_earlier": 0, "relations": 0, "skipped_lines": []}
+    told = {"imported": 1, "already_there": 1, "deleted_earlier": 0, "relations": 0, "other_records": 0, "skipped_lines": []}
     assert report == {"file": "chat.jsonl", "messages": 2, **told}
 
 
