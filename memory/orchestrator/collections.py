@@ -59,6 +59,3 @@ LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", F
 
 SETTINGS = Collection("settings")
 """What a store remembers about itself, such as the embedder its vectors were made with."""
-
-COLLECTIONS = (ENTRIES, ENTRY_VERSIONS, RELATIONS, OPERATIONS, LEASES, SETTINGS)
-"""Every collection there is."""

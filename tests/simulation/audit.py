@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.entry_records import meaning_of, texts_of
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.past import same_life
@@ -273,7 +273,7 @@ class Inspection:
     def _everything(self) -> Iterator[tuple[str, str, Stored]]:
         for name, store in self._servers.items():
             assert isinstance(store, InMemoryStore)
-            for collection in COLLECTIONS:
+            for collection in KINDS.collections:
                 for standing in list(store.state.everything(collection.name)):
                     yield name, collection.name, standing
 
