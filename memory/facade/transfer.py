@@ -16,10 +16,10 @@ provenance and stays as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft
@@ -33,9 +33,6 @@ from memory.orchestrator.transfer import carried, id_here
 from memory.ports import codec
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record
-
-if TYPE_CHECKING:
-    from memory.facade.memory import Memory
 
 FORMAT = "memory-entry/1"
 """What marks an exported entry. The number grows when the meaning of a field changes."""
@@ -147,12 +144,13 @@ def rows_here(items: Sequence[Message | Link | Row], name: str, tenant: str) -> 
     for item in items:
         if isinstance(item, Row):
             collection, fields = item.kind.collection, dict(item.record.fields)
-            named = {field: parent for field, parent in KINDS.parents(collection).items() if fields.get(field) is not None}
-            lost = [fields[field] for field, parent in named.items() if str(fields[field]) not in new.get(parent, {})]
+            parents = KINDS.parents(collection)
+            named = {field: str(fields[field]) for field in parents if fields.get(field) is not None}
+            lost = [old for field, old in named.items() if old not in new.get(parents[field], {})]
             if lost:
                 bad.append(BadLine(name, item.line, f"belongs to {lost[0]}, which is not in this file"))
                 continue
-            fields |= {field: new[parent][str(fields[field])] for field, parent in named.items()}
+            fields |= {field: new[parents[field]][old] for field, old in named.items()}
             here = replace(item.record, key=Key(tenant, new[collection][item.record.key.id]), fields=fields)
             rows.append(replace(item, record=here))
     return rows, bad
@@ -187,20 +185,6 @@ def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
     """A record of another kind as an export writes it. Moments are microseconds since 1970, bytes base64."""
     said = codec.to_json(record)
     return {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in _OF_A_RECORD}}
-
-
-async def other_records(memory: Memory, scope: str | None, there: set[str]) -> AsyncIterator[tuple[Kind, Record]]:
-    """Every record of the kinds that have no form of their own, but those that belong to what is not exported. `there` are the ids that are."""
-    async for kind, record in memory._engine.transfer.records(memory.tenant, None if scope is None else Scope.parse(scope)):
-        named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
-        if named <= there:
-            there.add(record.key.id)
-            yield kind, record
-
-
-async def restore(memory: Memory, row: Row) -> bool:
-    """Store it; false where it is there already, or was deleted since an earlier import."""
-    return await memory._engine.transfer.restore(memory.tenant, row.kind, row.record)
 
 
 def _objects(stream: IO[bytes], name: str) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:

@@ -159,7 +159,7 @@ class Sqlite(InAFolder):
         return store
 
     async def tiny(self) -> Store:
-        from memory.adapters.sql.sqlite.claims import Thresholds
+        from memory.adapters.sql.sqlite.config import Thresholds
         from memory.adapters.sql.sqlite.store import SqliteStore
 
         small = Thresholds(writes_together=1, rows_at_once=2, buried_at_once=1, block=8, statements_kept=1, log_pages=1)

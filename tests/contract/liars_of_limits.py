@@ -10,7 +10,7 @@ from memory.adapters.in_memory import InMemoryStore, adapter
 from memory.ports.record import Mark, Partition, Record
 from memory.ports.store import Audit, Store
 from memory.ports.text import words
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Write
+from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import liar
 from tests.contract.liars_of_asking import FULL, HasADisk, HonestDisk, building
@@ -46,11 +46,15 @@ class ReplacesVersionsBelowNought(InMemoryStore):
 BYTES = "test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name"
 
 
+def _creates(write: Write) -> bool:
+    return isinstance(write, Put) and isinstance(write.when, Absent)
+
+
 @liar(BYTES, InMemoryServer)
-class AppendsWithoutALimit(InMemoryStore):
+class CreatesWithoutALimit(InMemoryStore):
     def _refusal(self, write: Write) -> str:
         problem = super()._refusal(write)
-        return "" if isinstance(write, Append) and problem.startswith("record: store") else problem
+        return "" if _creates(write) and problem.startswith("record: store") else problem
 
 
 @liar(BYTES, InMemoryServer)
@@ -61,10 +65,10 @@ class CountsCharactersForBytes(InMemoryStore):
 
 
 @liar("test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_name", InMemoryServer)
-class AppendsVectorsOfAnyLength(InMemoryStore):
+class CreatesVectorsOfAnyLength(InMemoryStore):
     def _refusal(self, write: Write) -> str:
         problem = super()._refusal(write)
-        return "" if isinstance(write, Append) and problem.startswith("vector: store") else problem
+        return "" if _creates(write) and problem.startswith("vector: store") else problem
 
 
 @liar("test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refused", InMemoryServer)

@@ -35,7 +35,7 @@ from memory.ports.query import (
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Standing, Tombstone
 from memory.ports.store import Health, Store
 from memory.ports.text import bm25, count_words, query_words, rarity
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import liar
 
@@ -374,7 +374,7 @@ class _Remembers(InMemoryStore):
         self._tenants = {p.tenant for p in self._scopes}
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        self._scopes |= {w.record.partition for w in writes if isinstance(w, Put | Append)}
+        self._scopes |= {w.record.partition for w in writes if isinstance(w, Put)}
         self._tenants |= {p.tenant for p in self._scopes}
         return await super()._apply(writes, together)
 
@@ -499,11 +499,3 @@ class KeepsTombstonesOnAFullDisk(HasThreeMegabytes):
         for collection, tombstones in buried.items():
             for tombstone in tombstones:
                 self.state.place(collection, tombstone.key, tombstone)
-
-
-@liar(LAST, HonestRoom)
-class UsesUpNumbersOnAFullDisk(HasThreeMegabytes):
-    def undo(self, before: Any, writes: Sequence[Write]) -> None:
-        counters = dict(self.state._counters)
-        super().undo(before, writes)
-        self.state._counters.update(counters)

@@ -33,7 +33,7 @@ FAMILIES = (*SINGLE, "joined")
 JOINTS = (
     "", ":", "::", "/", "//", "|", ".", "-", "_", ",", ";", " ", "\t", "\n", "#", "@", "+", "~", "\\", "'", '"', "\x01", "\x1f", "{", "}", "%", "%2F",
 )  # fmt: skip
-"""What stores write between a tenant and a scope, an id or a counter to make one name of them."""
+"""What stores write between a tenant and a scope, or an id to make one name of them."""
 
 
 def named(family: str, names: tuple[str, ...] = NAMES) -> list[tuple[Key, str]]:

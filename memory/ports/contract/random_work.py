@@ -12,6 +12,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record
 from memory.ports.query import (
+    MAX_LIMIT,
     And,
     Eq,
     Everywhere,
@@ -30,13 +31,14 @@ from memory.ports.query import (
     Order,
     Query,
     Search,
+    StartsWith,
     Tenant,
     Where,
     Words,
     within,
 )
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, pack_vector
-from memory.ports.writes import Absent, Always, Annotate, Append, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
 
 PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
 IDS = (*[id_of(n, PLACES[n % 4]) for n in range(24)], "*", "a{b}c", "x\x01", "x", "X", "é", "e\u0301", "~78", "A" * 70)
@@ -68,7 +70,7 @@ ORDERED = (
 VALUES: dict[str, Sequence[FieldValue]] = {
     "type": TEXTS,
     "confidence": REALS,
-    "version": (*VERSIONS, 2.5),
+    "version": VERSIONS,
     "valid_from": MOMENTS,
     "number": NUMBERS,
     "created_at": MOMENTS,
@@ -139,7 +141,7 @@ class RandomWork:
         writes: list[Write] = [
             Put(SAMPLES, made, self._when(version)),
             Put(SAMPLES, made, Newer()),
-            Append(MORE_SAMPLES, made, chance.choice(("numbers", "Numbers")), "stored_version"),
+            Put(MORE_SAMPLES, made, Absent()),
             Delete(SAMPLES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0),
             Release(SAMPLES, made.key, version, chance.choice(("mid", "long")), made.owed, T0),
             Annotate(SAMPLES, made.key, version, **changes),
@@ -175,6 +177,7 @@ class RandomWork:
             IsNull(chance.choice([name, "tags"])),
             Has("tags", chance.choice(TEXTS)),
             *[Eq(field, chance.choice(options)) for field, options in EQUAL.items()],
+            StartsWith("type", chance.choice(TEXTS)[: chance.randrange(3)]),
             Eq("owing", chance.random() < 0.5),
         ]
         return chance.choice(plain)
@@ -185,7 +188,7 @@ class RandomWork:
     def query(self) -> Query:
         chance = self.chance
         order = [Order(name, chance.random() < 0.5) for name in chance.sample(ORDERED, chance.randrange(4))] if self.claims.order else []
-        limit = chance.choice((None, 3, 10, 30))
+        limit = chance.choice((MAX_LIMIT, 3, 10, 30))
         return Query(SAMPLES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
 
     def graves(self) -> list[Query]:

@@ -11,10 +11,10 @@ import pytest
 from memory.domain.ids import new_id
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.query import Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Always, Append, Delete, Newer, Outcome, Put, Release, When, Write
+from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
 
 T0 = datetime(2124, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 """A moment so far ahead that a store which forgets what is past its time forgets nothing of these tests by accident."""
@@ -40,10 +40,6 @@ def record(n: int = 1, at: Partition = HERE, version: int = 1, **parts: Any) -> 
 
 def put(what: Record, when: When | None = None, collection: Collection = SAMPLES) -> Put:
     return Put(collection, what, Always() if when is None else when)
-
-
-def append(what: Record, collection: Collection, field: str, counter: str = "numbers") -> Append:
-    return Append(collection, what, counter, field)
 
 
 def delete(n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = SAMPLES, **parts: Any) -> Delete:
@@ -101,7 +97,7 @@ async def buried(store: Store, n: int = 1) -> Tombstone:
 
 async def asked(store: Store, where: Where | None = None, part: Filter | None = None, **rest: Any) -> list[str]:
     """The ids a query finds on its first page, in its order."""
-    page = await store.query(Query(rest.pop("collection", SAMPLES), where or within(HERE), part, **rest))
+    page = await store.query(Query(rest.pop("collection", SAMPLES), where or within(HERE), part, **{"limit": MAX_LIMIT, **rest}))
     return [r.key.id for r in page.records]
 
 
@@ -121,7 +117,7 @@ def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
 
 async def listed(store: Store, kind: Kind, collection: Collection = SAMPLES) -> Sequence[Stored]:
     """Every mark or tombstone the store lists."""
-    return (await store.query(Query(collection, Everywhere(), kinds=frozenset({kind})))).records
+    return (await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, kinds=frozenset({kind})))).records
 
 
 def alike(found: Sequence[object], expected: Sequence[object]) -> None:

@@ -14,8 +14,8 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, found, key_of, live, one, put, record, release, ways
-from memory.ports.query import Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, found, key_of, live, one, put, record, release, ways
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
 from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
@@ -91,17 +91,6 @@ async def test_of_newer_writes_in_any_order_the_newest_stands(clients: Clients) 
     await _both_see_the_same(clients)
 
 
-@clause("shared.decides", "append.numbers")
-@needs("shared", "conditional")
-@pytest.mark.asyncio
-async def test_appends_through_two_clients_get_each_a_number_of_their_own(clients: Clients) -> None:
-    outcomes = await _at_once(clients, [append(record(n), MORE_SAMPLES, "stored_version") for n in range(WRITERS)])
-    assert sorted(o.number or 0 for o in outcomes) == list(range(1, WRITERS + 1))
-    again = await _at_once(clients, [append(record(1000), MORE_SAMPLES, "stored_version") for _ in range(8)])
-    (number,) = [o.number or 0 for o in again if o.applied]  # one key is appended once
-    assert WRITERS < number <= WRITERS + len(again)
-
-
 @clause("shared.decides", "generation.counts")
 @needs("shared")
 @pytest.mark.asyncio
@@ -174,7 +163,7 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
         for version in range(100, 108):
             raised = (await one(erasing, RaiseGeneration(HERE))).number
             await erasing.delete_matching(Query(SAMPLES, within(HERE)), version)
-            page = await erasing.query(Query(SAMPLES, within(HERE)))
+            page = await erasing.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))
             assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
             before = applied
             async with asyncio.timeout(30):
@@ -193,16 +182,16 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
     """Whatever this client has seen, and however it was asked before: alone, in batches, and by the record's stamp."""
     writing, raising = clients
     conditional = writing.capabilities.conditional
-    await done(writing, put(record(1)), RaiseGeneration(HERE, 0), *([append(record(1), MORE_SAMPLES, "stored_version")] if conditional else []))
+    await done(writing, put(record(1)), RaiseGeneration(HERE, 0), *([put(record(1), Absent(), MORE_SAMPLES)] if conditional else []))
     for now in range(1, 4):
         assert (await one(raising, RaiseGeneration(HERE))).number == now
         late = await writing.apply([put(record(100 + now, generation=now - 1)), put(record(200 + now)), put(record(300 + now, generation=now))])
         assert [(o.status, o.reason, o.generation) for o in late] == [("rejected", "generation", None), ("applied", "", now), ("applied", "", now)]
         if conditional:
-            refused = await one(writing, append(record(400 + now, generation=now - 1), MORE_SAMPLES, "stored_version"))
+            refused = await one(writing, put(record(400 + now, generation=now - 1), Absent(), MORE_SAMPLES))
             assert (refused.status, refused.reason) == ("rejected", "generation")
-            stamped = await one(writing, append(record(500 + now), MORE_SAMPLES, "stored_version"))
-            assert (stamped.generation, stamped.number) == (now, now + 1)
+            stamped = await one(writing, put(record(500 + now), Absent(), MORE_SAMPLES))
+            assert stamped.generation == now
         assert (await live(raising, 200 + now)).generation == now
         assert await found(raising, 100 + now) is None
     await done(raising, RaiseGeneration(HERE, 9))
@@ -214,15 +203,15 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
 @clause("shared.erases", "generation.binds")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
-async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_append(clients: Clients) -> None:
+async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_create(clients: Clients) -> None:
     """No put and no raise of its own tells it in between."""
     writing, raising = clients
-    await done(writing, append(record(1), MORE_SAMPLES, "stored_version"))
+    await done(writing, put(record(1), Absent(), MORE_SAMPLES))
     await done(raising, RaiseGeneration(HERE, 3))
-    refused = await one(writing, append(record(2, generation=0), MORE_SAMPLES, "stored_version"))
+    refused = await one(writing, put(record(2, generation=0), Absent(), MORE_SAMPLES))
     assert (refused.status, refused.reason) == ("rejected", "generation")
-    stamped = await one(writing, append(record(3), MORE_SAMPLES, "stored_version"))
-    assert (stamped.generation, stamped.number) == (3, 2)
+    stamped = await one(writing, put(record(3), Absent(), MORE_SAMPLES))
+    assert stamped.generation == 3
     assert (await live(raising, 3, collection=MORE_SAMPLES)).generation == 3
 
 
@@ -233,7 +222,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
     seen: list[object] = [await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (SAMPLES, PLAIN)]
     for where in (within(HERE), within(HERE, ELSEWHERE, NEW), within(FOREIGN), *wide):
         for collection in (SAMPLES, PLAIN):
-            everything = Query(collection, where, roles=roles)
+            everything = Query(collection, where, roles=roles, limit=MAX_LIMIT)
             page, count = await client.query(everything), await client.count(everything)
             assert count.records == len(page.records)
             seen += [page, count.records]
@@ -241,7 +230,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
         hits = [await client.search(Search(SAMPLES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
         seen += [[(hit.record, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:
-        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}))) for c in (SAMPLES, PLAIN) for kind in Kind]
+        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}), limit=MAX_LIMIT)) for c in (SAMPLES, PLAIN) for kind in Kind]
     return [*seen, sorted(await client.idle_partitions())]
 
 

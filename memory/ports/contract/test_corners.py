@@ -19,7 +19,6 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
     T0,
-    append,
     asked,
     done,
     found,
@@ -119,7 +118,7 @@ async def test_hits_are_the_same_with_and_without_content_under_roles_filters_pl
 
 @clause("query.pages", "query.all")
 @pytest.mark.asyncio
-async def test_a_cursor_without_a_limit_asks_for_all_the_rest(store: Store) -> None:
+async def test_a_cursor_continues_with_pages_of_another_size(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(7)])
     page = await store.query(Query(SAMPLES, within(HERE), limit=3))
     rest = await store.query(Query(SAMPLES, within(HERE), cursor=page.cursor))
@@ -142,7 +141,7 @@ async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
     await done(store, *[put(record(n, fields={"type": f"t{n}"})) for n in range(5)])
-    names = [f"t{n}" for n in range(3, 1_500)]
+    names = [f"t{n}" for n in range(3, 500)]  # as a part and its negation each: just as many as there may be
     any_of, none_of = Or(tuple(Eq("type", name) for name in names)), And(tuple(Not(Eq("type", name)) for name in names))
     assert await asked(store, part=any_of) == [id_of(3), id_of(4)]
     assert await asked(store, part=none_of) == [id_of(0), id_of(1), id_of(2)]
@@ -293,18 +292,6 @@ async def test_large_generations_are_exact(store: Store) -> None:
     assert (await one(store, put(record(1)))).generation == high
     assert (await live(store, 1)).generation == high
     assert (await one(store, RaiseGeneration(HERE))).number == high + 1
-
-
-@clause("lexical.follows", "semantic.follows")
-@needs("conditional")
-@pytest.mark.asyncio
-async def test_what_is_appended_is_found_at_once(store: Store) -> None:
-    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    made = [record(n, texts={"content": "lantern"}, vector=vector) for n in range(3)]
-    await done(store, *[append(r, MORE_SAMPLES, "stored_version") for r in made])
-    for by in ways(store, "lantern", 1.0, 0.0):
-        hits = await store.search(Search(MORE_SAMPLES, within(HERE), by, 10))
-        assert sorted((h.record.key.id, h.record.fields["stored_version"]) for h in hits) == [(id_of(n), n + 1) for n in range(3)]
 
 
 # -- lives ------------------------------------------------------------------------------------------------------------

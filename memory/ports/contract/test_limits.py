@@ -12,10 +12,10 @@ from memory.ports.base import record_bytes
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import refused, works
-from memory.ports.contract.support import append, done, found, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import done, found, id_of, key_of, live, one, put, record
 from memory.ports.record import Owed, Record, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Status, Write
+from memory.ports.writes import Absent, Status, Write
 
 LARGE_RECORD = 3 * 2**20
 LARGE_BATCH = 2_000
@@ -27,9 +27,9 @@ def _of_bytes(size: int, letter: str = "x") -> Record:
     return record(body={"text": letter * ((size - record_bytes(empty)) // len(letter.encode()))})
 
 
-def _appended(store: Store, what: Record) -> list[Write]:
-    """The same record as an append, where there are any."""
-    return [append(what, MORE_SAMPLES, "stored_version")] if store.capabilities.conditional else []
+def _created(store: Store, what: Record) -> list[Write]:
+    """The same record under a condition, where there are any."""
+    return [put(what, Absent(), MORE_SAMPLES)] if store.capabilities.conditional else []
 
 
 @clause("limit.binds", "refused.by-name")
@@ -43,7 +43,7 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
     of_three_a_character = _of_bytes(limit, "東")
     fat = replace(of_three_a_character, body={**of_three_a_character.body, "more": "東" * 3})
 
-    for refused_ in [await one(store, write) for write in (put(over), put(fat), *_appended(store, over))]:
+    for refused_ in [await one(store, write) for write in (put(over), put(fat), *_created(store, over))]:
         assert refused_.status is Status.REJECTED
         assert str(limit) in refused_.reason
     assert await found(store) is None
@@ -122,7 +122,7 @@ async def test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_n
     limit = store.capabilities.max_vector_dims
     assert limit is not None
     over = record(vector=pack_vector([1.0] * (limit + 1)))
-    for refused_ in [await one(store, write) for write in (put(over), *_appended(store, over))]:
+    for refused_ in [await one(store, write) for write in (put(over), *_created(store, over))]:
         assert refused_.status is Status.REJECTED
         assert str(limit) in refused_.reason
     assert await found(store) is None

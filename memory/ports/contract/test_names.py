@@ -13,14 +13,14 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.names import FAMILIES, JOINTS, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
+from memory.ports.contract.names import FAMILIES, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
 from memory.ports.contract.support import HERE, T0, done, one, put
 from memory.ports.query import Count, Eq, In, Not, Order, Query, within
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, Append, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
 
 Place = tuple[Key, str]
 
@@ -83,12 +83,6 @@ KINDS = {
     "put absent": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Absent()), lambda n, k, s: _of(k, s, 1000 + n), before=None),
     "put newer": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Newer()), lambda n, k, s: _of(k, s, 1000 + n)),
     "put at its version": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), AtVersion(n + 1)), lambda n, k, s: _of(k, s, 1000 + n)),
-    "append": _Kind(
-        lambda n, k, s: Append(MORE_SAMPLES, made(k, s, 1000 + n), "numbers", "stored_version"),
-        lambda n, k, s: _of(k, s, 1000 + n),
-        before=None,
-        collection=MORE_SAMPLES,
-    ),
     "delete": _Kind(lambda n, k, s: Delete(SAMPLES, k, 1000 + n, AtVersion(n + 1), note={"n": n}), lambda n, k, s: ("tombstone", 1000 + n, {"n": n})),
     "release": _Kind(lambda n, k, s: Release(SAMPLES, k, n + 1, f"to {n}"), lambda n, k, s: ("mark", n + 1, f"to {n}", s)),
     "annotate": _Kind(lambda n, k, s: Annotate(SAMPLES, k, n + 1, tier=f"tier {n}"), lambda n, k, s: _of(k, s, n + 1, f"tier {n}")),
@@ -129,26 +123,6 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
 
     outcomes = await done(store, *[put(made(*place)) for place in places])
     assert [o.generation for o in outcomes] == [n + 1 + (n % 2 == 0) for n in range(len(places))]
-
-
-@clause("names.apart", "append.own")
-@needs("conditional")
-@pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "counters", "joined", "joined counters"])
-async def test_every_counter_counts_for_itself(store: Store, family: str) -> None:
-    """Of partitions whose names are alike, of one partition under names that are alike, and where scope and counter are, one behind the other."""
-    if family == "joined counters":
-        cuts = [cut for joint in JOINTS for cut in (("b", f"c{joint}d"), (f"b{joint}c", "d"))]
-        places, counters = [(Key("a", f"{n}"), scope) for n, (scope, _) in enumerate(cuts)], [counter for _, counter in cuts]
-    else:
-        places = named("ids" if family == "counters" else family)
-        counters = list(NAMES) if family == "counters" else ["numbers"] * len(places)
-    for turn in (1, 2):
-        some = [
-            Append(MORE_SAMPLES, made(replace(key, id=f"{key.id[:400]}/{turn}/{n}"), scope), counters[n], "stored_version")
-            for n, (key, scope) in enumerate(places)
-        ]
-        assert [o.number for o in await done(store, *some)] == [turn] * len(some)
 
 
 @clause("names.apart", "erase.matches")

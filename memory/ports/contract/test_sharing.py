@@ -11,7 +11,7 @@ import pytest
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, append, buried, delete, done, live, marked, one, put, record, release, searched
+from memory.ports.contract.support import HERE, buried, delete, done, live, marked, one, put, record, release, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Owed, Record, Standing, pack_vector
 from memory.ports.store import Store
@@ -92,7 +92,7 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
     await done(
         store,
         put(record(1, **handed[0]), Absent()),
-        append(record(1, **handed[1]), MORE_SAMPLES, "stored_version"),
+        put(record(1, **handed[1]), Absent(), MORE_SAMPLES),
         put(record(2)),
         release(2, owed=handed[2]["owed"]),
         delete(3, owed=handed[3]["owed"], note=note),

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import InvalidInput
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import PLAIN, SAMPLES
+from memory.ports.contract.collections import PLAIN
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, hit_ids, id_of, live, put, record, searched
@@ -263,11 +262,3 @@ async def test_cjk_text_is_found_by_its_characters(store: Store) -> None:
 async def test_a_collection_without_texts_has_nothing_to_find_by_words(store: Store) -> None:
     await done(store, put(record(), collection=PLAIN))
     assert await store.search(Search(PLAIN, within(HERE), Words("anything"), 5)) == []
-
-
-@clause("refused.questions")
-@needs("lexical")
-@pytest.mark.asyncio
-async def test_a_search_limit_below_one_is_refused(store: Store) -> None:
-    with pytest.raises(InvalidInput):
-        await store.search(Search(SAMPLES, within(HERE), Words("x"), 0))

@@ -9,11 +9,11 @@ from dataclasses import replace
 from memory.domain.entry import CARRIED, Entry, ImportedDraft
 from memory.facade.transfer import Message, exported, read
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
-from memory.ports.record import Record
+from memory.ports.record import FieldValue, Record
 from memory.ports.writes import AtVersion, Put
 from tests.unit.orchestrator.world import TENANT, USER, World
 
-SAID = {"artifact_id": "report.pdf", "number": 42, "conversation_id": "c1", "number_in_conversation": 7, "speaker": "ann"}
+SAID: dict[str, FieldValue] = {"artifact_id": "report.pdf", "number": 42, "conversation_id": "c1", "number_in_conversation": 7, "speaker": "ann"}
 
 
 async def _entry(world: World) -> Entry:

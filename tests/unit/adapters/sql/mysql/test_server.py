@@ -71,7 +71,7 @@ async def test_health_tells_settings_and_no_secret(store: MySqlStore, database: 
     health = await store.check()
     assert health.ok
     assert health.version.startswith(("MariaDB ", "MySQL "))
-    assert health.facts["schema"] == "0001"
+    assert health.facts["schema"] == "0002"
     assert "STRICT_ALL_TABLES" in str(health.facts["strict"])
     assert health.facts["innodb_flush_log_at_trx_commit"] == 1
     assert database in health.detail
@@ -230,7 +230,7 @@ async def test_a_deadlock_is_not_the_callers_affair(store: MySqlStore, server: M
     await other.begin()
     await other.fetch("SELECT number FROM samples WHERE id = ? FOR UPDATE", id_of(2))
     for n in range(50):  # the heavier transaction is the one that is let live
-        await other.change("INSERT INTO memory_counters (partition_no, name, value) VALUES (?, 'other', 1)", 1_000_000 + n)
+        await other.change("INSERT INTO memory_numbers (name, given) VALUES (?, 1)", f"other-{n}")
     both = asyncio.ensure_future(store.apply([put(record(1, version=2), AtVersion(1)), put(record(2, version=2), AtVersion(1))], together=True))
     await _until_somebody_waits(server)
     await other.fetch("SELECT number FROM samples WHERE id = ? FOR UPDATE", id_of(1))

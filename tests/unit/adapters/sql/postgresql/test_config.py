@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from memory.adapters.sql.postgresql import adapter
-from memory.adapters.sql.postgresql.claims import parse
+from memory.adapters.sql.postgresql.config import parse
 from memory.adapters.sql.postgresql.errors import translate
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable

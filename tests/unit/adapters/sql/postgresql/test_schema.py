@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import declaration
-from memory.adapters.sql.postgresql.claims import parse
+from memory.adapters.sql.postgresql.config import parse
 from memory.adapters.sql.postgresql.connection import connect
 from memory.adapters.sql.postgresql.migrate import HEAD, VERSION_TABLE
 from memory.adapters.sql.postgresql.schema import collection_table, system_tables

@@ -38,7 +38,7 @@ async def test_health_tells_settings_and_no_secret(store: PostgresStore, schema:
     health = await store.check()
     assert health.ok
     assert health.version.startswith("PostgreSQL ")
-    assert health.facts["schema"] == "0001"
+    assert health.facts["schema"] == "0002"
     assert (health.facts["fsync"], health.facts["synchronous_commit"]) == ("on", "on")
     assert str(health.facts["pgvector"]).startswith("off: ")
     assert schema in health.detail

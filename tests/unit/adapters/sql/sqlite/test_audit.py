@@ -11,7 +11,7 @@ import pytest_asyncio
 from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, append, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.support import HERE, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Corrupt, Partition, Record, pack_vector
 from memory.ports.writes import Absent, Delete, Newer, Purge, RaiseGeneration, Release
@@ -79,9 +79,8 @@ async def test_a_wrong_count_of_words_is_counted_anew(filled: SqliteStore, file:
 
 async def test_what_is_kept_of_partitions_that_are_gone_and_of_rows_no_longer_set_aside_is_removed(filled: SqliteStore, file: Path) -> None:
     change(file, "INSERT INTO memory_revisions VALUES (77, 'samples', 3, 1)")
-    change(file, "INSERT INTO memory_counters VALUES (77, 'numbers', 3)")
     change(file, "INSERT INTO memory_quarantine VALUES ('samples', 'acme', ?, 1, 'was damaged', 0, '[]')", id_of(1))
-    await mended(filled, "memory_revisions: 1 rows", "memory_counters: 1 rows", "memory_quarantine: 1 rows")
+    await mended(filled, "memory_revisions: 1 rows", "memory_quarantine: 1 rows")
     with raw(file) as connection:
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
 
@@ -149,23 +148,20 @@ async def test_forgotten_partitions_are_of_nobody_and_their_numbers_are_never_gi
     assert await problems(store) == ()
 
 
-async def test_a_partition_with_a_mark_a_record_set_aside_or_a_counter_is_not_idle(store: SqliteStore, file: Path) -> None:
-    moved, damaged, numbered, raised = (Partition("acme", f"user:{name}") for name in ("moved", "damaged", "numbered", "raised"))
-    await done(store, put(one_of(1, moved)), put(one_of(1, damaged)), append(record(1, numbered), MORE_SAMPLES, "stored_version"))
-    await done(
-        store, RaiseGeneration(raised, 3), Release(SAMPLES, key_of(1, moved), 1, "long"), Delete(MORE_SAMPLES, key_of(1, numbered), 2, Newer())
-    )
+async def test_a_partition_with_a_mark_or_a_record_set_aside_is_not_idle(store: SqliteStore, file: Path) -> None:
+    moved, damaged, raised = (Partition("acme", f"user:{name}") for name in ("moved", "damaged", "raised"))
+    await done(store, put(one_of(1, moved)), put(one_of(1, damaged)))
+    await done(store, RaiseGeneration(raised, 3), Release(SAMPLES, key_of(1, moved), 1, "long"))
     change(file, "UPDATE samples SET body = 'x' WHERE id = ?", id_of(1, damaged))
     assert isinstance(await found(store, 1, damaged), Corrupt)
     assert await store.idle_partitions() == [(raised, 3)]
-    assert await store.forget_partitions([(moved, 0), (damaged, 0), (numbered, 0), (raised, 2)]) == 0
+    assert await store.forget_partitions([(moved, 0), (damaged, 0), (raised, 2)]) == 0
     await done(store, Purge(SAMPLES, key_of(1, moved), 1), Delete(SAMPLES, key_of(1, damaged), 2, Newer()))
     assert set(await store.idle_partitions()) == {(raised, 3), (moved, 0), (damaged, 0)}
     assert len(await store.idle_partitions(2)) == 2
     assert await store.forget_partitions(await store.idle_partitions()) == 3
     assert await store.idle_partitions() == []
     assert (await one(store, RaiseGeneration(raised, 0))).number == 0
-    assert (await one(store, append(record(2, numbered), MORE_SAMPLES, "stored_version"))).number == 2
 
 
 async def test_a_partition_in_use_in_a_collection_this_store_was_not_opened_with_is_not_idle(store: SqliteStore, file: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.sql.sqlite import adapter
-from memory.adapters.sql.sqlite.claims import parse
+from memory.adapters.sql.sqlite.config import parse
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED

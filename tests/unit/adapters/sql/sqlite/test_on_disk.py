@@ -116,8 +116,8 @@ async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_w
     config = Config()
     config.set_main_option("script_location", "memory.adapters.sql.sqlite:migrations")
     engine = create_engine(f"sqlite:///{first}", poolclass=NullPool)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
+    with engine.begin() as migrating:
+        config.attributes["connection"] = migrating
         command.upgrade(config, "0001")
     collections = registered(first)
     (entries,) = [collection for collection in collections if collection.name == "entries"]

@@ -19,7 +19,7 @@ WRITE = """
 import asyncio, sys
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import append, put, record
+from memory.ports.contract.support import put, record
 async def main():
     first, count = int(sys.argv[2]), int(sys.argv[3])
     store = SqliteStore("sqlite:///" + sys.argv[1])
