@@ -12,7 +12,8 @@ from bench.measure import Figure, side_by_side
 from bench.texts import sentences
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.ids import new_id
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.kinds import KINDS
 from memory.ports.query import Eq, Near, Search, within
 from memory.ports.record import FieldValue, Key, Partition, Record, pack_vector
 from memory.ports.writes import Newer, Put
@@ -45,7 +46,7 @@ async def searches(folder: Path, rounds: int) -> list[Figure]:
         return [Figure(name, None, "ms", ratio_target=1.5, note="qdrant-edge-py is not installed") for name in (HEADER_ONLY, WHOLE)]
     chance = random.Random(11)  # noqa: S311
     store = QdrantStore(f"qdrant+edge:///{folder / 'edge'}")
-    await store.open(COLLECTIONS)
+    await store.open(KINDS.collections)
     contents = sentences(POINTS, seed=11)
     for start in range(0, POINTS, AT_ONCE):
         await store.apply([Put(ENTRIES, _record(n, contents[n], chance), Newer()) for n in range(start, start + AT_ONCE)])

@@ -15,7 +15,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from bench.beside import HERE, NEWEST, bulk, newest, puts
 from bench.measure import Figure
 from memory.adapters.mongo.store import MongoStore
-from memory.orchestrator.collections import COLLECTIONS
+from memory.orchestrator.kinds import KINDS
 from memory.ports.record import Record
 from tests.support import mongo_servers, servers
 
@@ -63,7 +63,7 @@ async def measured(name: str, server: mongo_servers.Mongo, rounds: int) -> list[
     await bare.make_ready()
     store = MongoStore(server.url(DATABASE))
     try:
-        await store.open(COLLECTIONS)
+        await store.open(KINDS.collections)
         return [await puts(name, store, bare, rounds), await newest(name, store, bare, rounds), *await bulk(name, store, bare, rounds)]
     finally:
         await store.close()

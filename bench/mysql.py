@@ -16,7 +16,7 @@ from memory.adapters.sql.mysql.config import parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.time import micros
-from memory.orchestrator.collections import COLLECTIONS
+from memory.orchestrator.kinds import KINDS
 from memory.ports.record import Record
 from tests.support import mysql_servers, servers
 
@@ -65,7 +65,7 @@ async def mysql(folder: Path, rounds: int) -> list[Figure]:
     store = MySqlStore(server.url(DATABASE))
     connection = await connect(parse("bare", server.url(DATABASE), {}))
     try:
-        await store.open(COLLECTIONS)
+        await store.open(KINDS.collections)
         await connection.tell(f"CREATE TABLE raw {COLUMNS.format('')}")
         await connection.tell(f"CREATE TABLE raw_found {COLUMNS.format(', FULLTEXT KEY (content)')}")
         bare = BareAsyncmy(connection)

@@ -15,7 +15,7 @@ import asyncpg
 from bench.beside import HERE, NEWEST, bulk, newest, puts
 from bench.measure import Figure
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.orchestrator.collections import COLLECTIONS
+from memory.orchestrator.kinds import KINDS
 from memory.ports.record import Record
 from tests.support import postgres_servers, servers
 
@@ -57,7 +57,7 @@ async def postgresql(folder: Path, rounds: int) -> list[Figure]:
     store = PostgresStore(server.url(SCHEMA))
     connection = await asyncpg.connect(**server.settings)
     try:
-        await store.open(COLLECTIONS)
+        await store.open(KINDS.collections)
         await connection.execute(CREATE)
         bare = BareAsyncpg(connection)
         put = await puts(name, store, bare, rounds)

@@ -17,7 +17,8 @@ from bench.texts import sentences
 from memory.adapters.redis.store import RedisStore
 from memory.domain.ids import new_id
 from memory.domain.time import micros
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.kinds import KINDS
 from memory.ports.clock import system_clock
 from memory.ports.query import Order, Query, within
 from memory.ports.record import FieldValue, Key, Partition, Record
@@ -39,7 +40,7 @@ def _record(content: str) -> Record:
 @contextlib.asynccontextmanager
 async def _opened(port: int) -> AsyncIterator[tuple[RedisStore, Redis]]:
     store = RedisStore(f"redis://127.0.0.1:{port}", prefix="bench")
-    await store.open(COLLECTIONS)
+    await store.open(KINDS.collections)
     raw = Redis(port=port)
     try:
         yield store, raw

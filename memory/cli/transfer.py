@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memory.domain.entry import Entry
     from memory.domain.scope import Scope
     from memory.facade.memory import Memory
-    from memory.facade.transfer import Link, Message
+    from memory.facade.transfer import Link, Message, Row
 
 BATCH = 200
 SHOWN = 5  # bad lines that are spelled out
@@ -38,6 +38,8 @@ class Imported:
     repeated: int = 0
     deleted: int = 0
     links: int = 0
+    others: int = 0
+    """Records of other kinds than entries and relations."""
     skipped: list[int] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
     """The entries by the key of their message; filled where asked for."""
@@ -61,9 +63,9 @@ async def import_file(
     """
     wanted = _wanted(file, scope, session)
     name = "stdin" if file == "-" else Path(file).name
-    messages, links, left_out = _checked(file, name, wanted, cli.settings().tenant, skip_bad=skip_bad)
+    messages, links, rows, left_out = _checked(file, name, wanted, cli.settings().tenant, skip_bad=skip_bad)
     async with cli.memory() as memory:
-        with progress(cli, len(messages) + len(links)) as advance:
+        with progress(cli, len(messages) + len(links) + len(rows)) as advance:
 
             def committed(done: int) -> None:
                 advance(done)
@@ -76,6 +78,9 @@ async def import_file(
             for number, link in enumerate(links, start=len(messages) + 1):
                 result.links += await memory.relations.restore(link.source_id, link.label, link.target_id, link.created_at)
                 advance(number)
+            for number, row in enumerate(rows, start=len(messages) + len(links) + 1):
+                result.others += await memory.admin.restore(row)
+                advance(number)
     result.skipped = left_out
     cli.emit(
         {
@@ -85,11 +90,12 @@ async def import_file(
             "already_there": result.repeated,
             "deleted_earlier": result.deleted,
             "relations": result.links,
+            "other_records": result.others,
             "skipped_lines": left_out,
         },
         lambda out: out.print(_summary(name, result), markup=False, soft_wrap=True),
     )
-    return 0 if messages else 1
+    return 0 if messages or rows else 1
 
 
 async def write_messages(
@@ -173,11 +179,11 @@ def _wanted(file: str, scope: str | None, session: str | None) -> Wanted:
     return Wanted() if file == "-" else Wanted(messages_to=Scope.session(Path(file).stem))
 
 
-def _checked(file: str, name: str, wanted: Wanted, tenant: str, *, skip_bad: bool) -> tuple[list[Message], list[Link], list[int]]:
-    """Read the whole file without writing: its messages and relations, and the lines left out. Bad lines are refused unless to be skipped."""
-    from memory.facade.transfer import BadLine, read, rewritten
+def _checked(file: str, name: str, wanted: Wanted, tenant: str, *, skip_bad: bool) -> tuple[list[Message], list[Link], list[Row], list[int]]:
+    """Read the whole file without writing: what it holds, and the lines left out. Bad lines are refused unless to be skipped."""
+    from memory.facade.transfer import BadLine, read, rewritten, rows_here
 
-    good: list[Message | Link] = []
+    good: list[Message | Link | Row] = []
     bad: list[BadLine] = []
     with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as stream:
         for item in read(stream, name, wanted.scope, messages_to=wanted.messages_to):
@@ -186,14 +192,15 @@ def _checked(file: str, name: str, wanted: Wanted, tenant: str, *, skip_bad: boo
             else:
                 good.append(item)
     messages, links, unlinked = rewritten(good, name, tenant)
-    bad += unlinked
+    rows, homeless = rows_here(good, name, tenant)
+    bad += [*unlinked, *homeless]
     for item in bad[:SHOWN] if skip_bad or len(bad) > 1 else ():
         sys.stderr.write(f"{'left out' if skip_bad else 'bad'}: {item}\n")
     if bad and not skip_bad:
         first, more = bad[0], len(bad) - 1
         others = f"; {more} more bad line{'s' * (more > 1)}" if more else ""
         raise BadLine(name, first.line, f"{first.problem}{others}; nothing was imported: correct the file, or leave bad lines out with --skip-bad")
-    return messages, links, [item.line for item in bad]
+    return messages, links, rows, [item.line for item in bad]
 
 
 def _summary(name: str, result: Imported) -> str:
@@ -204,6 +211,8 @@ def _summary(name: str, result: Imported) -> str:
         parts.append(f"deleted earlier: {result.deleted}, not brought back (--revive does)")
     if result.links:
         parts.append(f"{result.links} relations")
+    if result.others:
+        parts.append(f"{result.others} other records")
     if result.skipped:
         parts.append(f"{len(result.skipped)} bad lines left out ({', '.join(map(str, result.skipped[:20]))}{', …' * (len(result.skipped) > 20)})")
     return "; ".join(parts)
@@ -228,7 +237,7 @@ async def export(
     scope: OptionalScope = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")] = None,
 ) -> int:
-    """Write every live entry, retired ones too, and the relations between them, as JSON Lines; `memory import` reads them back.
+    """Write every live entry, retired ones too, with relations and whatever else belongs to them, as JSON Lines; `memory import` reads them back.
 
     Ends with 1 where there is none.
     """

@@ -12,10 +12,10 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, flag, moment, scope_of
 from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
-from memory.orchestrator.asked import Asked
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.searching import SearchResult
+from memory.policies.asked import Asked
 
 RETRIEVE_LIMIT = 20  # A30
 SEARCH_LIMIT = 10

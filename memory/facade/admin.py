@@ -13,7 +13,8 @@ from memory.facade.access import Access
 from memory.facade.arguments import id_of, ids_of, scope_of
 from memory.facade.explain import RouteReport, explain_route
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
-from memory.facade.transfer import exported, exported_relation
+from memory.facade.transfer import Row, exported, exported_record, exported_relation
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.policies.routing import TIERS
@@ -40,7 +41,7 @@ class Admin:
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `memory import` reads.
 
-        First every live entry, oldest first, retired ones too; then the relations between them.
+        First every live entry, oldest first, retired ones too; then the relations between them, and what else belongs to them.
         """
         engine, tenant, there = self._access.engine, self._access.tenant, set[str]()
         async for entry in engine.browsing.everything(tenant, None if scope is None else scope_of(scope), retired=True):
@@ -49,6 +50,15 @@ class Admin:
         async for relation in engine.relations.everything(tenant):
             if relation.source_id in there and relation.target_id in there:
                 yield exported_relation(relation)
+        async for kind, record in engine.transfer.records(tenant, None if scope is None else scope_of(scope)):
+            named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
+            if named <= there:
+                there.add(record.key.id)
+                yield exported_record(kind, record)
+
+    async def restore(self, row: Row) -> bool:
+        """Store a record of an export that is no entry and no relation; false where it is already, or was deleted since an earlier import."""
+        return await self._access.engine.transfer.restore(self._access.tenant, row.kind, row.record)
 
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """Move entries onward to a tier by hand. Moves go onward only."""

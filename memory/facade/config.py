@@ -44,7 +44,7 @@ from memory.facade.values import (
     scheme_of,
     show_duration,
 )
-from memory.orchestrator.collections import COLLECTIONS
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
@@ -176,7 +176,7 @@ class RouteConfig(BaseModel):
     @field_validator("collections", mode="after")
     @classmethod
     def _known_collections(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        known = [c.name for c in COLLECTIONS]
+        known = [c.name for c in KINDS.collections]
         for name in value:
             if name not in known:
                 raise ValueError(f"there is no collection {name[:40]!r}{did_you_mean(name, known)} (known: {', '.join(known)})")

@@ -11,13 +11,14 @@ from memory.domain.shown import Shown
 from memory.facade.build import build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.places import not_there_yet
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.searching import LOOKED_THROUGH
 from memory.orchestrator.split import SplitStore
 from memory.orchestrator.topology import leaves_of
 from memory.policies.promotion import PromotionRule
-from memory.policies.routing import TIERS, replicas_of, route
+from memory.policies.routing import TIERS
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
@@ -39,9 +40,10 @@ class RouteReport(Shown):
 
 def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, scope: Scope, collection_name: str) -> RouteReport:
     """The decisions for one new record of this scope and collection."""
-    collection = _collection(collection_name)
+    kind = _kind(collection_name)
+    collection = kind.collection
     partition = Partition(tenant, scope.text)
-    decided = route(collection.name, scope.kind)
+    decided = kind.route(scope.kind)
     home = _leaf(engine.topology.home(decided.tier), partition, collection)
     because = [decided.because]
     cache = engine.topology.cache
@@ -57,20 +59,18 @@ def explain_route(engine: Engine, rules: Sequence[PromotionRule], tenant: str, s
         if there is home:
             because.append(f"'{there.name}' serves tier '{tier}' too: its own row is the copy")
     because.append(_found(home, replicas, engine))
-    because += [
-        f"rule '{rule.name}' may move it: {rule.describe()}" for rule in rules if collection.name == "entries" and rule.source == decided.tier
-    ]
+    because += [f"rule '{rule.name}' may move it: {rule.describe()}" for rule in rules if kind.movable and rule.source == decided.tier]
     return RouteReport(collection.name, scope.text, decided.tier, home.name, replicas, tuple(because))
 
 
 async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: str) -> RouteReport:
     """The same for a memory that is not open: stores that are there are asked what they can do, and none is made."""
-    _collection(collection_name)  # refused before a store is touched
+    _kind(collection_name)  # refused before a store is touched
     engine, absent = build_engine(config, embedder=None, clock=system_clock, prepared=False), not_there_yet(config)
     there = [store for store in engine.topology.leaves if store.name not in absent]
     try:
         for store in there:
-            await store.open(COLLECTIONS)
+            await store.open(engine.placement.kinds.collections)
         engine.topology.settle()
         return explain_route(engine, config.promotion, config.tenant, scope, collection_name)
     finally:
@@ -78,8 +78,8 @@ async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: 
             await store.close()
 
 
-def _collection(name: str) -> Collection:
-    declared = {collection.name: collection for collection in COLLECTIONS}
+def _kind(name: str) -> Kind:
+    declared = {kind.collection.name: kind for kind in KINDS}
     return declared[door.one_of("collection", name, declared)]
 
 
@@ -114,7 +114,7 @@ def meaning_by_tier(engine: Engine) -> dict[str, str]:
     said = {}
     for tier in TIERS:
         home = engine.topology.home(tier)
-        whole = [home, *(engine.topology.home(copy) for copy in replicas_of(ENTRIES.name, tier))]
+        whole = [home, *(engine.topology.home(copy) for copy in KINDS.of(ENTRIES).replicas(tier))]
         leaves = dict.fromkeys(leaf for store in whole for leaf in leaves_of(store))
         said[tier] = by_meaning([leaf for leaf in leaves if leaf.capabilities.semantic], home, engine)
     return said

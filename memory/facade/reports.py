@@ -10,7 +10,7 @@ from typing import Any
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
 from memory.domain.shown import Shown
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import Disagreement
 from memory.policies.routing import TIERS
@@ -235,7 +235,7 @@ async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> 
     started = time.perf_counter()
     try:
         if opens:
-            await store.open(COLLECTIONS)
+            await store.open(engine.placement.kinds.collections)
             started = time.perf_counter()
         health = await store.check()
         ok, detail, version, facts = health.ok, health.detail, health.version, dict(health.facts)

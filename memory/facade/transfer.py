@@ -8,8 +8,9 @@ A file holds one JSON object a line (JSON Lines) or one JSON array of objects, i
 writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
 and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
 
-Or it is an entry or a relation as `export` wrote it, marked by its `format`. An entry gets a new id, its old one becomes its key, and whatever in
-the file names the old one names the new one afterwards (decision A5). What names an entry that is not in the file is provenance and stays as it is.
+Or it is an entry, a relation or another record as `export` wrote it, marked by its `format`. An entry gets a new id, its old one becomes its
+key, and whatever in the file names the old one names the new one afterwards (decision A5). What names an entry that is not in the file is
+provenance and stays as it is.
 """
 
 from __future__ import annotations
@@ -25,15 +26,24 @@ from memory.domain.entry import Entry, EntryDraft, ImportedDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import keyed_id
 from memory.domain.scope import Scope
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.relations import LABELS, Relation
+from memory.orchestrator.transfer import carried, id_here
+from memory.ports import codec
+from memory.ports.collections import Collection
+from memory.ports.record import Key, Record
 
 FORMAT = "memory-entry/1"
 """What marks an exported entry. The number grows when the meaning of a field changes."""
 RELATION_FORMAT = "memory-relation/1"
 """What marks an exported relation."""
+RECORD_FORMAT = "memory-record/1"
+"""What marks an exported record of any other kind."""
 
 _TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
+_OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
 _STORES_OWN = ("format", "id", "updated_at", "version", "tier")  # of an exported entry: the new store gives its own
 
 
@@ -65,8 +75,17 @@ class Link:
     created_at: datetime
 
 
-def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None) -> Iterator[Message | Link | BadLine]:
-    """The messages and relations of a file, in order, each checked as a write would check it; what is wrong comes as a `BadLine` in its place.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One exported record of another kind. Its id, and the ids it names, are old ones until `rows_here`."""
+
+    line: int
+    kind: Kind
+    record: Record
+
+
+def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None) -> Iterator[Message | Link | Row | BadLine]:
+    """The messages, relations and other records of a file, in order, each checked as a write would check it; a `BadLine` in place of what is wrong.
 
     `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go without it.
     A file that cannot be read on raises its `BadLine`.
@@ -80,6 +99,9 @@ def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_t
             if found.get("format") == RELATION_FORMAT:
                 yield _link(found, line)
                 continue
+            if found.get("format") == RECORD_FORMAT:
+                yield _row(found, line, scope)
+                continue
             draft = _draft(found, f"{name}:{position}", scope, scope or messages_to)
             first_line, first = seen.setdefault((draft.scope.text, draft.key), (line, draft))
             if first != draft:
@@ -90,11 +112,10 @@ def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_t
             yield Message(line, draft, again=first is not draft)
 
 
-def rewritten(items: Sequence[Message | Link], name: str, tenant: str) -> tuple[list[Message], list[Link], list[BadLine]]:
+def rewritten(items: Sequence[Message | Link | Row], name: str, tenant: str) -> tuple[list[Message], list[Link], list[BadLine]]:
     """The messages and the links of a whole file with the ids that its entries will have in this tenant; links to what is not in it are bad."""
     messages = [item for item in items if isinstance(item, Message)]
-    exported = [m.draft for m in messages if isinstance(m.draft, ImportedDraft)]
-    new = {draft.key: keyed_id(tenant, draft.scope.text, draft.key) for draft in exported if draft.key is not None}
+    new = _new_ids(items, tenant)[ENTRIES]
     links, bad = list[Link](), list[BadLine]()
     for item in items:
         if isinstance(item, Link):
@@ -104,6 +125,35 @@ def rewritten(items: Sequence[Message | Link], name: str, tenant: str) -> tuple[
             else:
                 links.append(replace(item, source_id=new[item.source_id], target_id=new[item.target_id]))
     return [replace(m, draft=_rewritten(m.draft, new)) for m in messages], links, bad
+
+
+def _new_ids(items: Sequence[Message | Link | Row], tenant: str) -> dict[Collection, dict[str, str]]:
+    """The new id of every entry and every other record of a file, by its old one."""
+    drafts = [item.draft for item in items if isinstance(item, Message) and isinstance(item.draft, ImportedDraft)]
+    new = {ENTRIES: {draft.key: keyed_id(tenant, draft.scope.text, draft.key) for draft in drafts if draft.key is not None}}
+    for item in items:
+        if isinstance(item, Row):
+            old = item.record.key.id
+            new.setdefault(item.kind.collection, {})[old] = id_here(tenant, item.kind, item.record.scope, old)
+    return new
+
+
+def rows_here(items: Sequence[Message | Link | Row], name: str, tenant: str) -> tuple[list[Row], list[BadLine]]:
+    """The other records of a whole file as they will stand in this tenant; those that belong to what is not in it are bad."""
+    new, rows, bad = _new_ids(items, tenant), list[Row](), list[BadLine]()
+    for item in items:
+        if isinstance(item, Row):
+            collection, fields = item.kind.collection, dict(item.record.fields)
+            parents = KINDS.parents(collection)
+            named = {field: str(fields[field]) for field in parents if fields.get(field) is not None}
+            lost = [old for field, old in named.items() if old not in new.get(parents[field], {})]
+            if lost:
+                bad.append(BadLine(name, item.line, f"belongs to {lost[0]}, which is not in this file"))
+                continue
+            fields |= {field: new[parents[field]][old] for field, old in named.items()}
+            here = replace(item.record, key=Key(tenant, new[collection][item.record.key.id]), fields=fields)
+            rows.append(replace(item, record=here))
+    return rows, bad
 
 
 def _rewritten(draft: EntryDraft, new: Mapping[str, str]) -> EntryDraft:
@@ -129,6 +179,12 @@ def exported(entry: Entry) -> dict[str, Any]:
     """An entry as an export writes it: JSON, fields without a value left out, the tenant left to the importer."""
     fields = entry.model_dump(mode="json", exclude={"tenant", "scope"}, exclude_none=True)
     return {"format": FORMAT, "scope": entry.scope.text, **fields}
+
+
+def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
+    """A record of another kind as an export writes it. Moments are microseconds since 1970, bytes base64."""
+    said = codec.to_json(record)
+    return {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in _OF_A_RECORD}}
 
 
 def _objects(stream: IO[bytes], name: str) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
@@ -260,3 +316,23 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
             raise InvalidInput(field, "is missing from the exported relation")
     ends = {end: door.identifier(end, found[end]) for end in ("source_id", "target_id")}
     return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]))
+
+
+_NOT_CARRIED: dict[str, Any] = {"tenant": "", "version": 1, "vector": None, "generation": None, "role": "home", "tier": "", "owed": []}
+_NOT_CARRIED |= {"previous": None, "accesses": 0, "accessed_at": None, "cached_at": None, "epoch": None}
+
+
+def _row(found: Mapping[str, Any], line: int, scope: Scope | None) -> Row:
+    known = {kind.collection.name: kind for kind in carried(KINDS)}
+    kind = known.get(str(found.get("kind")))
+    if kind is None:
+        raise InvalidInput("kind", f"{str(found.get('kind'))[:40]!r} is not known to this version")
+    for field in _OF_A_RECORD:
+        if field not in found:
+            raise InvalidInput(field, "is missing from the exported record")
+    try:
+        record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED})
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+        raise InvalidInput("format", f"is no record of kind '{kind.collection.name}': {type(exc).__name__}: {exc}") from exc
+    into = scope or Scope.parse(record.scope)
+    return Row(line, kind, replace(record, scope=into.text))

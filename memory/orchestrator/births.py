@@ -10,9 +10,8 @@ from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import DIGEST, ENTRIES
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
-from memory.orchestrator.erasure import DIGEST
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.owed import Debt, OwedWork
@@ -21,7 +20,6 @@ from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.policies.routing import route
 from memory.ports.pace import paced
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
@@ -84,7 +82,7 @@ class Births:
 
     def _newborn(self, tenant: str, draft: EntryDraft) -> Newborn:
         now, scope = self._placement.now(), draft.scope.text
-        routed = route(ENTRIES.name, draft.scope.kind)
+        routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
         record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
         digest = request_digest(draft) if draft.key else None

@@ -18,13 +18,13 @@ from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
 from memory.domain.shown import as_json, cut
 from memory.domain.time import micros
-from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
-from memory.orchestrator.windows import is_current, is_expired, was_stored
+from memory.policies.asked import Asked
+from memory.policies.visibility import accepts, filter_of, is_current, is_expired, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Order, Query, Tenant, within
@@ -102,7 +102,7 @@ class Browsing:
             return []
         versions = await on_their_way(self._placement, store, within(*asked.partitions), asked.known_at)
         now = self._placement.now()
-        return await self.known([v for v in versions if accepts(v, asked, now)], asked, lacking)
+        return await self.known([v for v in versions if accepts(v, asked, ENTRY_VERSIONS, now)], asked, lacking)
 
     async def known(self, rows: Sequence[Record], asked: Asked, lacking: Lacking) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose entry still lives. What cannot be told is left out, and said."""
@@ -142,16 +142,23 @@ class Browsing:
 
         With `retired` also those whose window of validity has ended, or has not begun.
         """
+        now = self._placement.now()
+        async for row in self.every_record(ENTRIES, tenant, scope):
+            if retired or is_current(row, now):
+                yield entry_of(row)
+
+    async def every_record(self, collection: Collection, tenant: str, scope: Scope | None) -> AsyncIterator[Record]:
+        """Every record of a collection that has not expired, as `everything` has entries."""
         now, seen = self._placement.now(), set[str]()
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope.text))
         for store in self._placement.topology.homes:
-            query = Query(ENTRIES, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
+            query = Query(collection, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
-                async for row in paced(await self._counting(store, ENTRIES, [r for r in page.records if isinstance(r, Record)])):
-                    if row.key.id not in seen and not is_expired(row, now) and (retired or is_current(row, now)):
+                async for row in paced(await self._counting(store, collection, [r for r in page.records if isinstance(r, Record)])):
+                    if row.key.id not in seen and not is_expired(row, now):
                         seen.add(row.key.id)
-                        yield entry_of(row)
+                        yield row
 
     # -- shared -------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 
+DIGEST = "request_digest"
+"""The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
+
 _ENTRY_FIELDS = (
     Field("scope_kind", FieldType.TEXT),
     Field("type", FieldType.TEXT, indexed=True),
@@ -18,7 +21,7 @@ _ENTRY_FIELDS = (
     Field("valid_from", FieldType.TIME),
     Field("valid_to", FieldType.TIME),
     Field("promoted_from_id", FieldType.TEXT),
-    Field("request_digest", FieldType.TEXT),
+    Field(DIGEST, FieldType.TEXT),
 )
 _ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
 
@@ -56,6 +59,3 @@ LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", F
 
 SETTINGS = Collection("settings")
 """What a store remembers about itself, such as the embedder its vectors were made with."""
-
-COLLECTIONS = (ENTRIES, ENTRY_VERSIONS, RELATIONS, OPERATIONS, LEASES, SETTINGS)
-"""Every collection there is. Erasure, export, check and migration go over this list."""

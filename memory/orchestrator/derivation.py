@@ -25,8 +25,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.orchestrator.windows import is_current, is_expired
-from memory.policies.routing import route
+from memory.policies.visibility import is_current, is_expired
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import Put, Status
 
@@ -83,7 +82,7 @@ class Derivation:
             key=_promoted_key(tenant, entry_id, target),
             version=version_at(now),
             now=now,
-            tier=route(ENTRIES.name, target.kind).tier,
+            tier=self._placement.kinds.of(ENTRIES).route(target.kind).tier,
             promoted_from_id=entry_id,
             compacted_from_ids=origin.compacted_from_ids,
             contributors=None if origin.contributors is None else [c.model_dump() for c in origin.contributors],
@@ -103,7 +102,7 @@ class Derivation:
 
     async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to; raises `NotFound` naming that entry where it was not."""
-        born_in = self._placement.topology.home(route(ENTRIES.name, target.kind).tier)
+        born_in = self._placement.topology.home(self._placement.kinds.of(ENTRIES).route(target.kind).tier)
         located = await self._placement.locate(ENTRIES, _promoted_key(tenant, entry_id, target), born_in=born_in)
         if located.record is None:
             raise NotFound(entry_id)
@@ -156,7 +155,7 @@ class Derivation:
             key=Key(tenant, identity),
             version=version_at(now),
             now=now,
-            tier=route(ENTRIES.name, scope.kind).tier,
+            tier=self._placement.kinds.of(ENTRIES).route(scope.kind).tier,
             compacted_from_ids=distinct,
             contributors=[c for origin in origins for c in _contributors(origin)],
         )

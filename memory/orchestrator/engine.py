@@ -11,11 +11,13 @@ from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.meaning import Meaning
@@ -27,6 +29,7 @@ from memory.orchestrator.searching import Searching
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
+from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.clock import Clock, system_clock
@@ -48,10 +51,11 @@ class Engine:
         settings: EngineSettings | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
         random_bits: Randomness = secrets.randbits,
+        kinds: Kinds = KINDS,
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
-        self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits)
+        self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
         self.generations = Generations(self.placement)
         self.owed = OwedWork(self.placement, self.generations)
         self.cache = Cache(self.placement)
@@ -71,7 +75,9 @@ class Engine:
         )
         self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure, lives=lives)
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)
+        self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
+        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, owed=self.owed)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
         self.tiering = Tiering(self.placement, self.owed, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
@@ -84,12 +90,12 @@ class Engine:
             tiering=self.tiering,
             promotion=self.promotion,
             accesses=self.accesses,
-            relations=self.relations,
+            dangling=self.dangling,
         )
 
     async def open(self) -> None:
         """Open the stores, check what they can do and whose vectors they hold."""
-        await self.topology.open(COLLECTIONS, on_arrival=self.meaning.check_store)
+        await self.topology.open(self.placement.kinds.collections, on_arrival=self.meaning.check_store)
         try:
             await self.meaning.check()
         except BaseException:

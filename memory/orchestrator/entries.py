@@ -25,7 +25,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
-from memory.orchestrator.windows import is_active, is_current, is_expired, was_stored
+from memory.policies.visibility import is_active, is_current, is_expired, was_stored
 from memory.ports import codec
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store

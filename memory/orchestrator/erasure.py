@@ -10,6 +10,7 @@ store forgets that there was such a scope.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -20,7 +21,8 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.generations import OPERATIONS_SCOPE, SCOPED, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.kinds import Kind
 from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -33,8 +35,6 @@ from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
 
 log = logging.getLogger(__name__)
 
-DIGEST = "request_digest"
-"""The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
 HOMES = frozenset({Role.HOME})
 OTHER_ROLES = frozenset(Role) - HOMES
 WATCHED, REMEMBERED = "watch", "erased"
@@ -86,11 +86,13 @@ class Erasure:
     def _grave(self, collection: Collection, record: Record, store: Store) -> Delete:
         owed: list[Owed] = [o for o in carried_over(record) if o.kind != KEEP]
         owed += self._owed_elsewhere(store)
-        if collection is ENTRIES:
+        kind = self._placement.kinds.of(collection)
+        if kind.versions is not None:
             unfinished = [o.data["record"] for o in record.owed if o.kind == KEEP]
             versions = [record.previous, *(v for kept in unfinished for v in (kept["version"], kept["previous"]))]
             known = sorted({v for v in versions if v is not None})
             owed += [Owed(UNKEEP, {"versions": known})] if known else []
+        if kind.children:
             owed.append(Owed(UNRELATE))
         return Delete(
             collection,
@@ -98,7 +100,7 @@ class Erasure:
             version=self._placement.next_version(record.version),
             when=AtVersion(record.version),
             owed=tuple(owed),
-            note=self._note(record),
+            note=_note(kind, record),
             discard_at=None if owed else self._placement.tombstone_until(),
         )
 
@@ -111,24 +113,19 @@ class Erasure:
     async def _uncache(self, debt: Debt, owed: Owed) -> bool:
         return await self._cache.invalidate(debt.collection, debt.holder.key)
 
-    @staticmethod
-    def _note(record: Record) -> dict[str, Any]:
-        """What a repeated keyed write needs to know of a deleted record: a digest, dates and the version; no text."""
-        digest = record.fields.get(DIGEST)
-        return {} if digest is None else {DIGEST: digest, "version": record.version, "created_at": record.created_at.isoformat()}
-
     async def _delete_unreadable(self, collection: Collection, key: Key, where: str) -> bool:
         """What cannot be read can still be erased: a tombstone in its place, which owes what hangs on it, as far as that can be read."""
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
-        owed = (*self._owed_elsewhere(store), *(self._owed_blindly() if collection is ENTRIES else ()))
+        owed = (*self._owed_elsewhere(store), *self._owed_blindly(self._placement.kinds.of(collection)))
         fallen = await self._bury(collection, key, store, owed)
         await self._owed.try_finish(Debt(collection, store, fallen))
         return True
 
-    def _owed_blindly(self) -> tuple[Owed, ...]:
-        """What the tombstone of an entry owes whose record cannot say which versions of it were kept: they are looked for."""
-        return (Owed(UNKEEP, {"versions": []}), Owed(UNRELATE))
+    def _owed_blindly(self, kind: Kind) -> tuple[Owed, ...]:
+        """What a tombstone owes whose record cannot say which versions of it were kept: they are looked for."""
+        unkeep = () if kind.versions is None else (Owed(UNKEEP, {"versions": []}),)
+        return (*unkeep, *((Owed(UNRELATE),) if kind.children else ()))
 
     async def _bury(self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]) -> Tombstone:
         """A tombstone over whatever stands there, however new it says it is."""
@@ -148,7 +145,7 @@ class Erasure:
     async def _delete_noted(self, debt: Debt, owed: Owed) -> bool:
         """Delete the records noted, each only at the version noted: one that changed since is left alone."""
         for record_id, version in owed.data["records"]:
-            await self.delete(ENTRIES, Key(debt.holder.key.tenant, record_id), at=version)
+            await self.delete(debt.collection, Key(debt.holder.key.tenant, record_id), at=version)
         return True
 
     # -- a scope ------------------------------------------------------------------------------------------------------
@@ -160,9 +157,9 @@ class Erasure:
         they may disagree (see `generations`).
         """
         partition = Partition(tenant, scope.text)
-        return await self._begin(partition, 1 + await self._generations.highest(partition))
+        return (await self._begin(partition, 1 + await self._generations.highest(partition)))[ENTRIES.name]
 
-    async def _begin(self, partition: Partition, generation: int) -> int:
+    async def _begin(self, partition: Partition, generation: int) -> Counter[str]:
         archive, operation = self._placement.topology.archive, self._operation(partition, generation)
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, Newer()))
         if (error := refused(archive, begun)) is not None:
@@ -188,10 +185,10 @@ class Erasure:
         """Every store, the archive first."""
         return tuple(dict.fromkeys((self._placement.topology.archive, *self._placement.topology.stores)))
 
-    async def _carry_out(self, operation: Record) -> int:
-        """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed."""
+    async def _carry_out(self, operation: Record) -> Counter[str]:
+        """Erase in every store, also where one fails: that is raised in the end, and the operation stays owed. How many of each collection."""
         partition, generation = _asked_of(operation)
-        erased, failures = 0, list[StoreError]()
+        erased, failures = Counter[str](), list[StoreError]()
         for store in self._stores():
             try:
                 raised = await self._placement.write_one("erase.raise", store, RaiseGeneration(partition, to=generation))
@@ -208,47 +205,47 @@ class Erasure:
         await self._end(operation)
         return erased
 
-    async def _erase_in(self, store: Store, partition: Partition, generation: int) -> int:
-        """Leave tombstones for what is older in one store, whose generation has been raised; how many entries had their home there.
+    async def _erase_in(self, store: Store, partition: Partition, generation: int) -> Counter[str]:
+        """Leave tombstones for what is older in one store, whose generation has been raised; how many of each collection had their home there.
 
         An arriving copy whose source has let go is a home. It may be told so while this goes on, so that homes are looked for once more in the end.
         """
-        cache, entries = store is self._placement.topology.cache, 0
+        cache, erased = store is self._placement.topology.cache, Counter[str]()
         older = None if cache else Lt("generation", generation)  # a cache may lose anything
-        for collection in SCOPED:
-            arriving = await self._arriving(store, partition, older) if collection is ENTRIES and not cache else []
-            at_home = await self._leave_tombstones(store, collection, partition, older, HOMES)
-            copies = await self._still_there(store, arriving)
-            await self._leave_tombstones(store, collection, partition, older, OTHER_ROLES)
-            arrived = await self._still_there(store, copies)
-            if collection is ENTRIES:
-                at_home += await self._leave_tombstones(store, collection, partition, older, HOMES)
-                entries = at_home + len(copies) - len(arrived)
-        return 0 if cache else entries  # a damaged copy there is of no role
+        for kind in self._placement.kinds.scoped:
+            collection = kind.collection
+            arriving = await self._arriving(store, collection, partition, older) if kind.movable and not cache else []
+            at_home = await self._leave_tombstones(store, kind, partition, older, HOMES)
+            copies = await self._still_there(store, collection, arriving)
+            await self._leave_tombstones(store, kind, partition, older, OTHER_ROLES)
+            arrived = await self._still_there(store, collection, copies)
+            if kind.movable:
+                at_home += await self._leave_tombstones(store, kind, partition, older, HOMES)
+            erased[collection.name] = at_home + len(copies) - len(arrived)
+        return Counter() if cache else erased  # a damaged copy there is of no role
 
-    async def _leave_tombstones(self, store: Store, collection: Collection, partition: Partition, older: Lt | None, roles: frozenset[Role]) -> int:
-        keep = (DIGEST,) if collection is ENTRIES else ()
-        query = Query(collection, within(partition), filter=older, roles=roles)
+    async def _leave_tombstones(self, store: Store, kind: Kind, partition: Partition, older: Lt | None, roles: frozenset[Role]) -> int:
+        query = Query(kind.collection, within(partition), filter=older, roles=roles)
         with step("erase.delete"):
-            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), keep)
+            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), kind.note)
 
-    async def _arriving(self, store: Store, partition: Partition, older: Lt | None) -> list[Key]:
+    async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
-        query = Query(ENTRIES, within(partition), filter=older, limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
+        query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
         keys = [row.key async for page in self._placement.pages("erase.count", store, query) for row in page.records]
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:
                 with step("erase.count"):
-                    rows = await source.get(ENTRIES, keys)
+                    rows = await source.get(collection, keys)
                 marked |= {row.key for row in rows if isinstance(row, Mark) and self._placement.topology.home(row.to) is store}
         return list(marked)
 
-    async def _still_there(self, store: Store, keys: Sequence[Key]) -> list[Key]:
+    async def _still_there(self, store: Store, collection: Collection, keys: Sequence[Key]) -> list[Key]:
         if not keys:
             return []
         with step("erase.count"):
-            rows = await store.get(ENTRIES, keys)
+            rows = await store.get(collection, keys)
         return [row.key for row in rows if isinstance(row, Record)]
 
     async def _erase_noted(self, debt: Debt, owed: Owed) -> bool:
@@ -330,6 +327,12 @@ class Erasure:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
+
+
+def _note(kind: Kind, record: Record) -> dict[str, Any]:
+    """What a tombstone says of the record it deletes: the fields its kind notes, with dates and the version; no text."""
+    said: dict[str, Any] = {name: record.fields[name] for name in kind.note if record.fields.get(name) is not None}
+    return {**said, "version": record.version, "created_at": record.created_at.isoformat()} if said else {}
 
 
 def _asked_of(operation: Record) -> tuple[Partition, int]:

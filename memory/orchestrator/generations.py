@@ -16,7 +16,7 @@ from datetime import datetime
 from memory.domain import ids
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import OPERATIONS
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.ports.query import And, Gt, Lt, Query, within
@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 SYSTEM_TENANT = "~memory"
 """Owner of the records that serve the engine itself; no caller's tenant may have this name."""
 OPERATIONS_SCOPE = "operations"
-SCOPED = (ENTRIES, ENTRY_VERSIONS, RELATIONS)
-"""The collections whose records belong to callers' scopes; the others are the engine's own and hold no caller's text."""
 UNDER_WAY = "erase"
 """The kind of an erasure's operation record while it is being carried out; its later kinds are `erasure`'s business."""
 
@@ -76,10 +74,10 @@ class Generations:
 
     async def _highest_born(self, store: Store, partition: Partition, highest: int) -> int:
         """The highest generation of any record of the partition in a store, if it is above `highest`."""
-        for collection in SCOPED:
+        for kind in self._placement.kinds.scoped:
             found = True
             while found:
-                above = Query(collection, within(partition), Gt("generation", highest), limit=1, roles=frozenset(Role))
+                above = Query(kind.collection, within(partition), Gt("generation", highest), limit=1, roles=frozenset(Role))
                 with step("erase.find"):
                     page = await store.query(above)
                 found = bool(page.records)
@@ -135,8 +133,8 @@ class Generations:
 
     async def _erase_older(self, store: Store, partition: Partition, generation: int, begun: datetime) -> int:
         older, erased = And((Lt("generation", generation), Lt("version", micros(begun)))), 0
-        for collection in SCOPED:
-            query = Query(collection, within(partition), filter=older, roles=frozenset(Role))
+        for kind in self._placement.kinds.scoped:
+            query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
                 erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until())
         return erased
@@ -144,7 +142,7 @@ class Generations:
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:
         """Give every record here the generation, each as it stands: the same version, so that what was stored when stays true."""
         done = 0
-        for collection in SCOPED:
+        for collection in [kind.collection for kind in self._placement.kinds.scoped]:
             older, roles = Lt("generation", generation), frozenset({Role.HOME, Role.ARRIVING})
             query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=roles)
             async for page in self._placement.pages("generation.restamp", store, query):

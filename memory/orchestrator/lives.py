@@ -71,5 +71,5 @@ class Lives:
                 raise StoreUnavailable(
                     store.name, f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again"
                 )
-        await self._owed.unrelate(key)  # whose scope was erased, left relations in other scopes, until a sweep
+        await self._owed.unrelate(ENTRIES, key)  # whose scope was erased, left relations in other scopes, until a sweep
         return highest

@@ -17,13 +17,13 @@ from memory.domain import ids
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES, LEASES
+from memory.orchestrator.collections import LEASES
+from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.generations import SCOPED, SYSTEM_TENANT, Generations
+from memory.orchestrator.generations import SYSTEM_TENANT, Generations
 from memory.orchestrator.owed import Debt, Holder, OwedWork
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
-from memory.orchestrator.relations import Relations
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of
@@ -77,7 +77,7 @@ class Maintenance:
         tiering: Tiering,
         promotion: Promotion,
         accesses: Accesses,
-        relations: Relations,
+        dangling: Dangling,
     ) -> None:
         self._placement = placement
         self._owed = owed
@@ -86,7 +86,7 @@ class Maintenance:
         self._tiering = tiering
         self._promotion = promotion
         self._accesses = accesses
-        self._relations = relations
+        self._dangling = dangling
         self._holder = f"{secrets.token_hex(8)}"
 
     async def sweep(self) -> SweepReport:
@@ -157,7 +157,7 @@ class Maintenance:
         report.forgotten_scopes += await self._erasure.forget_idle(leaf)
 
     async def _drop_relations(self, report: SweepReport) -> None:
-        report.dropped_relations += await self._relations.drop_dangling()
+        report.dropped_relations += await self._dangling.drop()
 
     async def _apply_rules(self, report: SweepReport, away: set[str]) -> None:
         promoted = await self._promotion.by_sweep(away)
@@ -171,7 +171,7 @@ class Maintenance:
 
     async def owed_in(self, store: Store) -> int:
         """How many in one store."""
-        return sum([len([row async for row in self._holders(store, collection)]) for collection in COLLECTIONS])
+        return sum([len([row async for row in self._holders(store, collection)]) for collection in self._placement.kinds.collections])
 
     async def overdue(self, most: int = 20) -> list[str]:
         """What is owed and cannot be done, a sentence each: steps are tried again, as a sweep would, to tell why."""
@@ -185,7 +185,7 @@ class Maintenance:
 
     async def _finish_owed(self, store: Store, report: SweepReport, away: set[str], most: int | None = None) -> None:
         """Finish what is owed here, at most so many of each collection's. What one record cannot be rid of costs that record."""
-        for collection in COLLECTIONS:
+        for collection in self._placement.kinds.collections:
             holders = [row async for row in self._holders(store, collection)]
             for debt in [Debt(collection, store, holder) for holder in holders[:most]]:
                 failure = await self._job(report, self._finish_one, debt, report, away)
@@ -218,7 +218,7 @@ class Maintenance:
 
         It may not be rolled back while its source lives: a frozen mover may yet release the source.
         """
-        for collection in SCOPED:
+        for collection in [kind.collection for kind in self._placement.kinds.movable]:
             query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
             for copy in [row async for row in self._rows("sweep.arriving", store, query)]:
                 failure = await self._job(report, self._settle_one, collection, copy, store, report, away)
@@ -250,24 +250,26 @@ class Maintenance:
         return None
 
     async def _delete_expired(self, store: Store, report: SweepReport) -> None:
-        """Entries in a store that is asked to forget what expired, with all that hangs on them in other stores."""
+        """Records in a store that is asked to forget what expired, with all that hangs on them in other stores."""
         if not store.capabilities.ttl:
             return
-        query = Query(ENTRIES, Everywhere(), Lt("expires_at", self._placement.now() - EXPIRED_GRACE), limit=self._placement.settings.page)
-        for row in [row async for row in self._rows("sweep.expired", store, query)]:
-            failure = await self._job(report, self._delete_one, row, report)
-            if isinstance(failure, StoreUnavailable):
-                return
+        over = Lt("expires_at", self._placement.now() - EXPIRED_GRACE)
+        for collection in [kind.collection for kind in self._placement.kinds.expiring]:
+            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page)
+            for row in [row async for row in self._rows("sweep.expired", store, query)]:
+                failure = await self._job(report, self._delete_one, collection, row, report)
+                if isinstance(failure, StoreUnavailable):
+                    return
 
-    async def _delete_one(self, row: Record, report: SweepReport) -> None:
-        report.expired += await self._erasure.delete(ENTRIES, row.key, at=row.version)
+    async def _delete_one(self, collection: Collection, row: Record, report: SweepReport) -> None:
+        report.expired += await self._erasure.delete(collection, row.key, at=row.version)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
     async def _purge(self, store: Store, kinds: frozenset[Kind], report: SweepReport) -> None:
         """Marks and tombstones whose time is over and which owe nothing. Parts of split stores are asked each: a record in one hides another's."""
         over = And((Lt("discard_at", self._placement.now()), Not(Eq("owing", True))))
-        for collection in COLLECTIONS:
+        for collection in self._placement.kinds.collections:
             query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, kinds=kinds)
             rows = [row async for row in self._rows("sweep.purge", store, query)]
             await self._forget(store, collection, rows, report)
@@ -279,7 +281,7 @@ class Maintenance:
         try:
             await self._purge(store, GRAVES, report)
             oldest = self._placement.now() - 2 * self._placement.settings.cache_max_age
-            for collection in SCOPED:
+            for collection in [kind.collection for kind in self._placement.kinds.scoped]:
                 query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.CACHED}))
                 rows = [r async for r in self._rows("sweep.cache", store, query)]
                 await self._forget(store, collection, [r for r in rows if r.cached_at is None or r.cached_at < oldest], report)

@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
-from memory.orchestrator.collections import ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -35,8 +34,8 @@ KEEP = "keep"  # store the version that an edit replaced
 DELETE = "delete"  # delete other records, each at the version noted
 UNPLACE = "unplace"  # leave tombstones in the later stores
 UNCACHE = "uncache"  # take a deleted record out of the cache
-UNKEEP = "unkeep"  # erase the kept versions of a deleted entry
-UNRELATE = "unrelate"  # delete the relations of a deleted entry
+UNKEEP = "unkeep"  # erase the kept versions of a deleted record
+UNRELATE = "unrelate"  # delete the children of a deleted record: the relations of an entry
 ARRIVE = "arrive"  # clear the flag of a copy whose source has let go
 ERASE = "erase"  # erase a scope in one store
 
@@ -255,9 +254,17 @@ class OwedWork:
         if not isinstance(debt.holder, Record):
             return True  # deleted meanwhile
         archive = self._placement.topology.archive
-        kept = replace(codec.record_from_json(ENTRY_VERSIONS, owed.data["record"]), generation=debt.holder.generation)  # of the same life
-        outcome = await self._placement.write_one("version.keep", archive, Put(ENTRY_VERSIONS, kept, Absent()))
+        versions = self._versions(debt.collection)
+        kept = replace(codec.record_from_json(versions, owed.data["record"]), generation=debt.holder.generation)  # of the same life
+        outcome = await self._placement.write_one("version.keep", archive, Put(versions, kept, Absent()))
         return await self._done(archive, outcome, debt.holder, debt.store)
+
+    def _versions(self, collection: Collection) -> Collection:
+        """Where the replaced versions of its records are kept."""
+        versions = self._placement.kinds.of(collection).versions
+        if versions is None:
+            raise MemoryTiersError(f"no versions of {collection.name} are kept here")
+        return versions
 
     async def _unplace(self, debt: Debt, owed: Owed) -> bool:
         for store in self._placement.topology.later(debt.store):
@@ -278,26 +285,27 @@ class OwedWork:
         Only what is older than the tombstone goes: a later life's versions are its own.
         """
         archive, key, end = self._placement.topology.archive, debt.holder.key, debt.holder.version
+        versions = self._versions(debt.collection)
         chain = {version for version in owed.data["versions"] if version < end}
         of_entry = And((Eq("entry_id", key.id), Lt("stored_version", end)))
-        query = Query(ENTRY_VERSIONS, Tenant(key.tenant), filter=of_entry, limit=self._placement.settings.page)
+        query = Query(versions, Tenant(key.tenant), filter=of_entry, limit=self._placement.settings.page)
         async for page in self._placement.pages("version.find", archive, query):
             chain |= {row.version for row in page.records if isinstance(row, Record)}
         walked: set[int] = set()
         while ahead := sorted(chain - walked, reverse=True):
             walked.add(ahead[0])
-            before = await self._erase_version(archive, version_key(key.tenant, key.id, ahead[0]), ahead[0])
+            before = await self._erase_version(archive, versions, version_key(key.tenant, key.id, ahead[0]), ahead[0])
             chain |= set() if before is None else {before}
         return True
 
-    async def _erase_version(self, archive: Store, key: Key, version: int) -> int | None:
+    async def _erase_version(self, archive: Store, versions: Collection, key: Key, version: int) -> int | None:
         """A tombstone for one kept version; the version that this one replaced, where that can still be told."""
         with step("version.walk"):
-            row = (await archive.get(ENTRY_VERSIONS, [key]))[0]
+            row = (await archive.get(versions, [key]))[0]
         before: int | None = row.previous if isinstance(row, Record) else row.note.get("previous") if isinstance(row, Tombstone) else None
         if not isinstance(row, Tombstone):
             tombstone = Delete(
-                ENTRY_VERSIONS,
+                versions,
                 key,
                 version=self._placement.next_version(version),
                 when=Newer(),
@@ -310,18 +318,22 @@ class OwedWork:
         return before
 
     async def _unrelate(self, debt: Debt, owed: Owed) -> bool:
-        await self.unrelate(debt.holder.key)
+        await self.unrelate(debt.collection, debt.holder.key)
         return True
 
-    async def unrelate(self, key: Key) -> None:
-        """Delete the relations of an entry, whichever end it is."""
+    async def unrelate(self, collection: Collection, key: Key) -> None:
+        """Delete the children of a record, by whichever field they name it."""
+        for child, fields in self._placement.kinds.of(collection).named_by.items():
+            await self._delete_children(child, fields, key)
+
+    async def _delete_children(self, child: Collection, fields: Sequence[str], key: Key) -> None:
         archive = self._placement.topology.archive
-        ends = Or((Eq("source_id", key.id), Eq("target_id", key.id)))
-        query = Query(RELATIONS, Tenant(key.tenant), filter=ends, limit=self._placement.settings.page)
+        naming = Or(tuple(Eq(field, key.id) for field in fields))
+        query = Query(child, Tenant(key.tenant), filter=naming, limit=self._placement.settings.page)
         async for page in self._placement.pages("relation.find", archive, query):
             tombstones = [
                 Delete(
-                    RELATIONS,
+                    child,
                     row.key,
                     version=self._placement.next_version(row.version),
                     when=AtVersion(row.version),

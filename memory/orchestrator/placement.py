@@ -10,6 +10,7 @@ from datetime import datetime
 from memory.domain import ids
 from memory.domain.errors import CorruptRecord, StoreError
 from memory.domain.time import micros
+from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import Topology, not_a_home
@@ -44,10 +45,13 @@ class Located:
 
 
 class Placement:
-    """The stores by tier, with one clock."""
+    """The stores by tier and the kinds of record in them, with one clock."""
 
-    def __init__(self, topology: Topology, *, clock: Clock, settings: EngineSettings, random_bits: ids.Randomness = secrets.randbits) -> None:
+    def __init__(
+        self, topology: Topology, *, clock: Clock, settings: EngineSettings, random_bits: ids.Randomness = secrets.randbits, kinds: Kinds = KINDS
+    ) -> None:
         self.topology = topology
+        self.kinds = kinds
         self.clock = clock
         self.settings = settings
         self.random_bits = random_bits

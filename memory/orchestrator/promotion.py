@@ -15,8 +15,9 @@ from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.tiering import MoveResult, Tiering, portions
-from memory.orchestrator.windows import is_expired
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
+from memory.policies.visibility import is_expired
+from memory.ports.collections import Collection
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, Where, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.store import Store
@@ -62,12 +63,12 @@ class Promotion:
         self.rules = tuple(rules)
 
     async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
-        """A session is over: each of its entries goes where the rules for `session_end` say."""
+        """A session is over: each of its records that may move goes where the rules for `session_end` say."""
         await self._accesses.tell()
         return await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, None, set())
 
     async def by_sweep(self, away: set[str] | None = None) -> PromotionReport:
-        """Every tenant's entries in tiers that a `sweep` rule moves onward from. `away`: as `Tiering.move` has it."""
+        """Every tenant's records in tiers that a `sweep` rule moves onward from. `away`: as `Tiering.move` has it."""
         report, away = PromotionReport(), set[str]() if away is None else away
         for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
             part = await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], Eq("tier", tier), away, note_kept=False)
@@ -92,11 +93,19 @@ class Promotion:
         self, event: Event, where: Where, stores: Sequence[Store], condition: Filter | None, away: set[str], *, note_kept: bool = True
     ) -> PromotionReport:
         report, now = PromotionReport(), self._placement.now()
-        decided = [
-            (record, decide(self.rules, event, _facts(record), now))
-            for record in await self._records(where, stores, condition, report)
-            if not is_expired(record, now)
-        ]
+        for collection in [kind.collection for kind in self._placement.kinds.movable]:
+            found = await self._records(collection, where, stores, condition, report)
+            decided = [(record, decide(self.rules, event, _facts(record), now)) for record in found if not is_expired(record, now)]
+            results = await self._move(collection, decided, away)
+            for record, decision in decided:
+                if decision.target is not None:
+                    self._tell(report, record.key, record.tier, decision, results[record.key], note_kept=note_kept)
+                elif note_kept:
+                    report.kept.append(Kept(record.key.id, record.tier, decision.because))
+        return report
+
+    async def _move(self, collection: Collection, decided: Sequence[tuple[Record, Decision]], away: set[str]) -> dict[Key, MoveResult | StoreError]:
+        """Move what is to be moved, target by target."""
         by_target: dict[str, list[Record]] = {}
         for record, decision in decided:
             if decision.target is not None:
@@ -104,13 +113,8 @@ class Promotion:
         results: dict[Key, MoveResult | StoreError] = {}
         for target, records in by_target.items():
             for portion in portions(records):
-                results |= await self._tiering.move_many(ENTRIES, portion, target, away)
-        for record, decision in decided:
-            if decision.target is not None:
-                self._tell(report, record.key, record.tier, decision, results[record.key], note_kept=note_kept)
-            elif note_kept:
-                report.kept.append(Kept(record.key.id, record.tier, decision.because))
-        return report
+                results |= await self._tiering.move_many(collection, portion, target, away)
+        return results
 
     def _tell(self, report: PromotionReport, key: Key, tier: str, decision: Decision, result: MoveResult | StoreError, *, note_kept: bool) -> None:
         if isinstance(result, StoreError):  # of one record: the others went on, but for those that need a store that does not answer
@@ -122,11 +126,13 @@ class Promotion:
             said = self._tiering.refusals.get(key, "") if result is MoveResult.REFUSED else ""
             report.kept.append(Kept(key.id, tier, said or _KEPT_BECAUSE[result]))
 
-    async def _records(self, where: Where, stores: Sequence[Store], condition: Filter | None, report: PromotionReport) -> list[Record]:
+    async def _records(
+        self, collection: Collection, where: Where, stores: Sequence[Store], condition: Filter | None, report: PromotionReport
+    ) -> list[Record]:
         """Every record once, read before anything moves; stores are asked in the direction records move. One that fails is named in the report."""
         found: dict[Key, Record] = {}
         for store in stores:
-            query = Query(ENTRIES, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
+            query = Query(collection, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
             try:
                 async for page in self._placement.pages("promotion.scan", store, query):
                     report.kept += [Kept(key.id, "", f"its record in store '{store.name}' is corrupt") for key in page.corrupt]
@@ -150,7 +156,7 @@ def _facts(record: Record) -> Facts:
     fields: Any = record.fields
     return Facts(
         tier=record.tier,
-        type=fields["type"],
+        type=fields.get("type") or "",
         tags=tuple(fields.get("tags") or ()),
         confidence=fields.get("confidence"),
         created_at=record.created_at,

@@ -11,11 +11,12 @@ from memory.domain import door, ids
 from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES, RELATIONS
+from memory.orchestrator.dangling import parents_of, standing
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
-from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, all_of
+from memory.ports.query import Eq, Order, Query, Tenant, all_of
 from memory.ports.record import Key, Record
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
@@ -131,25 +132,9 @@ class Relations:
                 if _ends(row) <= there:
                     yield _relation(row)
 
-    async def drop_dangling(self) -> int:
-        """Delete relations of every tenant that an erasure of another scope, or a crash, left with an end that is gone; how many.
-
-        One whose end may stand in a store that does not answer is left.
-        """
-        archive, dropped = self._placement.topology.archive, 0
-        query = Query(RELATIONS, Everywhere(), limit=self._placement.settings.page)
-        async for page in self._placement.pages("relation.sweep", archive, query):
-            rows = [r for r in page.records if isinstance(r, Record)]
-            there = await self._ends_there(rows, partial=True)
-            for row in rows:
-                if not _ends(row) <= there:
-                    dropped += await self._erasure.delete(RELATIONS, row.key)
-        return dropped
-
     async def _ends_there(self, rows: Sequence[Record], *, partial: bool = False) -> set[Key]:
         """The ends of these relations that are entries still; with `partial` also those of which no store can tell just now."""
-        located = await self._placement.locate_many(ENTRIES, sorted({end for row in rows for end in _ends(row)}), partial=partial)
-        return {at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None}
+        return await standing(self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial)
 
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
         """Delete a relation: true once, then false (D44); false too where it was only left over from an end that is gone."""
@@ -162,7 +147,7 @@ class Relations:
 
 
 def _ends(record: Record) -> set[Key]:
-    return {Key(record.key.tenant, str(record.fields[name])) for name in ("source_id", "target_id")}
+    return parents_of(record, ("source_id", "target_id"))
 
 
 def _relation(record: Record) -> Relation:

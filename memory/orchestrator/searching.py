@@ -17,7 +17,6 @@ from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown, as_json, cut
-from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking, outranks
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
@@ -25,8 +24,10 @@ from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import entry_id, locate_each
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
+from memory.policies.asked import Asked
 from memory.policies.ranking import combine, rank_by_words
-from memory.policies.routing import TIERS, replicas_of, route
+from memory.policies.routing import TIERS
+from memory.policies.visibility import accepts, filter_of
 from memory.ports.collections import Collection
 from memory.ports.nearness import best, by_nearness
 from memory.ports.pace import paced
@@ -166,7 +167,7 @@ class Searching:
         where, condition = within(*asked.partitions), filter_of(asked, collection, now)
         if "words" not in unindexed:
             tiers = self._not_found_by_meaning(store) if "meaning" in unindexed and collection is ENTRIES else ()
-            partitions = [p for p, s in zip(asked.partitions, asked.scopes, strict=True) if set(_tiers_of(s)) & set(tiers)]
+            partitions = [p for p, s in zip(asked.partitions, asked.scopes, strict=True) if set(self._tiers_of(s)) & set(tiers)]
             if not partitions:
                 return []
             where, condition = within(*partitions), all_of(condition, In("tier", tiers))
@@ -181,8 +182,12 @@ class Searching:
     def _not_found_by_meaning(self, store: Store) -> tuple[str, ...]:
         """The tiers whose homes are here and that neither this store nor one with replicas of them finds by meaning."""
         home = self._placement.topology.home
-        here = [tier for tier in TIERS if home(tier) is store]
-        return tuple(t for t in here if not any(home(copy).capabilities.semantic for copy in (t, *replicas_of(ENTRIES.name, t))))
+        here, kind = [tier for tier in TIERS if home(tier) is store], self._placement.kinds.of(ENTRIES)
+        return tuple(t for t in here if not any(home(copy).capabilities.semantic for copy in (t, *kind.replicas(t))))
+
+    def _tiers_of(self, scope: Scope) -> tuple[str, ...]:
+        """The tiers where entries of this scope may have their home: moves go onward."""
+        return TIERS[TIERS.index(self._placement.kinds.of(ENTRIES).route(scope.kind).tier) :]
 
     async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, lacking: Lacking) -> list[FoundEntry]:
         """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
@@ -198,7 +203,7 @@ class Searching:
             if not unread:
                 return await _explained(ranked, shown, candidates)
             homes = await self._homes({i: candidates[i] for i in unread}, asked.tenant, lacking)
-            shown |= {i: home for i, home in homes.items() if accepts(home, asked, now)}
+            shown |= {i: home for i, home in homes.items() if accepts(home, asked, ENTRIES, now)}
             for record_id in unread:
                 if record_id not in shown:
                     del candidates[record_id]
@@ -240,8 +245,3 @@ async def _explained(best: Sequence[tuple[str, float]], shown: dict[str, Record]
         ways = {f"by_{way}": {"rank": ranks[record_id], "score": candidate.scores[way]} for way, ranks in places.items() if record_id in ranks}
         hits.append(FoundEntry(entry_of(record), score, {**ways, "tier": record.tier, "store": candidate.store.name}))
     return hits
-
-
-def _tiers_of(scope: Scope) -> tuple[str, ...]:
-    """The tiers where entries of this scope may have their home: moves go onward."""
-    return TIERS[TIERS.index(route(ENTRIES.name, scope.kind).tier) :]

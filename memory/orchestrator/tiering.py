@@ -21,13 +21,13 @@ from typing import TypeAlias
 
 from memory.domain.errors import InvalidInput, StoreError, StoreUnavailable
 from memory.orchestrator.cache import Cache
-from memory.orchestrator.erasure import DIGEST
+from memory.orchestrator.collections import DIGEST
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.owed import ARRIVE, HOLDS_PLACE, REPLICATE, Debt, OwedWork
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import refuse_away
-from memory.policies.routing import TIERS, is_onward, replicas_of
+from memory.policies.routing import TIERS, is_onward
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Owed, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -307,5 +307,5 @@ def _owed_arrival(record: Record, to: str) -> Owed:
 
 def owed_replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
     """The replicas a record owes while `tier` is its home; one that would stand in the home's own store is delivered already."""
-    tiers = [t for t in replicas_of(collection.name, tier) if placement.topology.home(t) is not home]
+    tiers = [t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home]
     return tuple(Owed(REPLICATE, {"to": t}) for t in tiers)

@@ -1,4 +1,4 @@
-"""Where a record is born and what is replicated: decided by what never changes (collection and scope kind)."""
+"""Where a record is born and what is replicated: decided by what never changes (its kind and the kind of its scope)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,23 @@ class Route:
     because: str
 
 
-def route(collection: str, scope_kind: ScopeKind | None = None) -> Route:
-    """The default routes: what belongs to one session starts in `short`; everything else in `mid`, found by meaning through `long`."""
-    if collection == "entries" and scope_kind is ScopeKind.SESSION:
-        return Route("short", (), "entries of one session are short-term until a promotion rule moves them on")
-    if collection == "entries":
-        return Route("mid", ("long",), f"{scope_kind} entries outlive their session; a replica in 'long' serves search")
-    return Route("mid", (), f"{collection.replace('_', ' ')} are kept in the durable middle tier")
+def route(collection: str, home: str | None, scope_kind: ScopeKind | None = None, *, replicated: bool = False) -> Route:
+    """The default routes: what has no `home` tier of its own starts in `short` where it belongs to one session, everything else in `mid`."""
+    records = collection.replace("_", " ")
+    tier = home or ("short" if scope_kind is ScopeKind.SESSION else "mid")
+    copies = replicas_of(tier) if replicated else ()
+    if home is not None:
+        because = f"{records} are kept in " + ("the durable middle tier" if home == "mid" else f"tier '{home}'")
+    elif tier == "short":
+        because = f"{records} of one session are short-term until a promotion rule moves them on"
+    else:
+        because = f"{scope_kind} {records} outlive their session"
+    return Route(tier, copies, because + "".join(f"; a replica in '{copy}' serves search" for copy in copies))
 
 
-def replicas_of(collection: str, tier: str) -> tuple[str, ...]:
-    """The tiers that hold replicas of a record of this collection while `tier` is its home."""
-    return ("long",) if collection == "entries" and tier == "mid" else ()
+def replicas_of(tier: str) -> tuple[str, ...]:
+    """The tiers that hold replicas of a record that is replicated, while `tier` is its home."""
+    return ("long",) if tier == "mid" else ()
 
 
 def is_onward(source: str, target: str) -> bool:

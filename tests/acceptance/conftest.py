@@ -12,7 +12,7 @@ import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
-from memory.orchestrator.collections import COLLECTIONS
+from memory.orchestrator.kinds import KINDS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
 from tests.support.placings import PLACINGS, forget
@@ -59,7 +59,7 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def make() -> None:
         store = SqliteStore(f"sqlite:///{path}", name="template")
-        await store.open(COLLECTIONS)
+        await store.open(KINDS.collections)
         await store.close()
 
     asyncio.run(make())

@@ -14,7 +14,8 @@ import pytest
 from memory import Memory
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES, RELATIONS
+from memory.orchestrator.collections import ENTRIES, RELATIONS
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.topology import Topology
 from memory.ports.base import BaseStore
 from memory.ports.query import Query, Tenant
@@ -143,7 +144,7 @@ async def test_one_tier_may_be_overridden_and_the_others_stay(tmp_path: Path, mo
 async def test_closing_closes_each_distinct_store_once() -> None:
     one, other = InMemoryStore("one"), InMemoryStore("other")
     topology = Topology(short=one, mid=one, long=other, accept_loss=True)
-    await topology.open(COLLECTIONS)
+    await topology.open(KINDS.collections)
     closed: list[str] = []
     original = BaseStore.close
 

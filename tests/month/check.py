@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.kinds import KINDS
 from memory.ports.query import Everywhere, Kind, Query
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
@@ -283,7 +284,7 @@ async def stored(run: Run) -> None:
     links: list[str] = []
     topology = run.memory._engine.topology
     for store in topology.leaves:
-        for collection in COLLECTIONS:
+        for collection in KINDS.collections:
             async for page in scan(store, Query(collection, Everywhere(), roles=frozenset(Role))):
                 for row in page.records:
                     if not isinstance(row, Record):
@@ -317,7 +318,7 @@ def _as_many(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
 async def graves_are_gone(run: Run) -> None:
     """After months and sweeps no mark, tombstone or operation is left."""
     for store in run.memory._engine.topology.leaves:
-        for collection in COLLECTIONS:
+        for collection in KINDS.collections:
             graves = Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}))
             if left := [row for row in (await store.query(graves)).records if isinstance(row, Mark | Tombstone)]:
                 raise Wrong("graves are left after months", f"{store.name}, {collection.name}: {left[:3]}")

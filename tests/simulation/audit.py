@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.scope import Scope
-from memory.orchestrator.asked import Asked
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.entry_records import meaning_of, texts_of
-from memory.orchestrator.generations import SCOPED
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.past import same_life
 from memory.orchestrator.topology import leaves_of
-from memory.policies.routing import replicas_of
+from memory.policies.asked import Asked
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
 from tests.simulation.relating import every_link
 from tests.simulation.scenes import Kind
@@ -176,7 +175,7 @@ class Inspection:
             self._broken("leftover", about, f"an arriving copy is still in {name}")
         if collection == OPERATIONS.name:
             self._broken("leftover", about, f"an operation is still in {name}: {record}")
-        scoped = collection in {c.name for c in SCOPED}
+        scoped = collection in {kind.collection.name for kind in KINDS.scoped}
         if scoped and (record.generation or 0) < self._generation_of(name, record):
             self._broken("leftover", about, f"is of before an erasure of its scope, and is in {name}: {record}")
         if scoped and record.role is not Role.CACHED and name not in {leaf.name for leaf in leaves_of(self._topology.home(record.tier))}:
@@ -246,7 +245,7 @@ class Inspection:
                     self._broken("stale", standing.key.id, f"the replica in {name} is not what its home says: {standing} / {homes}")
         for entry_id, homes in self._homes.items():
             for name, home in homes if entry_id not in self._unreadable else ():
-                for tier in replicas_of(ENTRIES.name, home.tier):
+                for tier in KINDS.of(ENTRIES).replicas(home.tier):
                     target = self._topology.home(tier).name
                     if target != name and (target, entry_id) not in found:
                         self._broken("lost", entry_id, f"has no replica in {target}")
@@ -274,7 +273,7 @@ class Inspection:
     def _everything(self) -> Iterator[tuple[str, str, Stored]]:
         for name, store in self._servers.items():
             assert isinstance(store, InMemoryStore)
-            for collection in COLLECTIONS:
+            for collection in KINDS.collections:
                 for standing in list(store.state.everything(collection.name)):
                     yield name, collection.name, standing
 
@@ -288,7 +287,7 @@ def of_scope(world: World, tenant: str, scope: str) -> set[tuple[str, str, str, 
     return {
         (store.name, collection.name, standing.key.id, standing.version)
         for store in stores
-        for collection in SCOPED
+        for collection in [kind.collection for kind in KINDS.scoped]
         for standing in store.state.everything(collection.name)
         if isinstance(standing, Record) and (standing.key.tenant, standing.scope) == (tenant, scope)
         if not store.state.spoiled(collection.name, standing.key)

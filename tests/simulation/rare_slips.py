@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memory.orchestrator import (
-    asked,
     births,
     browsing,
+    dangling,
     derivation,
     entries,
     erasure,
@@ -13,11 +13,11 @@ from memory.orchestrator import (
     maintenance,
     owed,
     past,
-    relations,
     searching,
     split,
     tiering,
 )
+from memory.policies import visibility
 from tests.simulation.slips import Slip
 
 _SETBACK = ("generation.",)
@@ -38,7 +38,7 @@ RARE_SLIPS: dict[str, Slip] = {
         past, "kept_versions", "if row.version < record.version and same_life(row, record)", "if same_life(row, record)", ("version.",)
     ),
     "the-past-expires-by-today": Slip(
-        asked, "filter_of", 'Ge("expires_at", asked.known_at or now)', 'Ge("expires_at", now)', ("an expiry is put off",)
+        visibility, "filter_of", 'Ge("expires_at", asked.known_at or now)', 'Ge("expires_at", now)', ("an expiry is put off",)
     ),
     "home-is-read-before-the-cache": Slip(
         entries,
@@ -96,8 +96,8 @@ RARE_SLIPS: dict[str, Slip] = {
     "what-cannot-be-read-leaves-its-past": Slip(
         erasure,
         "Erasure._owed_blindly",
-        '(Owed(UNKEEP, {"versions": []}), Owed(UNRELATE))',
-        "(Owed(UNRELATE),)",
+        '(Owed(UNKEEP, {"versions": []}),)',
+        "()",
         ("delete.unreadable", "version.find"),
     ),
     "with-a-cache-later-stores-are-forgotten": Slip(
@@ -154,9 +154,7 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     # what is owed, and sweeps
     "one-step-done-and-all-are-settled": Slip(owed, "OwedWork.finish", "(debt, tuple(done))", "(debt, debt.holder.owed)", ("owed.", "replica.")),
-    "a-silent-store-has-no-ends": Slip(
-        relations, "Relations._ends_there", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)
-    ),
+    "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
     "tombstones-that-owe-are-purged": Slip(
         maintenance,
         "Maintenance._purge",
@@ -181,7 +179,7 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     "an-export-goes-against-the-moves": Slip(
         browsing,
-        "Browsing.everything",
+        "Browsing.every_record",
         "for store in self._placement.topology.homes:",
         "for store in reversed(self._placement.topology.homes):",
         ("moved while everything is read",),

@@ -15,6 +15,7 @@ from memory.orchestrator import (
     births,
     browsing,
     cache,
+    dangling,
     derivation,
     entries,
     entry_records,
@@ -26,8 +27,8 @@ from memory.orchestrator import (
     relations,
     tiering,
     versions,
-    windows,
 )
+from memory.policies import visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ SLIPS: dict[str, Slip] = {
     ),
     # deletions
     "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.kind != KEEP]", "[]", ("delete.home",)),
-    "deletion-leaves-relations": Slip(owed, "OwedWork.unrelate", "if tombstones:", "if False:", ("derive.",)),
+    "deletion-leaves-relations": Slip(owed, "OwedWork._delete_children", "if tombstones:", "if False:", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
     "a-tombstone-lives-no-moment": Slip(
@@ -142,16 +143,16 @@ SLIPS: dict[str, Slip] = {
         erasure, "Erasure._stores", "*self._placement.topology.stores", "*self._placement.topology.homes", ("cache.look",)
     ),
     "erasure-leaves-copies": Slip(
-        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, collection, partition, older, OTHER_ROLES)", "pass", _ERASE
+        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, kind, partition, older, OTHER_ROLES)", "pass", _ERASE
     ),
     "erasure-leaves-kept-versions": Slip(
-        erasure, "Erasure._erase_in", "for collection in SCOPED:", "for collection in (SCOPED[0], SCOPED[2]):", _ERASE
+        erasure, "Erasure._erase_in", "in self._placement.kinds.scoped:", "in self._placement.kinds.scoped[::2]:", _ERASE
     ),
     "erasure-counts-copies-too": Slip(
         erasure,
         "Erasure._erase_in",
-        "at_home = await self._leave_tombstones(store, collection, partition, older, HOMES)",
-        "at_home = await self._leave_tombstones(store, collection, partition, older, frozenset(Role))",
+        "at_home = await self._leave_tombstones(store, kind, partition, older, HOMES)",
+        "at_home = await self._leave_tombstones(store, kind, partition, older, frozenset(Role))",
         _ERASE,
     ),
     "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, data),),", "", _ERASE),
@@ -211,10 +212,10 @@ SLIPS: dict[str, Slip] = {
         placement, "Placement._meet", "if located.tombstone is None:", "if True:", ("life", "write.revive")
     ),
     "what-is-ahead-of-the-clock-is-not-known-now": Slip(
-        windows, "passed", " or (_asks_for_the_present(at, now) and moment > micros(now))", "", ("read.", "browse")
+        visibility, "passed", " or (_asks_for_the_present(at, now) and moment > micros(now))", "", ("read.", "browse")
     ),
     "versions-go-back": Slip(versions, "version_at", "max(stored + 1, micros(now))", "micros(now)", ("update.",)),
-    "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.everything", "not is_expired(row, now) and ", "", ("browse.everything",)),
+    "a-walk-shows-what-has-expired": Slip(browsing, "Browsing.every_record", " and not is_expired(row, now)", "", ("browse.everything",)),
     # the past
     # the cache
     "a-cache-ignores-the-restart": Slip(
@@ -231,7 +232,7 @@ SLIPS: dict[str, Slip] = {
     ),
     # relations
     "relations-of-erased-ends-are-shown": Slip(
-        relations, "Relations._ends_there", "if at.record is not None or at.corrupt is not None or at.unknown is not None", "", _LINK
+        dangling, "standing", "if at.record is not None or at.corrupt is not None or at.unknown is not None", "", _LINK
     ),
     "relations-are-made-with-what-is-retired": Slip(
         relations, "Relations.relate", "target_id, active=restored_from is None)", "target_id, active=False)", _LINK

@@ -8,7 +8,8 @@ from dataclasses import replace
 from memory.domain.errors import NotFound
 from memory.domain.ids import derived_id
 from memory.domain.time import micros
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.kinds import KINDS
 from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put
@@ -33,7 +34,7 @@ class ToyClient:
         self._seen: dict[str, Record] = {}
 
     async def open(self) -> bool:
-        await self._store.open(COLLECTIONS)
+        await self._store.open(KINDS.collections)
         return True
 
     async def perform(self, operation: Operation) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.kinds import KINDS
 from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
@@ -82,7 +83,7 @@ async def test_deleting_a_scope_of_one_tenant_leaves_the_others_as_they_are(memo
     assert await memory.for_tenant("acme").admin.erase("user:ada") == 1
     assert list(await memory.for_tenant("acme").retrieve("user:ada")) == []
     assert len(await memory.for_tenant("globex").retrieve("user:ada")) == 1
-    for collection in COLLECTIONS:
+    for collection in KINDS.collections:
         records = (await named(memory, "eu").query(Query(collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT))).records
         assert not [r for r in records if isinstance(r, Record) and r.scope == "user:ada"], collection.name
     assert (await named(memory, "eu").query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE})))).records

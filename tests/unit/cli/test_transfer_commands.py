@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memory import BlockingMemory
+from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.kinds import KINDS, Kind
+from memory.ports.collections import Collection, Field, FieldType
 from tests.unit.cli.conftest import CommandLine
 
 HELLO = {"role": "user", "content": "hello", "time": "2026-01-31T09:30:00Z", "id": "m1"}
@@ -28,7 +33,7 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    told = {"imported": 1, "already_there": 1, "deleted_earlier": 0, "relations": 0, "skipped_lines": []}
+    told = {"imported": 1, "already_there": 1, "deleted_earlier": 0, "relations": 0, "other_records": 0, "skipped_lines": []}
     assert report == {"file": "chat.jsonl", "messages": 2, **told}
 
 
@@ -195,3 +200,35 @@ def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLin
     refused = memory("export", "-o", "ada.jsonl")
     assert (refused.exit_code, refused.stderr) == (2, "error: ada.jsonl: File exists\n")
     assert memory("export", "--scope", "user:nobody").exit_code == 1
+
+
+@pytest.mark.parametrize("scope", [(), ("--scope", "user:ada")], ids=["every scope", "one scope"])
+def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
+    memory: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scope: tuple[str, ...]
+) -> None:
+    notes = Collection("margin_notes", (Field("about_id", FieldType.TEXT, indexed=True), Field("seal", FieldType.BYTES)))
+    entries = replace(KINDS.of(ENTRIES), children=(*KINDS.of(ENTRIES).children, (notes, "about_id")))
+    monkeypatch.setattr(KINDS, "_of", {**KINDS._of, ENTRIES: entries, notes: Kind(notes)})
+    at = {"scope": "user:ada", "created_at": "2026-01-31T09:30:00Z"}
+    entry = {"format": "memory-entry/1", "id": "e1", "content": "a river", **at}
+    moments = {"created_at": 1_769_851_800_000_001, "updated_at": 1_769_851_800_000_001, "expires_at": None}
+    note: dict[str, Any] = {"format": "memory-record/1", "kind": "margin_notes", "id": "n1", "scope": "user:ada", **moments}
+    note |= {"fields": {"about_id": "e1", "seal": "AP8="}, "body": {"n": [1]}, "texts": {}}
+    file = memory.write_lines("all.jsonl", entry, note)
+
+    assert memory.json("import", file)["other_records"] == 1
+    assert memory.json("import", file)["other_records"] == 0
+    assert memory.json("doctor")["ok"]
+    exported = [json.loads(line) for line in memory.ok("export", *scope).splitlines()]
+    assert [line["format"] for line in exported] == ["memory-entry/1", "memory-record/1"]
+    assert exported[1]["fields"] == {"about_id": exported[0]["id"], "seal": "AP8="}
+    assert {name: exported[1][name] for name in ("body", "created_at")} == {"body": {"n": [1]}, "created_at": moments["created_at"]}
+
+    memory.ok("forget", exported[0]["id"], "--yes")
+    assert memory("export").stdout == ""
+    for line, said in (
+        (note, "which is not in this file"),
+        (note | {"kind": "nothing"}, "'nothing' is not known"),
+        ({**note, "fields": 3}, "is no record"),
+    ):
+        assert said in memory("import", memory.write_lines("bad.jsonl", line)).stderr

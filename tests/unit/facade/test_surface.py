@@ -18,7 +18,7 @@ SURFACE = {
     "entries": "all history invalidate",
     "relations": "all relate related restore unrelate",
     "sessions": "end",
-    "admin": "audit check erase export move route stats sweep vacuum where",
+    "admin": "audit check erase export move restore route stats sweep vacuum where",
 }
 """Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""
 

@@ -12,13 +12,13 @@ import pytest
 from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
 from memory.domain.ids import keyed_id, new_id
 from memory.domain.scope import Scope
-from memory.facade.transfer import FORMAT, BadLine, Link, Message, exported, exported_relation, read, rewritten
+from memory.facade.transfer import FORMAT, BadLine, Link, Message, Row, exported, exported_relation, read, rewritten
 from memory.orchestrator.relations import Relation
 
 SESSION = Scope.session("s1")
 
 
-def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Message | Link | BadLine]:
+def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Message | Link | Row | BadLine]:
     return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", scope))
 
 

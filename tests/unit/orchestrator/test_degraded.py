@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import StoreUnavailable
-from memory.orchestrator.asked import Asked
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.settings import EngineSettings
+from memory.policies.asked import Asked
 from memory.ports.embedder import Fingerprint
 from memory.ports.query import Near, Words
 from memory.ports.record import Key, pack_vector

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memory.orchestrator.asked import Asked
-from memory.orchestrator.windows import PRESENT
+from memory.policies.asked import Asked
+from memory.policies.visibility import PRESENT
 from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
 
 

@@ -236,7 +236,7 @@ async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(wor
     async def mistaken() -> int:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(world.engine.relations, "drop_dangling", mistaken)
+    monkeypatch.setattr(world.engine.dangling, "drop", mistaken)
     monkeypatch.setattr(world.engine.erasure, "watch", mistaken)
     world.long.down = True
     await world.update(entry, content="text two")
@@ -255,7 +255,7 @@ async def test_a_sweep_that_is_cut_off_gives_its_lease_back(world: World, monkey
         await asyncio.Event().wait()
         return 0
 
-    monkeypatch.setattr(world.engine.relations, "drop_dangling", long_job)
+    monkeypatch.setattr(world.engine.dangling, "drop", long_job)
     sweep = asyncio.create_task(world.engine.maintenance.sweep())
     await begun.wait()
     sweep.cancel()

@@ -13,12 +13,13 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope, ScopeKind
-from memory.orchestrator.asked import Asked
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.tiering import MoveResult
 from memory.orchestrator.topology import Topology, refuse_away
+from memory.policies.asked import Asked
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
 from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Order, Query, Tenant, within
@@ -42,7 +43,7 @@ async def split(**parts: InMemoryStore) -> tuple[SplitStore, dict[str, InMemoryS
         Share(made["plain"], collections=frozenset({"plain"})),
     )
     whole = SplitStore("split", shares, made["rest"])
-    await whole.open((*DECLARED, *COLLECTIONS))
+    await whole.open((*DECLARED, *KINDS.collections))
     return whole, made
 
 

@@ -15,10 +15,11 @@ from memory.adapters.wrappers import latecomer
 from memory.adapters.wrappers.latecomer import Latecomer
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
-from memory.orchestrator.asked import Asked
-from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
+from memory.policies.asked import Asked
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder, Fingerprint
@@ -54,27 +55,27 @@ async def test_a_home_must_be_durable_and_a_cache_need_not(world: World) -> None
     ]
     for tiers in placings:
         with pytest.raises(ConfigError, match="on store 'volatile' lacks durable"):
-            await Topology(short=tiers["short"], mid=tiers["mid"], long=tiers["long"]).open(COLLECTIONS)
-    await Topology(short=volatile, mid=durable, long=durable).open(COLLECTIONS)
+            await Topology(short=tiers["short"], mid=tiers["mid"], long=tiers["long"]).open(KINDS.collections)
+    await Topology(short=volatile, mid=durable, long=durable).open(KINDS.collections)
 
 
 async def test_every_problem_is_named_at_once() -> None:
     weak = InMemoryStore("weak", capabilities=replace(DURABLE, filter=False, order=False))
     with pytest.raises(ConfigError, match="tier 'short' on store 'weak' lacks filter, order; tier 'mid' on store 'weak'"):
-        await Topology(short=weak, mid=weak, long=weak).open(COLLECTIONS)
+        await Topology(short=weak, mid=weak, long=weak).open(KINDS.collections)
 
 
 async def test_a_cache_must_be_able_to_decide_conditions() -> None:
     durable = InMemoryStore("durable", capabilities=DURABLE)
     weak = InMemoryStore("weak", capabilities=replace(CACHE_NEEDS, conditional=False))
     with pytest.raises(ConfigError, match="tier 'short' on store 'weak' lacks conditional"):
-        await Topology(short=weak, mid=durable, long=durable).open(COLLECTIONS)
+        await Topology(short=weak, mid=durable, long=durable).open(KINDS.collections)
 
 
 async def test_everything_may_be_volatile_where_loss_is_accepted() -> None:
     stores = [InMemoryStore(name) for name in ("short", "mid", "long")]
     topology = Topology(short=stores[0], mid=stores[1], long=stores[2], accept_loss=True)
-    await topology.open(COLLECTIONS)
+    await topology.open(KINDS.collections)
     assert topology.cache is None
     assert topology.homes == tuple(stores)
 
@@ -82,7 +83,7 @@ async def test_everything_may_be_volatile_where_loss_is_accepted() -> None:
 async def test_one_store_may_serve_every_tier_and_is_opened_once() -> None:
     store = InMemoryStore("one", capabilities=DURABLE)
     topology = Topology(short=store, mid=store, long=store)
-    await topology.open(COLLECTIONS)
+    await topology.open(KINDS.collections)
     assert topology.stores == topology.homes == (store,)
     assert topology.tiers_of(store) == ("short", "mid", "long")
     assert topology.later(store) == ()
@@ -95,16 +96,16 @@ async def test_a_failed_opening_closes_what_was_opened_and_may_be_repeated() -> 
         async def open(self, collections: object) -> None:
             if self.broken:
                 raise StoreUnavailable(self.name, "not there")
-            await super().open(COLLECTIONS)
+            await super().open(KINDS.collections)
 
     first, second = InMemoryStore("first", capabilities=DURABLE), Fails("second", capabilities=DURABLE)
     topology = Topology(short=first, mid=second, long=second)
     with pytest.raises(StoreUnavailable):
-        await topology.open(COLLECTIONS)
+        await topology.open(KINDS.collections)
     with pytest.raises(NotOpen):
         await first.check()
     second.broken = False
-    await topology.open(COLLECTIONS)
+    await topology.open(KINDS.collections)
     assert (await first.check()).ok
 
 

@@ -14,12 +14,13 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.asked import Asked
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
 from memory.orchestrator.topology import Topology
+from memory.policies.asked import Asked
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
@@ -112,10 +113,11 @@ class World:
         embedder: Embedder | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
         settings: EngineSettings | None = None,
+        kinds: Kinds = KINDS,
     ) -> None:
         self.clock = Clock()
         self.short, self.mid, self.long = (Flaky(name, can, self.clock) for name, can in (("short", short), ("mid", mid), ("long", long)))
-        self.embedder, self.rules, self.settings = embedder, rules, settings
+        self.embedder, self.rules, self.settings, self.kinds = embedder, rules, settings, kinds
         self.engine = self.another_engine()
 
     @property
@@ -131,7 +133,7 @@ class World:
     def another_engine(self) -> Engine:
         """As another process would have it: the same stores, nothing else shared."""
         topology = Topology(short=self.short, mid=self.mid, long=self.long)
-        return Engine(topology, embedder=self.embedder, clock=self.clock, rules=self.rules, settings=self.settings)
+        return Engine(topology, embedder=self.embedder, clock=self.clock, rules=self.rules, settings=self.settings, kinds=self.kinds)
 
     async def another_process(self) -> Engine:
         """An open engine that shares nothing with this world's but the stores."""

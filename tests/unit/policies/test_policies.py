@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.kinds import KINDS
 from memory.policies.promotion import DEFAULT_RULES, Facts, PromotionRule, decide
 from memory.policies.ranking import fuse, rank_by_words
-from memory.policies.routing import TIERS, is_onward, replicas_of, route
+from memory.policies.routing import TIERS, is_onward
 from memory.ports.record import Key, Record
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -99,15 +100,17 @@ def test_a_rule_tells_itself_in_words() -> None:
 
 @pytest.mark.parametrize("kind", list(ScopeKind))
 def test_entries_of_a_session_start_short_and_all_others_in_the_middle(kind: ScopeKind) -> None:
-    chosen = route("entries", kind)
+    entries = KINDS.of(ENTRIES)
+    chosen = entries.route(kind)
     assert chosen.tier == ("short" if kind is ScopeKind.SESSION else "mid")
-    assert chosen.replicas == replicas_of("entries", chosen.tier)
+    assert chosen.replicas == entries.replicas(chosen.tier) == (() if chosen.tier == "short" else ("long",))
     assert chosen.because
 
 
 def test_everything_else_is_kept_in_the_middle_without_replicas() -> None:
-    for name in ("relations", "operations", "entry_versions"):
-        assert (route(name).tier, route(name).replicas, replicas_of(name, "mid")) == ("mid", (), ())
+    for kind in KINDS:
+        if kind.collection is not ENTRIES:
+            assert (kind.route().tier, kind.route().replicas, kind.replicas("mid")) == ("mid", (), ())
 
 
 def test_onward_is_one_direction() -> None:

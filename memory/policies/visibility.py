@@ -1,4 +1,4 @@
-"""What is visible at which moment: expiry, the window of validity, and which version was stored by then.
+"""What is visible at which moment: expiry, the window of validity, and which version was stored by then; and what is asked for besides.
 
 Records carry the moments of their writers' clocks. One that lies ahead of the reader's clock was written by a clock that is ahead: it has come to
 pass, and nobody can say when. So it counts as passed for who asks about the present, which is the last second before the reader's now and all
@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES
+from memory.policies.asked import Asked
+from memory.ports import asking
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Filter, Gt, Le, Or
+from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Or, all_of
 from memory.ports.record import FieldValue, Record
 
 PRESENT = timedelta(seconds=1)
@@ -64,8 +65,8 @@ def was_stored(record: Record, known_at: datetime, now: datetime) -> bool:
 
 
 def were_stored(collection: Collection, known_at: datetime, now: datetime) -> Filter:
-    """`was_stored` as stores are asked it."""
-    if collection is ENTRIES:
+    """`was_stored` as stores are asked it: of kept versions, and of records as they are."""
+    if collection.field("replaced_version") is None:
         return has_passed("version", known_at, now, micros)
     moment = micros(known_at)
     stood = And((Le("stored_version", moment), Gt("replaced_version", moment)))
@@ -76,3 +77,22 @@ def were_stored(collection: Collection, known_at: datetime, now: datetime) -> Fi
 
 def _asks_for_the_present(at: datetime, now: datetime) -> bool:
     return at >= now - PRESENT
+
+
+def filter_of(asked: Asked, collection: Collection, now: datetime) -> Filter | None:
+    """What a store is asked for: what is visible of it, by the moment asked about."""
+    at = asked.as_of or asked.known_at
+    return all_of(
+        Or((IsNull("expires_at"), Ge("expires_at", asked.known_at or now))),
+        has_passed("valid_from", at, now) if at is not None else None,
+        Or((IsNull("valid_to"), Gt("valid_to", at or now))),
+        Ge("created_at", asked.since) if asked.since else None,
+        In("type", asked.types) if asked.types else None,
+        *(Has("tags", tag) for tag in asked.tags),
+        were_stored(collection, asked.known_at, now) if asked.known_at is not None else None,
+    )
+
+
+def accepts(record: Record, asked: Asked, collection: Collection, now: datetime) -> bool:
+    """The same of a record read by its id."""
+    return record.partition in asked.partitions and asking.lets_through(filter_of(asked, collection, now), record)

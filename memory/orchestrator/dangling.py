@@ -1,0 +1,50 @@
+"""Children whose parent is gone: deletions take them along, but one in another scope outlives an erasure until a sweep finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.kinds import Kind
+from memory.orchestrator.placement import Placement
+from memory.ports.collections import Collection
+from memory.ports.query import Everywhere, Query
+from memory.ports.record import Key, Record
+
+
+class Dangling:
+    """Finds and deletes them."""
+
+    def __init__(self, placement: Placement, erasure: Erasure) -> None:
+        self._placement = placement
+        self._erasure = erasure
+
+    async def drop(self) -> int:
+        """Delete the children, of every tenant, that name a parent which is gone; how many.
+
+        One whose parent may stand in a store that does not answer is left.
+        """
+        return sum([await self._drop(kind, child, fields) for kind in self._placement.kinds for child, fields in kind.named_by.items()])
+
+    async def _drop(self, kind: Kind, child: Collection, fields: Sequence[str]) -> int:
+        archive, dropped = self._placement.topology.archive, 0
+        query = Query(child, Everywhere(), limit=self._placement.settings.page)
+        async for page in self._placement.pages("relation.sweep", archive, query):
+            rows = {row.key: row for row in page.records if isinstance(row, Record)}
+            named = {key: parents_of(row, fields) for key, row in rows.items()}
+            there = await standing(self._placement, kind.collection, set[Key]().union(*named.values()), partial=True)
+            for key, parents in named.items():
+                if not parents <= there:
+                    dropped += await self._erasure.delete(child, key)
+        return dropped
+
+
+def parents_of(child: Record, fields: Sequence[str]) -> set[Key]:
+    """The records that a child names."""
+    return {Key(child.key.tenant, str(child.fields[field])) for field in fields if child.fields.get(field) is not None}
+
+
+async def standing(placement: Placement, collection: Collection, keys: set[Key], *, partial: bool = False) -> set[Key]:
+    """Which of these are there still, unreadable ones too; with `partial` also those of which no store can tell just now."""
+    located = await placement.locate_many(collection, sorted(keys), partial=partial)
+    return {at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None}

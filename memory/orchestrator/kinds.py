@@ -1,0 +1,105 @@
+"""The kinds of record there are, and what becomes of each: erasure, owed work, sweeps, moves and transfer go over this table.
+
+A kind more is one line here. What has rules of its own keeps a module (entries, relations, erasures, leases, settings), never a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memory.domain.scope import ScopeKind
+from memory.orchestrator.collections import DIGEST, ENTRIES, ENTRY_VERSIONS, LEASES, OPERATIONS, RELATIONS, SETTINGS
+from memory.policies.routing import Route, replicas_of, route
+from memory.ports.collections import Collection
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A collection, and what the engine does with its records."""
+
+    collection: Collection
+    scoped: bool = True
+    """Whether its records belong to callers' scopes and are erased with them; others are the engine's own and hold no caller's text."""
+    home: str | None = "mid"
+    """The tier where its records are born; None: that their scope decides."""
+    versions: Collection | None = None
+    """Where versions that were replaced go. They are deleted with the record."""
+    children: tuple[tuple[Collection, str], ...] = ()
+    """Records in the archive, and the field by which each names a record of this kind: they are deleted with it."""
+    replicated: bool = False
+    """Whether a later tier gets whole copies for searching."""
+    movable: bool = False
+    """Whether promotion rules and sweeps move its records to later tiers."""
+    exported: bool = True
+    note: tuple[str, ...] = ()
+    """The fields that a tombstone keeps."""
+
+    def route(self, scope_kind: ScopeKind | None = None) -> Route:
+        """Where a new record is born, and why."""
+        return route(self.collection.name, self.home, scope_kind, replicated=self.replicated)
+
+    def replicas(self, tier: str) -> tuple[str, ...]:
+        """The tiers that hold replicas of a record while `tier` is its home."""
+        return replicas_of(tier) if self.replicated else ()
+
+    @property
+    def named_by(self) -> dict[Collection, tuple[str, ...]]:
+        """The children, each with all its fields that name a record of this kind."""
+        found: dict[Collection, tuple[str, ...]] = {}
+        for child, field in self.children:
+            found[child] = (*found.get(child, ()), field)
+        return found
+
+
+class Kinds:
+    """A table of kinds."""
+
+    def __init__(self, *kinds: Kind) -> None:
+        self._of = {kind.collection: kind for kind in kinds}
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._of.values())
+
+    def of(self, collection: Collection) -> Kind:
+        return self._of[collection]
+
+    @property
+    def collections(self) -> tuple[Collection, ...]:
+        return tuple(self._of)
+
+    @property
+    def scoped(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in self if kind.scoped)
+
+    @property
+    def movable(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in self if kind.movable)
+
+    def parents(self, child: Collection) -> dict[str, Collection]:
+        """The fields by which records of this collection name others, and of which collection those are."""
+        return {field: kind.collection for kind in self for of, field in kind.children if of is child}
+
+    @property
+    def expiring(self) -> tuple[Kind, ...]:
+        """Those that end by themselves: all of callers' but replaced versions, which go with their record."""
+        versions = {kind.versions for kind in self}
+        return tuple(kind for kind in self.scoped if kind.collection not in versions)
+
+
+KINDS = Kinds(
+    Kind(
+        ENTRIES,
+        home=None,
+        versions=ENTRY_VERSIONS,
+        children=((RELATIONS, "source_id"), (RELATIONS, "target_id")),
+        replicated=True,
+        movable=True,
+        note=(DIGEST,),
+    ),
+    Kind(ENTRY_VERSIONS, exported=False),
+    Kind(RELATIONS),
+    Kind(OPERATIONS, scoped=False, exported=False),
+    Kind(LEASES, scoped=False, exported=False),
+    Kind(SETTINGS, scoped=False, exported=False),
+)

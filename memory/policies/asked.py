@@ -1,0 +1,29 @@
+"""What is asked of many records at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from memory.domain.scope import Scope
+from memory.ports.record import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is wanted: scopes of one tenant and filters, all of which apply before the limit (A33)."""
+
+    tenant: str
+    scopes: tuple[Scope, ...]
+    tags: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    since: datetime | None = None
+    as_of: datetime | None = None
+    known_at: datetime | None = None
+    order: Literal["newest", "oldest"] = "newest"
+    limit: int = 20
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        return tuple(Partition(self.tenant, s.text) for s in self.scopes)
