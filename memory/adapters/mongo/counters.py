@@ -7,7 +7,7 @@ from typing import Any
 from pymongo import ReturnDocument
 from pymongo.asynchronous.database import AsyncDatabase
 
-from memory.adapters.mongo.errors import is_duplicate
+from memory.adapters.mongo.errors import is_refused
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.values import Document, text_of
 from memory.ports.record import Partition
@@ -29,7 +29,7 @@ class Counters:
                     {"_id": _id(counter)}, {"$inc": {"value": count}}, upsert=True, return_document=ReturnDocument.AFTER, session=session
                 )
             except Exception as exc:
-                if session is not None or not is_duplicate(exc):
+                if session is not None or not is_refused(exc):
                     raise
                 continue  # another one made the counter meanwhile
             assert found is not None  # noqa: S101 - of an upsert the document after it

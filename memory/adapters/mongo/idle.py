@@ -1,11 +1,11 @@
 """Partitions that nothing is left of: which there are, and forgetting their documents.
 
-A writer who is just beginning there announces himself in the partition's document. So it is deleted only if nobody has since it was looked at: every
-announcement leaves its token in `last`. Who was announced before is kept out by a fence first, or has written, and then something stands there.
+Whoever forgets one marks its document, looks again, and deletes it while his mark stands there: a writer who is just beginning takes the mark away.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +13,7 @@ from bson.max_key import MaxKey
 from pymongo.asynchronous.database import AsyncDatabase
 
 from memory.adapters.mongo.documents import CORRUPT, MARK, RECORD
-from memory.adapters.mongo.partitions import LAST, Registry, partition_id
+from memory.adapters.mongo.partitions import LEAVING, Registry, partition_id
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.values import Document
 from memory.ports.record import Partition
@@ -43,16 +43,15 @@ class Idle:
         collections = await self._collections()
         forgotten = 0
         for partition, generation in idle.items():
-            place = partition_id(partition)
-            seen = await self._partitions.find_one({"_id": place}, {"generation": 1, LAST: 1})
-            if seen is None or int(seen["generation"]) != generation:
+            place, mark = partition_id(partition), {LEAVING: secrets.token_hex(8)}
+            as_said = {"_id": place, "generation": {"$eq": generation}}
+            if not (await self._partitions.update_one(as_said, {"$set": mark})).matched_count:
                 continue
-            await self._registry.fence(partition)
             if [d async for d in self._empty([place], collections)]:
-                as_seen = {"generation": {"$eq": generation}, LAST: {"$eq": seen.get(LAST)}}
-                gone = await self._partitions.delete_one({"_id": place} | as_seen)
+                forgotten += (await self._partitions.delete_one(as_said | mark)).deleted_count
                 self._registry.forget(partition)
-                forgotten += gone.deleted_count
+            else:
+                await self._registry.raise_to(partition, generation)  # which takes the mark away
         return forgotten
 
     async def _collections(self) -> list[str]:

@@ -94,14 +94,14 @@ class MongoStore(BaseStore):
         try:
             found = await self._inspected(client)
             database = _database(client, self._config, found)
-            await make_ready(self.name, database, self._names, collections, passes=not found.sharded)
+            await make_ready(self.name, database, self._names, collections)
         except BaseException:
             await heartbeats.close(client)
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
         thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
         self._shelves = {c.name: Shelf(c, database, self._names, thresholds, majority=majority, sharded=sharded) for c in collections}
-        registry = Registry(database, self._names, thresholds, passes=not sharded)
+        registry = Registry(database, self._names, thresholds)
         counters, aside = Counters(database, self._names), Aside(database, self._names)
         self._desk = Desk(self._shelf, registry, counters, aside, Turns(thresholds.turns), _TURNS * self._config.timeout)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
