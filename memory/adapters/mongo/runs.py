@@ -11,7 +11,7 @@ from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.documents import ASIDE, key_in
 from memory.adapters.mongo.errors import is_only_refusals
-from memory.adapters.mongo.shelf import Shelf, as_it_was
+from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Desk, no_number, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
@@ -42,15 +42,13 @@ class Change:
 
     async def take_back(self, session: Any = None) -> bool:
         """Let stand what stood before; whether this change still stood there."""
-        documents, key = self.shelf.documents, self.write.key
-        if self.after is None:
-            if self.before is not None:
-                await documents.insert_one(self.before, session=session)
-            return True
-        there = self.shelf.at(key) | as_it_was(self.after)
-        if self.before is None:
-            return bool((await documents.delete_one(there, session=session)).deleted_count)
-        return bool((await documents.replace_one(there, self.before, session=session)).matched_count)
+        try:
+            done = await self.shelf.documents.bulk_write([self.shelf.swap(self.write.key, self.after, self.before)], session=session)
+        except BulkWriteError as exc:
+            if session is not None or not is_only_refusals(exc):
+                raise
+            return False
+        return self.before is not None or done.deleted_count > 0
 
 
 class Run:
