@@ -107,7 +107,7 @@ class Births:
             return
         outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
         fresh = [self._born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
-        await self._owed.replicate_many([debt for debt in fresh if debt.holder.owed])
+        await self._owed.deliver(fresh)
         async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
                 raise error

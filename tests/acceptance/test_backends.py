@@ -59,7 +59,9 @@ asyncio.run(main())
         ("redis", "rediss+cluster://127.0.0.1:1", "redis"),
         ("asyncpg", "postgresql://me@127.0.0.1:1/db", "postgresql"),
         ("qdrant_client", "qdrant://127.0.0.1:1", "qdrant"),
-        ("qdrant_edge", "qdrant+edge:///edge", "qdrant"),
+        ("qdrant_client", "qdrant://:memory:", "qdrant"),
+        ("qdrant_edge", "qdrant+edge:///edge", "qdrant-edge"),
+        ("qdrant_edge", "qdrant:///edge", "qdrant-edge"),
     ],
 )
 def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(driver: str, url: str, extra: str, tmp_path: Path) -> None:

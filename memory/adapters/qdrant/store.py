@@ -171,4 +171,5 @@ def _engine(name: str, config: EdgeConfig | ServerConfig, client: Any) -> Engine
 
         return ClientEngine(name, config, client)
     except ImportError as exc:
-        raise ConfigError(f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[qdrant]'") from exc
+        extra = "qdrant-edge" if isinstance(config, EdgeConfig) else "qdrant"
+        raise ConfigError(f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[{extra}]'") from exc
