@@ -15,13 +15,14 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
+from memory.orchestrator.collections import ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import refuse_away
 from memory.orchestrator.versions import version_key
 from memory.ports import codec
-from memory.ports.collections import ENTRY_VERSIONS, RELATIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Lt, Or, Query, Tenant
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store

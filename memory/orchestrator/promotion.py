@@ -12,11 +12,11 @@ from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import BROWSED
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.tiering import MoveResult, Tiering, portions
 from memory.orchestrator.windows import is_expired
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
-from memory.ports.collections import ENTRIES
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, Where, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.store import Store

@@ -9,7 +9,8 @@ from unittest.mock import patch
 from urllib.parse import quote
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import key_of
 from memory.ports.record import Key, Partition
 from memory.ports.store import Store
@@ -78,7 +79,7 @@ class MongoAlone(OneSchema):
     async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
         """Beside another write: one that is alone is a single command, which the server refuses."""
         other = self.store()
-        await other.open(COLLECTIONS)
+        await other.open(DECLARED)
         registry = other._desk.registry  # type: ignore[attr-defined]
         look = registry.generations
 
@@ -91,7 +92,7 @@ class MongoAlone(OneSchema):
             raise _Died
 
         with patch.object(registry, "generations", late), patch.object(registry, "raised_since", dies), suppress(_Died):
-            await other.apply([write, Purge(ENTRIES, key_of(999), 1)])
+            await other.apply([write, Purge(SAMPLES, key_of(999), 1)])
         await other.close()
 
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:

@@ -30,7 +30,7 @@ from memory.adapters.mongo.writing import Busy, Desk, raise_generation
 from memory.ports.deciding import KeyedWrite
 from memory.ports.record import Key, Partition
 from memory.ports.storable import Unstorable, encode_integer
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 _COMMITS = 5
 
@@ -64,10 +64,7 @@ class Batch:
             encode_integer("generation", write.to or 0)
             return
         address(write.key)
-        if isinstance(write, Append):
-            text_of(write.counter)
-            self._desk.shelf(write.collection).layout.document(write.record, 0)
-        elif isinstance(write, Put):
+        if isinstance(write, Put):
             text_of(write.record.scope)
 
     # -- without transactions -----------------------------------------------------------------------------------------
@@ -104,7 +101,7 @@ class Batch:
 
     async def _generations(self, writes: Mapping[int, Write]) -> dict[Partition, int]:
         """Those that records are put under."""
-        return await self._desk.registry.generations([w.record.partition for w in writes.values() if isinstance(w, Put | Append)])
+        return await self._desk.registry.generations([w.record.partition for w in writes.values() if isinstance(w, Put)])
 
     async def _void(self, generations: Mapping[Partition, int], changes: Mapping[int, Change]) -> dict[int, Change]:
         """Which of these brought a record of a generation that has been raised since, or went on from one that did."""

@@ -13,12 +13,12 @@ from memory.adapters.mongo.documents import ASIDE, key_in
 from memory.adapters.mongo.errors import is_only_refusals
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
-from memory.adapters.mongo.writing import Desk, no_number, slot_of
+from memory.adapters.mongo.writing import Desk, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
 from memory.ports.pace import paced
 from memory.ports.record import Key, Partition, Record
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Append, AtVersion, Outcome, Put, Status
+from memory.ports.writes import AtVersion, Outcome, Put, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Change:
 
     def is_void(self, raised: Mapping[Partition, int]) -> bool:
         """Whether it brought a record of a generation that these have left behind."""
-        if self.after is None or not isinstance(self.write, Put | Append):
+        if self.after is None or not isinstance(self.write, Put):
             return False
         return int(self.after["generation"]) < raised.get(self.write.record.partition, 0)
 
@@ -123,10 +123,7 @@ class Run:
         found = await self._look()
         decisions: dict[int, Decision] = {}
         async for i, write in paced(self._left.items()):
-            decisions[i] = self._decided(write, found, 0)
-        numbers = await self._numbers(decisions)
-        for i, number in numbers.items():
-            decisions[i] = self._decided(self._left[i], found, number)
+            decisions[i] = self._decided(write, found)
         by_shelf: dict[str, tuple[Shelf, dict[int, Change]]] = {}
         async for i, decision in paced(decisions.items()):
             write = self._left[i]
@@ -143,7 +140,6 @@ class Run:
         for shelf, changes in by_shelf.values():
             for i in await self._send(shelf, changes):
                 del changes[i]
-                await self._give_back(i, numbers)
             self.outcomes |= {i: decisions[i].outcome for i in changes}
             self.changes |= changes
             gone = [c.write.key for i, c in changes.items() if not isinstance(decisions[i].leaves, Record) and ASIDE in (c.before or {})]
@@ -160,30 +156,10 @@ class Run:
                 found[(name, Key(document["_id"]["tenant"], document["_id"]["id"]))] = document
         return found
 
-    def _decided(self, write: KeyedWrite, found: Mapping[tuple[str, Key], Document], number: int) -> Decision:
+    def _decided(self, write: KeyedWrite, found: Mapping[tuple[str, Key], Document]) -> Decision:
         shelf = self._desk.shelf(write.collection)
-        generation = self._generations[write.record.partition] if isinstance(write, Put | Append) else 0
-        return decide(
-            write, slot_of(shelf, found.get((shelf.name, write.key))), generation, (lambda: number) if isinstance(write, Append) else no_number
-        )
-
-    async def _numbers(self, decisions: Mapping[int, Decision]) -> dict[int, int]:
-        """A number for each append that is to be applied."""
-        wanted: dict[tuple[Partition, str], list[int]] = {}
-        for i, decision in decisions.items():
-            write = self._left[i]
-            if decision.numbered and isinstance(write, Append):
-                wanted.setdefault((write.record.partition, write.counter), []).append(i)
-        numbers: dict[int, int] = {}
-        for counter, appends in sorted(wanted.items()):
-            first = await self._desk.counters.take(counter, len(appends), self._session)
-            numbers |= {i: first + place for place, i in enumerate(appends)}
-        return numbers
-
-    async def _give_back(self, i: int, numbers: Mapping[int, int]) -> None:
-        write = self._left[i]
-        if isinstance(write, Append) and i in numbers and self._session is None:
-            await self._desk.counters.give_back((write.record.partition, write.counter), numbers[i])
+        generation = self._generations[write.record.partition] if isinstance(write, Put) else 0
+        return decide(write, slot_of(shelf, found.get((shelf.name, write.key))), generation)
 
     async def _send(self, shelf: Shelf, changes: Mapping[int, Change]) -> set[int]:
         """Which of them met something else than was found."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.adapters.mongo.aside import Aside
-from memory.adapters.mongo.counters import Counters
 from memory.adapters.mongo.documents import ASIDE, RECORD, TOMBSTONE, sealed
 from memory.adapters.mongo.errors import is_refused
 from memory.adapters.mongo.partitions import Registry, only_under
@@ -35,7 +34,6 @@ class Desk:
 
     shelf: Callable[[Collection], Shelf]
     registry: Registry
-    counters: Counters
     aside: Aside
     turns: Turns
     patience: float
@@ -61,7 +59,7 @@ async def put_one(desk: Desk, write: Put) -> Outcome:
         if await _placed(desk.registry, shelf, write, document, place):
             return Outcome(Status.APPLIED, version=write.record.version, generation=int(document["generation"]))
         found, generations = await asyncio.gather(shelf.documents.find_one(shelf.at(write.key)), desk.registry.generations([partition]))
-        decision = decide(write, slot_of(shelf, found), generations[partition], no_number)
+        decision = decide(write, slot_of(shelf, found), generations[partition])
         if not decision.changes:
             return decision.outcome
         if write.record.generation is None and document["generation"] != generations[partition]:
@@ -128,7 +126,7 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
             if before is not None or upsert:
                 return Outcome(Status.APPLIED, version=write.version)
         found = await shelf.documents.find_one(shelf.at(write.key))
-        decision = decide(write, slot_of(shelf, found), 0, no_number)
+        decision = decide(write, slot_of(shelf, found), 0)
         if not decision.changes:
             return decision.outcome
     raise Busy
@@ -166,7 +164,3 @@ def slot_of(shelf: Shelf, found: Mapping[str, Any] | None) -> Slot:
     stored = shelf.layout.read(found)
     version = found.get("version") if found is not None and stored is not None else None
     return Slot(stored, int(version) if isinstance(version, int) else None)
-
-
-def no_number() -> int:
-    raise AssertionError("only an append takes a number")

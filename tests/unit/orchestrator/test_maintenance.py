@@ -12,9 +12,9 @@ import pytest
 
 from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import StoreError
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.record import Key, Owed, Record, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World

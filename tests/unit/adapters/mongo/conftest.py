@@ -13,7 +13,7 @@ from pymongo.database import Database
 
 from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.store import MongoStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, done
 from memory.ports.query import Query, within
 from memory.ports.store import Store
@@ -65,7 +65,7 @@ def build(server: Mongo, database: str) -> Callable[..., MongoStore]:
 @pytest_asyncio.fixture
 async def store(build: Callable[..., MongoStore], raw: Raw) -> AsyncIterator[MongoStore]:
     made = build()
-    await made.open(COLLECTIONS)
+    await made.open(DECLARED)
     try:
         yield made
     finally:
@@ -76,7 +76,7 @@ async def store(build: Callable[..., MongoStore], raw: Raw) -> AsyncIterator[Mon
 async def other(store: MongoStore, build: Callable[[], MongoStore]) -> AsyncIterator[MongoStore]:
     """Another client of the same database."""
     made = build()
-    await made.open(COLLECTIONS)
+    await made.open(DECLARED)
     try:
         yield made
     finally:
@@ -108,4 +108,4 @@ def registry_of(store: MongoStore) -> Registry:
 async def erased(store: Store) -> None:
     """As an erasure does it."""
     await done(store, RaiseGeneration(HERE))
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 50)

@@ -15,7 +15,7 @@ from memory.adapters.mongo.runs import Run
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
 from memory.adapters.mongo.thresholds import Thresholds
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, key_of, live, one, put, record
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Record, Role, Tombstone
@@ -103,10 +103,10 @@ async def test_writes_that_arrive_after_an_erasure_leave_nothing_of_the_erased_g
 async def test_what_was_taken_back_lets_stand_what_stood_before(store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A generation may be raised by who erases nothing."""
     await done(store, put(record(1)), put(record(2)))
-    stood = await store.get(ENTRIES, [key_of(1), key_of(2)])
+    stood = await store.get(SAMPLES, [key_of(1), key_of(2)])
     held = Held(monkeypatch, registry_of(store), "raised_since")
     late = asyncio.ensure_future(
-        store.apply([*_several(0, 0, 0), put(record(1, version=91, generation=0), Newer()), Annotate(ENTRIES, key_of(3), 90, tier="mid")])
+        store.apply([*_several(0, 0, 0), put(record(1, version=91, generation=0), Newer()), Annotate(SAMPLES, key_of(3), 90, tier="mid")])
     )
     await held.reached.wait()
     assert (await live(other, 2)).version == 90
@@ -115,7 +115,7 @@ async def test_what_was_taken_back_lets_stand_what_stood_before(store: MongoStor
     outcomes = await late
     assert [o.reason for o in outcomes[:4]] == ["generation"] * 4
     assert outcomes[4].status is Status.CONFLICT, "the record it is about is not there any more"
-    assert await other.get(ENTRIES, [key_of(1), key_of(2), key_of(3)]) == [*stood, None]
+    assert await other.get(SAMPLES, [key_of(1), key_of(2), key_of(3)]) == [*stood, None]
 
 
 async def test_what_an_erasure_has_taken_was_applied_before_it(store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ async def test_what_an_erasure_has_taken_was_applied_before_it(store: MongoStore
     late = asyncio.ensure_future(store.apply(_several(0, None)))
     await held.reached.wait()
     await done(other, RaiseGeneration(HERE))
-    assert await other.delete_matching(Query(ENTRIES, within(HERE)), 99) == 2
+    assert await other.delete_matching(Query(SAMPLES, within(HERE)), 99) == 2
     held.let_go.set()
     assert [(o.status, o.generation) for o in await late] == [(Status.APPLIED, 0)] * 2
     assert isinstance(await found(other, 1), Tombstone)
@@ -138,7 +138,7 @@ async def test_portions_that_did_not_wait_for_the_journal_do_so_where_the_last_i
     build: Callable[..., MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = build(thresholds=Thresholds(inserted_at_once=1))
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     waited: list[str] = []
     wait = Shelf.in_the_journal
 
@@ -159,7 +159,7 @@ async def test_an_edit_of_what_is_purged_meanwhile_makes_nothing_new(store: Mong
     held = Held(monkeypatch, Run, "_send")
     late = asyncio.ensure_future(store.apply([put(record(n, version=6), AtVersion(5)) for n in (1, 2)]))
     await held.reached.wait()
-    await done(other, Purge(ENTRIES, key_of(1), 5))
+    await done(other, Purge(SAMPLES, key_of(1), 5))
     held.let_go.set()
     assert [o.status for o in await late] == [Status.CONFLICT, Status.APPLIED]
     assert await found(other, 1) is None
@@ -184,11 +184,11 @@ async def test_of_many_writers_beside_many_raises_nothing_stands_that_was_erased
     writers = [asyncio.ensure_future(write(worker)) for worker in range(6)]
     for raised in range(1, 13):
         await done(other, RaiseGeneration(HERE, raised))
-        await other.delete_matching(Query(ENTRIES, within(HERE)), 10**6)
+        await other.delete_matching(Query(SAMPLES, within(HERE)), 10**6)
         generation = raised
     stop.set()
     await asyncio.gather(*writers)
-    page = await other.query(Query(ENTRIES, within(HERE)))
+    page = await other.query(Query(SAMPLES, within(HERE)))
     assert {r.generation for r in page.records if isinstance(r, Record)} <= {12}
 
 
@@ -196,7 +196,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.store import MongoStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import put, record
 
 look = Registry.generations
@@ -212,7 +212,7 @@ async def dies(self, before):
 
 async def main():
     store = MongoStore(sys.argv[1])
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     Registry.generations, Registry.raised_since = slowly, dies
     await store.apply([put(record(n, generation=0, texts={"content": "cormorant"})) for n in (1, 2)])
 
@@ -233,7 +233,7 @@ async def test_what_a_process_brought_that_was_killed_before_it_looked_again_is_
     process.stdin.write(b"go on\n")
     assert await process.wait() == -signal.SIGKILL
     assert len(await asked(store)) == 2, "it stands, or this proves nothing"
-    older = Query(ENTRIES, within(HERE), Lt("generation", 1), roles=frozenset(Role))
+    older = Query(SAMPLES, within(HERE), Lt("generation", 1), roles=frozenset(Role))
     assert await store.delete_matching(older, 99) == 2
     assert await asked(store) == []
     assert await hit_ids(store, "cormorant") == set()
