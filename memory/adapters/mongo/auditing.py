@@ -10,7 +10,7 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from memory.adapters.mongo.documents import ASIDE, key_in
+from memory.adapters.mongo.codec import ASIDE, key_in
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document

@@ -3,25 +3,27 @@
 MongoDB changes one document in one step, and a generation and a record are two. So a put that is alone in its call is one command: the server looks
 at the partition's document and stores the record only where its generation is still the one the record was made under (`only_under`). Whoever
 sent it may be dead or frozen by then. Several writes look before, and again when they stand; what was raised over meanwhile they take back and
-decide anew (`batches`).
+decide anew (`batch`).
 
 What is left open is why `fenced` is not claimed: a client that dies between its writes and its second look, and the microseconds that the server
 takes from looking to storing. A record that comes to stand so is of a lower generation than its partition, and the next repeat of the erasure
 takes it.
 
-A partition has a document from its first raise on, until it is forgotten. Whoever forgets it marks it first; a writer that meets the mark takes it
-away, and the partition stays.
+A partition has a document from its first raise on, until nothing is left of it and it is forgotten (`Idle`). Whoever forgets one marks its document,
+looks again, and deletes it while the mark stands there: a writer who meets the mark takes it away, and the partition stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from pymongo import ReturnDocument
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 
+from memory.adapters.mongo.codec import CORRUPT, MARK, RECORD
 from memory.adapters.mongo.errors import is_refused
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.thresholds import Thresholds
@@ -119,3 +121,66 @@ def only_under(partition: Partition, document: Document, *, exactly: bool) -> li
         {"$facet": {"found": [{"$limit": 1}]}},
         {"$replaceWith": {"$cond": [holds, {"$literal": document}, refused]}},
     ]
+
+
+# -- forgetting -------------------------------------------------------------------------------------------------------
+
+
+class Idle:
+    """Looks at every collection of records that the database has, opened with or not."""
+
+    def __init__(self, database: AsyncDatabase[Document], names: Names, registry: Registry, page: int) -> None:
+        self._database, self._names, self._registry, self._page = database, names, registry, page
+        self._partitions = registry.partitions
+
+    async def find(self, limit: int) -> list[tuple[Partition, int]]:
+        collections = await self._collections()
+        found: list[tuple[Partition, int]] = []
+        after: Mapping[str, Any] = {}
+        while len(found) < limit:
+            page = await self._partitions.find(after, {"_id": 1}, sort=[("_id", 1)], limit=self._page).to_list()
+            if not page:
+                break
+            found += [(_partition(d), int(d["generation"])) async for d in self._empty([d["_id"] for d in page], collections)]
+            after = {"_id": {"$gt": page[-1]["_id"]}}
+        return found[:limit]
+
+    async def forget(self, idle: Mapping[Partition, int]) -> int:
+        """Forget those that are still as said."""
+        collections = await self._collections()
+        forgotten = 0
+        for partition, generation in idle.items():
+            place, mark = partition_id(partition), {LEAVING: secrets.token_hex(8)}
+            as_said = {"_id": place, "generation": {"$eq": generation}}
+            if not (await self._partitions.update_one(as_said, {"$set": mark})).matched_count:
+                continue
+            if [d async for d in self._empty([place], collections)]:
+                forgotten += (await self._partitions.delete_one(as_said | mark)).deleted_count
+                self._registry.forget(partition)
+            else:
+                await self._registry.raise_to(partition, generation)  # which takes the mark away
+        return forgotten
+
+    async def _collections(self) -> list[str]:
+        prefix = self._names.prefix
+        there = await self._database.list_collection_names(filter={"name": {"$regex": f"^{prefix}"}})
+        return [name for name in there if not name.startswith(f"{prefix}store.")]
+
+    async def _empty(self, places: Sequence[Document], collections: Sequence[str]) -> AsyncIterator[Document]:
+        """The documents of those of these partitions in which nothing stands. One index look for each collection."""
+        pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}]
+        for name in collections:
+            pipeline += [_looked_up(name, {"kind": {"$in": [RECORD, MARK, CORRUPT]}}), {"$match": {"there": []}}]
+        pipeline += [_looked_up(self._names.aside, {}), {"$match": {"there": []}}, {"$project": {"generation": 1}}]
+        async for document in await self._partitions.aggregate(pipeline):
+            yield document
+
+
+def _looked_up(name: str, asked: Document) -> Document:
+    there = {"$expr": {"$and": [{"$eq": ["$tenant", "$$tenant"]}, {"$eq": ["$scope", "$$scope"]}]}}
+    one = [{"$match": {**asked, **there}}, {"$limit": 1}, {"$project": {"_id": 1}}]
+    return {"$lookup": {"from": name, "let": {"tenant": "$_id.tenant", "scope": "$_id.scope"}, "pipeline": one, "as": "there"}}
+
+
+def _partition(document: Mapping[str, Any]) -> Partition:
+    return Partition(document["_id"]["tenant"], document["_id"]["scope"])

@@ -12,7 +12,7 @@ import bson
 from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.aside import Aside, Spoiled, is_fresh
-from memory.adapters.mongo.documents import ASIDE, CORRUPT, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
+from memory.adapters.mongo.codec import ASIDE, CORRUPT, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
 from memory.adapters.mongo.errors import is_only_refusals
 from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf

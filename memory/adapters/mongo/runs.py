@@ -9,7 +9,7 @@ from typing import Any
 
 from pymongo.errors import BulkWriteError
 
-from memory.adapters.mongo.documents import ASIDE, key_in
+from memory.adapters.mongo.codec import ASIDE, key_in
 from memory.adapters.mongo.errors import is_only_refusals
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document

@@ -12,7 +12,7 @@ from pymongo import IndexModel
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
-from memory.adapters.mongo.documents import CORRUPT, EVERYWHERE, RECORD
+from memory.adapters.mongo.codec import CORRUPT, EVERYWHERE, RECORD
 from memory.adapters.mongo.values import Document
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType

@@ -11,7 +11,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.documents import ASIDE, Layout, address
+from memory.adapters.mongo.codec import ASIDE, Layout, address
 from memory.adapters.mongo.filters import Conditions
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.thresholds import Thresholds

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.adapters.mongo.aside import Aside
-from memory.adapters.mongo.documents import ASIDE, RECORD, TOMBSTONE, sealed
+from memory.adapters.mongo.codec import ASIDE, RECORD, TOMBSTONE, sealed
 from memory.adapters.mongo.errors import is_refused
 from memory.adapters.mongo.partitions import Registry, only_under
 from memory.adapters.mongo.shelf import Shelf, replacement, unchanged

@@ -21,7 +21,7 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.documents import address
+from memory.adapters.mongo.codec import address
 from memory.adapters.mongo.errors import is_collision, is_refused
 from memory.adapters.mongo.runs import Change, Run, is_blind
 from memory.adapters.mongo.turns import Turn
