@@ -41,6 +41,8 @@ WATCHED, REMEMBERED = "watch", "erased"
 """The kinds of an erasure's operation record once it has been carried out: while it is repeated, and until it is forgotten."""
 REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
 """When a watched erasure is repeated, in parts of `mark_life`."""
+REPEATED_TOGETHER = 100
+"""So many scopes of one tenant and generation are erased again in one call."""
 
 
 class Erasure:
@@ -215,17 +217,19 @@ class Erasure:
         for kind in self._placement.kinds.scoped:
             collection = kind.collection
             arriving = await self._arriving(store, collection, partition, older) if kind.movable and not cache else []
-            at_home = await self._leave_tombstones(store, kind, partition, older, HOMES)
+            at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES)
             copies = await self._still_there(store, collection, arriving)
-            await self._leave_tombstones(store, kind, partition, older, OTHER_ROLES)
+            await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)
             arrived = await self._still_there(store, collection, copies)
             if kind.movable:
-                at_home += await self._leave_tombstones(store, kind, partition, older, HOMES)
+                at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES)
             erased[collection.name] = at_home + len(copies) - len(arrived)
         return Counter() if cache else erased  # a damaged copy there is of no role
 
-    async def _leave_tombstones(self, store: Store, kind: Kind, partition: Partition, older: Lt | None, roles: frozenset[Role]) -> int:
-        query = Query(kind.collection, within(partition), filter=older, roles=roles)
+    async def _leave_tombstones(
+        self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role]
+    ) -> int:
+        query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         with step("erase.delete"):
             return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), kind.note)
 
@@ -276,18 +280,34 @@ class Erasure:
 
     async def watch(self) -> int:
         """Repeat watched erasures whose time has come in the stores that need it; how many were repeated."""
-        repeated = 0
+        due: dict[tuple[str, int], list[tuple[Record, int]]] = {}
         for operation in await self._operations(Eq("kind", WATCHED)):
-            age, done = self._placement.now() - _ended(operation), int(operation.body.get("repeats", 0))
-            due = sum(age >= part * self._placement.settings.mark_life for part in REPEATED_AT)
-            if due > done:
+            age = self._placement.now() - _ended(operation)
+            repeats = sum(age >= part * self._placement.settings.mark_life for part in REPEATED_AT)
+            if repeats > int(operation.body.get("repeats", 0)):
                 partition, generation = _asked_of(operation)
+                due.setdefault((partition.tenant, generation), []).append((operation, repeats))
+        for (_, generation), operations in due.items():
+            for start in range(0, len(operations), REPEATED_TOGETHER):
+                some = operations[start : start + REPEATED_TOGETHER]
                 for store in self._stores():
-                    if not store.capabilities.fenced and not await self._generations.levelled(store, partition, generation, operation.created_at):
-                        await self._erase_in(store, partition, generation)
-                await self._becomes(operation, REMEMBERED if due == len(REPEATED_AT) else WATCHED, repeats=due)
-                repeated += 1
-        return repeated
+                    if not store.capabilities.fenced:
+                        await self._repeat_in(store, [operation for operation, _ in some], generation)
+                for operation, repeats in some:
+                    await self._becomes(operation, REMEMBERED if repeats == len(REPEATED_AT) else WATCHED, repeats=repeats)
+        return sum(map(len, due.values()))
+
+    async def _repeat_in(self, store: Store, operations: Sequence[Record], generation: int) -> None:
+        """Leave tombstones once more for what is older in the partitions of one tenant, in one store."""
+        again = [
+            partition
+            for operation in operations
+            for partition in [_asked_of(operation)[0]]
+            if not await self._generations.levelled(store, partition, generation, operation.created_at)
+        ]
+        older = None if store is self._placement.topology.cache else Lt("generation", generation)
+        for kind in self._placement.kinds.scoped if again else ():
+            await self._leave_tombstones(store, kind, again, older, frozenset(Role))
 
     async def forget(self) -> int:
         """Forget scopes that were erased so long ago that their tombstones are gone, in every store; how many operations were forgotten."""

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
+from unittest.mock import patch
 from urllib.parse import quote
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.record import Key
+from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.support import key_of
+from memory.ports.record import Key, Partition
 from memory.ports.store import Store
+from memory.ports.writes import Purge, Put
 from tests.contract.served import OneSchema
 from tests.support import mongo_servers
 from tests.support.mongo_servers import Mongo
 
 DATABASE = "contract"
+
+
+class _Died(BaseException):
+    """In the place of a process that is killed."""
 
 
 class MongoAlone(OneSchema):
@@ -33,7 +42,6 @@ class MongoAlone(OneSchema):
         tenant_wide=True,
         lexical=True,
         tenant_statistics=True,
-        fenced=True,
         max_record_bytes=8 * 2**20,
         max_batch=1_000,
     )
@@ -61,19 +69,32 @@ class MongoAlone(OneSchema):
             deleted_bytes_at_once=1,
             audited_at_once=1,
             partitions_at_once=1,
-            fenced_at_once=1,
-            kept_to_take_back=0,
-            crowded=1,
-            crowded_bytes=150,
             partitions_known=1,
-            passes=2,
-            blocks=1,
             turns=1,
         )
         return self.store(thresholds=small)
 
     async def emptied(self) -> None:
         mongo_servers.emptied(self.running(), DATABASE)
+
+    async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        """Beside another write: one that is alone is a single command, which the server refuses."""
+        other = self.store()
+        await other.open(DECLARED)
+        registry = other._desk.registry  # type: ignore[attr-defined]
+        look = registry.generations
+
+        async def late(partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+            known: Mapping[Partition, int] = await look(partitions)
+            await meanwhile()
+            return known
+
+        async def dies(_: object) -> None:
+            raise _Died
+
+        with patch.object(registry, "generations", late), patch.object(registry, "raised_since", dies), suppress(_Died):
+            await other.apply([write, Purge(SAMPLES, key_of(999), 1)])
+        await other.close()
 
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
         mongo_servers.spoil(self.running(), DATABASE, collection.name, key)
@@ -94,7 +115,6 @@ class MongoReplicaSet(MongoAlone):
         tenant_wide=True,
         lexical=True,
         tenant_statistics=True,
-        fenced=True,
         max_record_bytes=8 * 2**20,
         max_batch=1_000,
     )

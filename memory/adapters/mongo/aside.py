@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from memory.adapters.mongo.documents import ASIDE, CORRUPT, key_in
+from memory.adapters.mongo.codec import ASIDE, CORRUPT, key_in
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.shelf import Shelf, as_it_was, replacement
 from memory.adapters.mongo.values import Document

@@ -10,8 +10,7 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from memory.adapters.mongo.documents import ASIDE, FENCE, key_in
-from memory.adapters.mongo.passes import PASS
+from memory.adapters.mongo.codec import ASIDE, key_in
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
@@ -24,8 +23,6 @@ async def audit_words(shelf: Shelf, problems: list[str], *, repair: bool) -> int
     """How many documents were looked at. What changed since it was read is as its writer left it: only the same checksum is judged."""
     checked = 0
     async for document in shelf.documents.find({}, batch_size=shelf.thresholds.audited_at_once):
-        if document.get("kind") == FENCE or PASS in document["_id"]:
-            continue
         checked += 1
         stored = shelf.layout.read(document)
         if isinstance(stored, Corrupt) and ASIDE not in document:

@@ -12,7 +12,8 @@ from pymongo import errors as driver
 
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
-DUPLICATE_KEY = 11000
+_REFUSED = {11000, 13113, 241}
+"""Something stands there, nothing does (of a `$merge`), and what our own conditions raise where they do not hold: a conversion that cannot be."""
 _REFUSED_USER = {18, 11}
 _NOT_ALLOWED = {13}
 _FULL = {14031, 12501}
@@ -21,15 +22,15 @@ _EXPIRED = {50, 262, 64, 24}
 _FOR_NOW = {6, 7, 89, 91, 112, 189, 9001, 10107, 11600, 11602, 13435, 13436, 46, 251, 225, 244, 267, 292}
 
 
-def is_duplicate(error: BaseException) -> bool:
-    """Something stands under the key already (E11000)."""
-    return isinstance(error, driver.OperationFailure) and DUPLICATE_KEY in set(_codes(error))
+def is_refused(error: BaseException) -> bool:
+    """Something else stands under the key than the write asks for, or its generation was raised: nothing was changed."""
+    return isinstance(error, driver.OperationFailure) and bool(_REFUSED & set(_codes(error)))
 
 
-def is_only_duplicates(error: driver.BulkWriteError) -> bool:
-    """Each write of a bulk was done, or met something that stands under its key already."""
+def is_only_refusals(error: driver.BulkWriteError) -> bool:
+    """Each write of a bulk was done, or met something else under its key than it asks for."""
     details = error.details
-    return not details.get("writeConcernErrors") and all(e.get("code") == DUPLICATE_KEY for e in details.get("writeErrors", ()))
+    return not details.get("writeConcernErrors") and all(e.get("code") in _REFUSED for e in details.get("writeErrors", ()))
 
 
 def is_collision(error: BaseException) -> bool:

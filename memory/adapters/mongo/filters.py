@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from memory.adapters.mongo.documents import EVERYWHERE, RECORD
+from memory.adapters.mongo.codec import EVERYWHERE, RECORD
 from memory.adapters.mongo.values import (
     Document,
     decode_value,

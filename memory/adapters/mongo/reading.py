@@ -12,10 +12,10 @@ import bson
 from pymongo.errors import BulkWriteError
 
 from memory.adapters.mongo.aside import Aside, Spoiled, is_fresh
-from memory.adapters.mongo.documents import ASIDE, CORRUPT, EVERYWHERE, FENCE, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
-from memory.adapters.mongo.errors import is_only_duplicates
+from memory.adapters.mongo.codec import ASIDE, CORRUPT, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
+from memory.adapters.mongo.errors import is_only_refusals
 from memory.adapters.mongo.filters import both, located
-from memory.adapters.mongo.shelf import Shelf, as_it_was
+from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.ports.asking import Condition, condition
 from memory.ports.pace import paced
@@ -60,8 +60,6 @@ async def query(shelf: Shelf, query: Query) -> tuple[Page, list[Spoiled]]:
     wanted = shelf.conditions.query(query)
     if query.cursor is not None:
         wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
-    elif next(iter(shelf.conditions.ordering(query.order, query.where))) == EVERYWHERE["id"]:
-        wanted = both(wanted, {EVERYWHERE["id"]: {"$gte": ""}})  # fences for passes have none, and stand first in the index
     documents, corrupt, more = await _documents(shelf, query, wanted)
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []
@@ -145,7 +143,7 @@ async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
     read again; what another erasure has taken already counts as gone once a majority has that.
     """
     shelf.conditions.query(burial.query)  # refuses what cannot be asked
-    there = located(burial.query.where) | {"kind": {"$nin": [MARK, TOMBSTONE, FENCE]}}  # also where the kind is what is damaged
+    there = located(burial.query.where) | {"kind": {"$nin": [MARK, TOMBSTONE]}}  # also where the kind is what is damaged
     buried = 0
     async for documents in _portions(shelf, there):
         while documents:
@@ -177,9 +175,9 @@ async def _bury(shelf: Shelf, aside: Aside, doomed: Sequence[tuple[Document, Tom
         return []
     changed: set[int] = set()
     try:
-        await shelf.documents.bulk_write([shelf.swap(t.key, as_it_was(d), shelf.layout.document(t)) for d, t in doomed], ordered=False)
+        await shelf.documents.bulk_write([shelf.swap(t.key, d, shelf.layout.document(t)) for d, t in doomed], ordered=False)
     except BulkWriteError as exc:
-        if not is_only_duplicates(exc):
+        if not is_only_refusals(exc):
             raise
         changed = {error["index"] for error in exc.details["writeErrors"]}
     await aside.forget(shelf, [t.key for i, (d, t) in enumerate(doomed) if ASIDE in d and i not in changed])

@@ -1,17 +1,17 @@
-"""A run: writes to different keys, decided each for itself and sent in bulk."""
+"""A run: writes to different keys, decided each for itself and sent in bulk; and taking back what a raised generation has made void."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pymongo.errors import BulkWriteError
 
-from memory.adapters.mongo.documents import ASIDE, FENCE, address
-from memory.adapters.mongo.errors import is_only_duplicates
-from memory.adapters.mongo.partitions import Announcement
-from memory.adapters.mongo.shelf import Shelf, as_it_was, unfenced
+from memory.adapters.mongo.codec import ASIDE, key_in
+from memory.adapters.mongo.errors import is_only_refusals
+from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Desk, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
@@ -21,25 +21,46 @@ from memory.ports.storable import Unstorable
 from memory.ports.writes import AtVersion, Outcome, Put, Status
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a write did: `after` stands where `before` stood; None is nothing."""
+
+    write: KeyedWrite
+    shelf: Shelf
+    before: Document | None
+    after: Document | None
+
+    @property
+    def place(self) -> tuple[str, Key]:
+        return self.shelf.name, self.write.key
+
+    def is_void(self, raised: Mapping[Partition, int]) -> bool:
+        """Whether it brought a record of a generation that these have left behind."""
+        if self.after is None or not isinstance(self.write, Put):
+            return False
+        return int(self.after["generation"]) < raised.get(self.write.record.partition, 0)
+
+    async def take_back(self, session: Any = None) -> bool:
+        """Let stand what stood before; whether this change still stood there."""
+        try:
+            done = await self.shelf.documents.bulk_write([self.shelf.swap(self.write.key, self.after, self.before)], session=session)
+        except BulkWriteError as exc:
+            if session is not None or not is_only_refusals(exc):
+                raise
+            return False
+        return self.before is not None or done.deleted_count > 0
+
+
 class Run:
     """One run. What others got in the way of has no outcome afterwards; in a transaction that ends it."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        writes: Mapping[int, KeyedWrite],
-        announcement: Announcement,
-        generations: Mapping[Partition, int],
-        session: Any,
-        written: set[tuple[str, Key]] | None = None,
-    ) -> None:
+    def __init__(self, desk: Desk, writes: Mapping[int, KeyedWrite], generations: Mapping[Partition, int], session: Any) -> None:
         self._desk = desk
         self._left = dict(writes)
-        self._token = announcement.token
         self._generations = generations
         self._session = session
-        self._written = set() if written is None else written
         self.outcomes: dict[int, Outcome] = {}
+        self.changes: dict[int, Change] = {}
 
     async def insert(self) -> None:
         """New records go in as they are. What meets something stays to be decided."""
@@ -56,7 +77,8 @@ class Run:
                     portion = await self._documents(shelf, writes[start : start + most])
                     if under_way is not None:
                         await under_way
-                    under_way = asyncio.ensure_future(self._insert(shelf, portion, last=start + most >= len(writes)))
+                    last = start + most >= len(writes)
+                    under_way = asyncio.ensure_future(self._insert(shelf, portion, last=last))
                     await asyncio.sleep(0)  # it is sent, and the next documents made meanwhile
             finally:
                 if under_way is not None:
@@ -77,21 +99,21 @@ class Run:
         return documents
 
     async def _insert(self, shelf: Shelf, documents: Mapping[int, Document], *, last: bool) -> None:
-        """Only the last portion waits for the journal, which then has the others too: whatever follows on that server does, also the end of the
-        announcement where nothing of the last portion was to be written.
-        """
+        """Only the last portion waits for the journal, which then has the others too."""
         if not documents:
+            if last and self.changes and self._session is None:
+                await shelf.in_the_journal()
             return
         met: set[int] = set()
         try:
             await (shelf.documents if last else shelf.unwaited).insert_many(documents.values(), ordered=False, session=self._session)
         except BulkWriteError as exc:
-            if self._session is not None or not is_only_duplicates(exc):
+            if self._session is not None or not is_only_refusals(exc):
                 raise
             met = {error["index"] for error in exc.details["writeErrors"]}
         for place, (i, document) in enumerate(documents.items()):
             if place not in met:
-                self._written.add((shelf.name, self._left.pop(i).key))
+                self.changes[i] = Change(self._left.pop(i), shelf, None, document)
                 self.outcomes[i] = Outcome(Status.APPLIED, version=int(document["version"]), generation=int(document["generation"]))
 
     async def decide(self) -> None:
@@ -102,7 +124,7 @@ class Run:
         decisions: dict[int, Decision] = {}
         async for i, write in paced(self._left.items()):
             decisions[i] = self._decided(write, found)
-        by_shelf: dict[str, tuple[Shelf, list[int], list[Any]]] = {}
+        by_shelf: dict[str, tuple[Shelf, dict[int, Change]]] = {}
         async for i, decision in paced(decisions.items()):
             write = self._left[i]
             shelf = self._desk.shelf(write.collection)
@@ -110,21 +132,18 @@ class Run:
                 self.outcomes[i] = decision.outcome
                 continue
             try:
-                change = self._change(shelf, write, decision, found.get((shelf.name, write.key)))
+                after = None if decision.leaves is None else shelf.layout.document(decision.leaves)
             except Unstorable as exc:
                 self.outcomes[i] = Outcome(Status.REJECTED, reason=str(exc))
                 continue
-            _, places, changes = by_shelf.setdefault(shelf.name, (shelf, [], []))
-            places.append(i)
-            changes.append(change)
-        for shelf, places, changes in by_shelf.values():
-            collided = await self._send(shelf, changes)
-            for place, i in enumerate(places):
-                if place not in collided:
-                    self.outcomes[i] = decisions[i].outcome
-                    self._written.add((shelf.name, self._left[i].key))
-            await self._clear(shelf, [i for place, i in enumerate(places) if place not in collided and decisions[i].leaves is None])
-            await self._forget_aside(shelf, [i for place, i in enumerate(places) if place not in collided], decisions, found)
+            by_shelf.setdefault(shelf.name, (shelf, {}))[1][i] = Change(write, shelf, found.get((shelf.name, write.key)), after)
+        for shelf, changes in by_shelf.values():
+            for i in await self._send(shelf, changes):
+                del changes[i]
+            self.outcomes |= {i: decisions[i].outcome for i in changes}
+            self.changes |= changes
+            gone = [c.write.key for i, c in changes.items() if not isinstance(decisions[i].leaves, Record) and ASIDE in (c.before or {})]
+            await self._desk.aside.forget(shelf, gone, self._session)
 
     async def _look(self) -> dict[tuple[str, Key], Document]:
         by_shelf: dict[str, tuple[Shelf, list[Key]]] = {}
@@ -142,41 +161,22 @@ class Run:
         generation = self._generations[write.record.partition] if isinstance(write, Put) else 0
         return decide(write, slot_of(shelf, found.get((shelf.name, write.key))), generation)
 
-    def _change(self, shelf: Shelf, write: KeyedWrite, decision: Decision, found: Document | None) -> Any:
-        if decision.leaves is None:
-            document = {**address(write.key), "_id": address(write.key), "kind": FENCE}
-        else:
-            document = shelf.layout.document(decision.leaves)
-        # What this transaction wrote itself is fenced by that write already, and nobody else can change it.
-        ours = (shelf.name, write.key) in self._written
-        token = self._token if isinstance(write, Put) and not ours else None
-        return shelf.swap(write.key, as_it_was(found) | unfenced(token), document)
-
-    async def _send(self, shelf: Shelf, changes: Sequence[Any]) -> set[int]:
+    async def _send(self, shelf: Shelf, changes: Mapping[int, Change]) -> set[int]:
         """Which of them met something else than was found."""
+        numbered = list(changes)
+        sent = [shelf.swap(c.write.key, c.before, c.after) for c in changes.values()]
         try:
-            await shelf.documents.bulk_write(changes, ordered=False, session=self._session)
+            done = (await shelf.documents.bulk_write(sent, ordered=False, session=self._session)).bulk_api_result
         except BulkWriteError as exc:
-            if self._session is not None or not is_only_duplicates(exc):
+            if self._session is not None or not is_only_refusals(exc):
                 raise
-            return {error["index"] for error in exc.details["writeErrors"]}
-        return set()
-
-    async def _clear(self, shelf: Shelf, purged: Sequence[int]) -> None:
-        """What was purged has left a fence. One that keeps nobody out need not stand there for a day."""
-        if purged:
-            nothing = {"kind": {"$eq": FENCE}, "fenced": {"$exists": False}}
-            await shelf.documents.delete_many(shelf.among([self._left[i].key for i in purged]) | nothing, session=self._session)
-
-    async def _forget_aside(
-        self, shelf: Shelf, places: Sequence[int], decisions: Mapping[int, Decision], found: Mapping[tuple[str, Key], Document]
-    ) -> None:
-        gone = [
-            self._left[i].key
-            for i in places
-            if not isinstance(decisions[i].leaves, Record) and ASIDE in found.get((shelf.name, self._left[i].key), {})
-        ]
-        await self._desk.aside.forget(shelf, gone, self._session)
+            done = dict(exc.details)
+        lost = {numbered[error["index"]] for error in done["writeErrors"]}
+        purged = {c.write.key: i for i, c in changes.items() if c.after is None}
+        if done["nRemoved"] < len(purged):  # which, it does not say
+            async for document in shelf.documents.find(shelf.among(list(purged)), {"_id": 1}, session=self._session):
+                lost.add(purged[key_in(document)])
+        return lost
 
 
 def is_blind(writes: Mapping[int, KeyedWrite]) -> bool:

@@ -12,15 +12,12 @@ from pymongo import IndexModel
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
-from memory.adapters.mongo.documents import CORRUPT, EVERYWHERE, FENCE, RECORD
-from memory.adapters.mongo.passes import PASS
+from memory.adapters.mongo.codec import CORRUPT, EVERYWHERE, RECORD
 from memory.adapters.mongo.values import Document
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 
 SCHEMA = 1
-FENCE_SECONDS = 24 * 3600
-"""How long a fence stands: longer than any call can be under way. MongoDB's own expiry takes it away."""
 
 
 class Names:
@@ -36,8 +33,8 @@ class Names:
         return self.prefix + collection.name
 
 
-def indexes(collection: Collection, *, passes: bool = True) -> list[IndexModel]:
-    """A collection's indexes beside that on `_id`. One for `passes` cannot be where collections may be sharded."""
+def indexes(collection: Collection) -> list[IndexModel]:
+    """A collection's indexes beside that on `_id`."""
     some = [
         # Newest first, and how many words the records of a partition have, without reading them. `role` is asked for by almost every query.
         IndexModel(_ascending("tenant", "scope", "kind", "role", "created_at", "id", "length"), name="newest"),
@@ -49,11 +46,7 @@ def indexes(collection: Collection, *, passes: bool = True) -> list[IndexModel]:
         IndexModel(_ascending("expires_at"), name="expires", sparse=True),
         IndexModel(_ascending("discard_at"), name="discarded", sparse=True),
         IndexModel(_ascending("tenant", "scope"), name="corrupt", partialFilterExpression={"kind": CORRUPT}),
-        IndexModel(_ascending("fenced_at"), name="fences", expireAfterSeconds=FENCE_SECONDS, partialFilterExpression={"kind": FENCE}),
     ]
-    if passes:
-        # Not only for speed: without it nothing keeps a late put out.
-        some.append(IndexModel(_ascending(PASS), name="passes", unique=True, sparse=True))
     if collection.texts:
         some.append(IndexModel(_ascending("tenant", "scope", "words"), name="words", partialFilterExpression={"kind": RECORD}))
     for field in collection.fields:
@@ -64,14 +57,14 @@ def indexes(collection: Collection, *, passes: bool = True) -> list[IndexModel]:
     return some
 
 
-async def make_ready(store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection], *, passes: bool) -> None:
+async def make_ready(store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection]) -> None:
     """Make what is missing. Safe beside other processes that do the same."""
     await _require_version(store, database, names)
     wanted = {names.of(collection): collection for collection in collections}
     async for found in await database.list_collections(filter={"name": {"$in": list(wanted)}}):
         _require_plain(store, found)
     for name, collection in wanted.items():
-        await database[name].create_indexes(indexes(collection, passes=passes))
+        await database[name].create_indexes(indexes(collection))
     await database[names.aside].create_indexes([IndexModel(_ascending("collection", "tenant", "scope"), name="where")])
 
 

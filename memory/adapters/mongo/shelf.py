@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pymongo import UpdateOne
+from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.documents import ASIDE, FENCE, Layout, address
+from memory.adapters.mongo.codec import ASIDE, Layout, address
 from memory.adapters.mongo.filters import Conditions
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.thresholds import Thresholds
@@ -61,28 +61,40 @@ class Shelf:
         A write that changes nothing is acknowledged when a majority has what the member that took it had last.
         """
         if self.settled is not self.documents:
-            nobody: Document = {"_id": {"tenant": "", "id": ""}} | ({"tenant": {"$eq": ""}} if self._sharded else {})
-            await self.documents.update_one(nobody, {"$unset": {"nothing": ""}})
+            await self.in_the_journal()
 
-    def swap(self, key: Key, condition: Document, document: Document) -> UpdateOne:
-        """Put the document where the condition holds or nothing stands. Elsewhere the server answers E11000, for each write of a bulk apart."""
-        return UpdateOne(self.at(key) | condition, replacement(document), upsert=True)
+    async def in_the_journal(self) -> None:
+        """Wait until what was written here before without waiting is in the journal."""
+        nobody: Document = {"_id": {"tenant": "", "id": ""}} | ({"tenant": {"$eq": ""}} if self._sharded else {})
+        await self.documents.update_one(nobody, {"$unset": {"nothing": ""}})
+
+    def swap(self, key: Key, found: Mapping[str, Any] | None, document: Document | None) -> InsertOne[Document] | UpdateOne | DeleteOne:
+        """Put the document, or nothing, in the place of what was found.
+
+        Where that does not stand there any more a document is refused, for each write of a bulk apart; a deletion does nothing.
+        """
+        if document is None:
+            return DeleteOne(self.at(key) | as_it_was(found))
+        if found is None:
+            return InsertOne(document)
+        return UpdateOne(self.at(key), replacement(document, unchanged(found)), upsert=True)  # an upsert, or nobody would say that it is gone
 
 
 def as_it_was(found: Mapping[str, Any] | None) -> Document:
-    """A condition that holds while what was found, or nothing, stands there: every write has a checksum of its own."""
-    return {"kind": {"$eq": FENCE}} if found is None or found.get("kind") == FENCE else {"checksum": {"$eq": found.get("checksum")}}
+    """A filter that lets through what was found, as it was: every write has a checksum of its own."""
+    return {"checksum": {"$eq": (found or {}).get("checksum")}}
 
 
-def unfenced(token: str | None) -> Document:
-    """A condition that holds until a raised generation keeps this announcement's writes out."""
-    return {} if token is None else {"fenced": {"$ne": token}}
+def unchanged(found: Mapping[str, Any]) -> Document:
+    """The same as an expression."""
+    return {"$eq": [{"$ifNull": ["$checksum", None]}, {"$literal": found.get("checksum")}]}
 
 
-def replacement(document: Document) -> Sequence[Document]:
-    """An update that puts the document in the place of what stands there. It is one literal: nothing in it is an expression.
+def replacement(document: Document | str, where: Document | bool = True) -> list[Document]:
+    """An update that puts the document (or the variable of this name) in the place of what stands there, where the expression holds; else it fails.
 
-    Fences are kept, and that a copy is set aside. A fence stands from now on, by the server's clock.
+    The document is one literal: nothing in it is an expression. That a copy is set aside is kept.
     """
-    kept = {"fenced": "$fenced", ASIDE: f"${ASIDE}"} | ({"fenced_at": "$$NOW"} if document["kind"] == FENCE else {})
-    return [{"$replaceWith": {"$mergeObjects": [{"$literal": document}, kept]}}]
+    new = {"$mergeObjects": [document if isinstance(document, str) else {"$literal": document}, {ASIDE: f"${ASIDE}"}]}
+    refused = {"$toInt": "$_id"}  # no `_id` of ours is a number
+    return [{"$replaceWith": new if where is True else {"$cond": [where, new, refused]}}]

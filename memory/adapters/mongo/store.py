@@ -1,4 +1,4 @@
-"""The store on MongoDB. What it promises where, and how, is told at the top of `partitions`, `batches` and `words`."""
+"""The store on MongoDB. What it promises where, and how, is told at the top of `partitions`, `batch` and `words`."""
 
 from __future__ import annotations
 
@@ -9,32 +9,26 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
-from bson.codec_options import CodecOptions
-from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
-from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
-from pymongo.uri_parser import parse_uri
-from pymongo.write_concern import WriteConcern
+from pymongo.errors import OperationFailure
 
 from memory.adapters.mongo import reading
 from memory.adapters.mongo.aside import Aside, Spoiled
 from memory.adapters.mongo.auditing import audit_copies, audit_words
-from memory.adapters.mongo.batches import Batch
-from memory.adapters.mongo.claims import CLAIMS, MongoConfig, parse
-from memory.adapters.mongo.closing import Heartbeats
+from memory.adapters.mongo.batch import Batch
+from memory.adapters.mongo.config import CLAIMS, parse
+from memory.adapters.mongo.connection import Heartbeats, Inspection, client_of, database_of, inspect, require_uri
 from memory.adapters.mongo.errors import translate
-from memory.adapters.mongo.idle import Idle
-from memory.adapters.mongo.inspection import Inspection, inspect
-from memory.adapters.mongo.partitions import Registry
+from memory.adapters.mongo.partitions import Idle, Registry
 from memory.adapters.mongo.reading import Burial
 from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
-from memory.adapters.mongo.searching import search
+from memory.adapters.mongo.search import search
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.mongo.turns import Turns
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
-from memory.domain.errors import ConfigError, InvalidInput, NotOpen, StoreUnavailable
+from memory.domain.errors import InvalidInput, NotOpen, StoreUnavailable
 from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
@@ -66,7 +60,7 @@ class MongoStore(BaseStore):
     def __init__(self, url: str, name: str = "mongodb", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
-        _require_uri(name, self._config)
+        require_uri(name, self._config)
         self._names = Names(self._config.prefix)
         self._client: AsyncMongoClient[Document] | None = None
         self._heartbeats = Heartbeats()
@@ -89,18 +83,18 @@ class MongoStore(BaseStore):
     async def _connect(self, collections: Sequence[Collection]) -> None:
         await self._disconnect()  # where an opening was cut off
         heartbeats = Heartbeats()
-        client = _client(self._config, heartbeats)
+        client = client_of(self._config, heartbeats)
         try:
             found = await self._inspected(client)
-            database = _database(client, self._config, found)
-            await make_ready(self.name, database, self._names, collections, passes=not found.sharded)
+            database = database_of(client, self._config, found)
+            await make_ready(self.name, database, self._names, collections)
         except BaseException:
             await heartbeats.close(client)
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
         thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
         self._shelves = {c.name: Shelf(c, database, self._names, thresholds, majority=majority, sharded=sharded) for c in collections}
-        registry = Registry(database, self._names, thresholds, passes=not sharded)
+        registry = Registry(database, self._names, thresholds)
         aside = Aside(database, self._names)
         self._desk = Desk(self._shelf, registry, aside, Turns(thresholds.turns), _TURNS * self._config.timeout)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
@@ -232,7 +226,7 @@ class MongoStore(BaseStore):
         assert self._found is not None  # noqa: S101 - it is open
         for shelf in self._shelves.values():
             checked += await audit_words(shelf, problems, repair=repair)
-        database, page = _database(client, self._config, self._found), self._config.thresholds.audited_at_once
+        database, page = database_of(client, self._config, self._found), self._config.thresholds.audited_at_once
         await audit_copies(database, self._names, self._shelves, problems, page, repair=repair)
         return Audit(checked, tuple(problems[:_MOST_PROBLEMS]))
 
@@ -245,7 +239,7 @@ class MongoStore(BaseStore):
     def _idle(self) -> Idle:
         client, desk = self._connected(), self._desk
         assert desk is not None and self._found is not None  # noqa: S101, PT018 - it is connected
-        return Idle(_database(client, self._config, self._found), self._names, desk.registry, self._config.thresholds.partitions_at_once)
+        return Idle(database_of(client, self._config, self._found), self._names, desk.registry, self._config.thresholds.partitions_at_once)
 
     def _shelf(self, collection: Collection) -> Shelf:
         return self._shelves[collection.name]
@@ -280,41 +274,3 @@ class MongoStore(BaseStore):
         if isinstance(error, Busy):
             return StoreUnavailable(self.name, "others kept changing what the call is about; it may have been done in part; try again")
         return translate(self.name, self._config.place, error)
-
-
-def _database(client: AsyncMongoClient[Document], config: MongoConfig, found: Inspection) -> AsyncDatabase[Document]:
-    plain: CodecOptions[Document] = CodecOptions(unicode_decode_error_handler="replace")  # a damaged text is told by the checksum
-    # A server without a journal refuses a write that asks for it.
-    return client.get_database(config.database, plain, write_concern=None if found.journaled else WriteConcern("majority"))
-
-
-def _client(config: MongoConfig, heartbeats: Heartbeats) -> AsyncMongoClient[Document]:
-    """Every operation ends within the timeout, whatever the server does; the driver's own repeats included, which no write is doubled by."""
-    settings: dict[str, Any] = {
-        "w": "majority",
-        "journal": True,
-        "timeoutMS": round(config.timeout * 1000),
-        "serverSelectionTimeoutMS": round(config.timeout * 1000),
-        "connectTimeoutMS": round(config.connect_timeout * 1000),
-        "socketTimeoutMS": round(config.timeout * 1000),
-        "maxPoolSize": config.connections,
-        "serverMonitoringMode": "poll",
-        "appname": "memory-tiers",
-        "event_listeners": [heartbeats],
-    }
-    return AsyncMongoClient(config.uri, **settings)
-
-
-def _require_uri(name: str, config: MongoConfig) -> None:
-    """Refuse what the driver would refuse, before anything is connected. A name that DNS resolves is looked up when the store is opened."""
-    if config.uri.startswith("mongodb+srv://"):
-        return
-    try:
-        parse_uri(config.uri, warn=False)
-    except (InvalidURI, ConfigurationError, ValueError) as exc:
-        raise ConfigError(f"store '{name}': the driver refuses the URL ({_told(exc)}); special characters are written as %40 for @") from None
-
-
-def _told(error: Exception) -> str:
-    """What is wrong, without the URL: messages about user and password may quote them."""
-    return "an option is not one of MongoDB's" if isinstance(error, ConfigurationError) else type(error).__name__

@@ -21,19 +21,8 @@ class Thresholds:
     """Documents in one message to an audit."""
     partitions_at_once: int = 200
     """Partitions looked at together for whether they are idle."""
-    fenced_at_once: int = 1_000
-    """Keys, about, that fences are put up at before the announcements of these are taken back."""
-    kept_to_take_back: int = 20
-    """Announcements of more keys are taken back at once, those of fewer with the next one."""
-    crowded: int = 500
-    crowded_bytes: int = 4 * 2**20
-    """Announcements and their bytes: with more, the oldest are fenced and taken back: processes that died or ended have left them."""
     partitions_known: int = 10_000
-    """Partitions whose generation is remembered, and those where something is to be taken back."""
-    passes: int = 16
-    """Passes of a block. A raised generation puts up so many fences for each process that lately wrote there."""
-    blocks: int = 10_000
-    """Blocks of passes in use."""
+    """Partitions whose generation is remembered."""
     turns: int = 1_024
     """So many turns there are. Partitions that share one wait for each other where they need not."""
 

@@ -1,4 +1,4 @@
-"""One write: one announcement where it asks for a generation, and one conditional change of one document."""
+"""One write: one conditional change of one document, that of a put conditional on its partition's generation too (see `partitions`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.adapters.mongo.aside import Aside
-from memory.adapters.mongo.documents import ASIDE, FENCE, RECORD, TOMBSTONE, address, sealed
-from memory.adapters.mongo.errors import is_duplicate
-from memory.adapters.mongo.filters import NEVER
-from memory.adapters.mongo.partitions import Permit, Registry
-from memory.adapters.mongo.shelf import Shelf, as_it_was, replacement
+from memory.adapters.mongo.codec import ASIDE, RECORD, TOMBSTONE, sealed
+from memory.adapters.mongo.errors import is_refused
+from memory.adapters.mongo.partitions import Registry, only_under
+from memory.adapters.mongo.shelf import Shelf, replacement, unchanged
 from memory.adapters.mongo.turns import Turns
 from memory.adapters.mongo.values import Document, text_of
 from memory.ports.collections import Collection
@@ -43,62 +42,66 @@ class Desk:
 
 async def raise_generation(desk: Desk, write: RaiseGeneration) -> Outcome:
     try:
-        number = await desk.registry.raise_to(write.partition, write.to)
+        return Outcome(Status.APPLIED, number=await desk.registry.raise_to(write.partition, write.to))
     except Unstorable as exc:
         return Outcome(Status.REJECTED, reason=str(exc))
-    if write.to != 0:
-        await desk.registry.fence(write.partition)
-    return Outcome(Status.APPLIED, number=number)
 
 
 async def put_one(desk: Desk, write: Put) -> Outcome:
     """Store the record where the condition holds; where it does not, look, and say what stands there."""
     shelf, partition = desk.shelf(write.collection), write.record.partition
-    draft: Document | None = None
-    for round_ in range(ROUNDS):
-        try:
-            permit = None if round_ else desk.registry.ready(partition, shelf.name)
-            if permit is None:
-                permit, draft = await _permitted(desk, shelf, write, draft)
-            else:
-                draft = _drafted(desk, shelf, write, permit)
-        except Unstorable as exc:
-            return Outcome(Status.REJECTED, reason=str(exc))
-        if write.record.generation is None and draft["generation"] != permit.generation:
-            draft = sealed(draft | {"generation": permit.generation})
-        document, born_at = permit.on(draft), int(draft["generation"])
-        applied = born_at >= permit.generation and await _blindly(shelf, write, document, permit)
-        outcome = Outcome(Status.APPLIED, version=write.record.version, generation=born_at)
-        if not applied:
-            found, current = await asyncio.gather(shelf.documents.find_one(shelf.at(write.key)), desk.registry.generations([partition]))
-            decision = decide(write, slot_of(shelf, found), current[partition])
-            outcome = decision.outcome
-            applied = decision.changes and current[partition] == permit.generation and await _exactly(shelf, write, found, document, permit)
-        desk.registry.give_back(permit)
-        if applied or outcome.status is not Status.APPLIED:
-            return outcome
+    try:
+        document = shelf.layout.document(write.record, desk.registry.likely(partition))
+    except Unstorable as exc:
+        return Outcome(Status.REJECTED, reason=str(exc))
+    place = _blindly(write)
+    for _ in range(ROUNDS):
+        if await _placed(desk.registry, shelf, write, document, place):
+            return Outcome(Status.APPLIED, version=write.record.version, generation=int(document["generation"]))
+        found, generations = await asyncio.gather(shelf.documents.find_one(shelf.at(write.key)), desk.registry.generations([partition]))
+        decision = decide(write, slot_of(shelf, found), generations[partition])
+        if not decision.changes:
+            return decision.outcome
+        if write.record.generation is None and document["generation"] != generations[partition]:
+            document = sealed(document | {"generation": generations[partition]})
+        place = _INSERTED if found is None else _replacing(unchanged(found))
     raise Busy
 
 
-def _drafted(desk: Desk, shelf: Shelf, write: Put, permit: Permit) -> Document:
-    try:
-        return shelf.layout.document(write.record, permit.generation)
-    except Unstorable:
-        desk.registry.give_back(permit)
-        raise
+_INSERTED: Mapping[str, Any] = {"whenMatched": "fail", "whenNotMatched": "insert"}
+"""A `$merge` puts a document where nothing stands."""
 
 
-async def _permitted(desk: Desk, shelf: Shelf, write: Put, draft: Document | None) -> tuple[Permit, Document]:
-    """A new permit; the document is made while it is asked for, under the generation that was last seen."""
-    partition = write.record.partition
-    asking = asyncio.ensure_future(desk.registry.permit(partition, shelf.name, address(write.key)["id"]))
-    await asyncio.sleep(0)  # it is sent
+def _replacing(where: Document | bool, otherwise: str = "fail") -> Mapping[str, Any]:
+    """A `$merge` puts a document in the place of what stands there and is as the expression says."""
+    return {"whenMatched": replacement("$$new", where), "whenNotMatched": otherwise}
+
+
+def _blindly(write: Put) -> Mapping[str, Any]:
+    """Without having looked."""
+    where = standing(write.when, write.record.version)
+    match write.when:
+        case Absent():
+            return _INSERTED
+        case AtVersion():
+            return _replacing(where)
+        case _:
+            return _replacing(where, "insert")
+
+
+async def _placed(registry: Registry, shelf: Shelf, write: Put, document: Document, place: Mapping[str, Any]) -> bool:
+    """Store the document in its place under its generation, in one step; whether both were still so.
+
+    The driver repeats no `$merge`: a server that steps down meanwhile is `StoreUnavailable`.
+    """
+    under = only_under(write.record.partition, document, exactly=write.record.generation is None)
     try:
-        draft = draft or shelf.layout.document(write.record, desk.registry.likely(partition))
-    except Unstorable:
-        desk.registry.give_back(await asking)
+        await registry.partitions.aggregate([*under, {"$merge": {"into": shelf.name, **place}}])
+    except Exception as exc:
+        if is_refused(exc):
+            return False
         raise
-    return await asking, draft
+    return True
 
 
 async def delete_one(desk: Desk, write: Delete) -> Outcome:
@@ -112,10 +115,10 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
     for _ in range(ROUNDS):
         try:
             before = await shelf.documents.find_one_and_update(
-                shelf.at(write.key) | standing(write.when, write.version), replacement(document), {ASIDE: 1}, upsert=upsert
+                shelf.at(write.key), replacement(document, standing(write.when, write.version)), {ASIDE: 1}, upsert=upsert
             )
         except Exception as exc:
-            if not is_duplicate(exc):
+            if not is_refused(exc):
                 raise
         else:
             if before is not None and ASIDE in before:
@@ -129,48 +132,22 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
     raise Busy
 
 
-async def _blindly(shelf: Shelf, write: Put, document: Document, permit: Permit) -> bool:
-    """Store the document where the condition holds, without looking first; whether it did."""
-    try:
-        if isinstance(write.when, Absent):
-            await shelf.documents.insert_one(document)
-            return True
-        condition = shelf.at(write.key) | standing(write.when, write.record.version) | permit.condition
-        done = await shelf.documents.update_one(condition, replacement(document), upsert=not isinstance(write.when, AtVersion))
-    except Exception as exc:
-        if is_duplicate(exc):
-            return False
-        raise
-    return bool(done.matched_count or done.upserted_id is not None)
-
-
-async def _exactly(shelf: Shelf, write: Put, found: Document | None, document: Document, permit: Permit) -> bool:
-    """Store the document in the place of exactly what was found; whether that still stood there."""
-    try:
-        await shelf.documents.update_one(shelf.at(write.key) | as_it_was(found) | permit.condition, replacement(document), upsert=True)
-    except Exception as exc:
-        if is_duplicate(exc):
-            return False
-        raise
-    return True
-
-
-def standing(when: When, version: int) -> Document:
-    """The condition on what stands there. Nothing at all is an upsert's business; a fence has no version, and a corrupt document may have none."""
+def standing(when: When, version: int) -> Document | bool:
+    """The condition on what stands there, as an expression. Nothing has no version, and a corrupt document may have none."""
     match when:
         case Absent():
-            return {"kind": {"$eq": FENCE}}
+            return {"$lte": ["$kind", None]}
         case AtVersion(n, _, tier) if not _possible(n, tier):
-            return NEVER
+            return False
         case AtVersion(n, None, None):
-            return {"version": {"$eq": n}, "kind": {"$in": [RECORD, TOMBSTONE]}}
+            return {"$and": [{"$eq": ["$version", n]}, {"$in": ["$kind", [RECORD, TOMBSTONE]]}]}
         case AtVersion(n, role, tier):
-            asked: Mapping[str, Any] = {"role": role and role.value, "tier": tier}
-            return {"version": {"$eq": n}, "kind": {"$eq": RECORD}, **{name: {"$eq": value} for name, value in asked.items() if value is not None}}
+            asked: Mapping[str, Any] = {"version": n, "kind": RECORD, "role": role and role.value, "tier": tier}
+            return {"$and": [{"$eq": [f"${name}", {"$literal": value}]} for name, value in asked.items() if value is not None]}
         case Always():
-            return {}
+            return True
         case _:
-            return {"$or": [{"version": {"$lt": version}}, {"version": {"$eq": None}}]}
+            return {"$lt": ["$version", version]}  # also of what has none
 
 
 def _possible(version: int, tier: str | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.mongo.claims import MongoConfig, parse
+from memory.adapters.mongo.config import MongoConfig, parse
 from memory.domain.errors import ConfigError
 from memory.facade.config import MemoryConfig, load
 

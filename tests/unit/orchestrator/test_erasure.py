@@ -12,6 +12,7 @@ from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.generations import SCOPED
 from memory.orchestrator.settings import EngineSettings
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone
@@ -187,6 +188,30 @@ async def test_an_erasure_is_repeated_in_a_store_that_cannot_refuse_a_late_put_a
             await _sweep(world, timedelta(minutes=minutes) + timedelta(minutes=2))
             assert isinstance(await world.standing(world.long, entry.id), Tombstone), minutes
             assert await world.get(entry) is None
+
+
+async def test_the_erasures_of_a_hundred_scopes_are_repeated_in_one_call_a_collection_and_only_in_stores_that_are_not_fenced() -> None:
+    async with World(long=replace(DURABLE, fenced=False)) as world:
+        late: list[Record] = []
+        for n in range(101):
+            entry = await world.write("erased text", scope=Scope.session(f"many{n}"))
+            if n in (0, 100):
+                await world.move(entry, "long")
+                standing = await world.standing(world.long, entry.id)
+                assert isinstance(standing, Record)
+                late.append(standing)
+            await world.engine.erasure.erase_scope(TENANT, entry.scope)
+        for one in late:
+            world.long.state.place("entries", one.key, one)
+        world.clock.advance(timedelta(minutes=2))
+        for store in world.stores:
+            store.steps.clear()
+        assert await world.engine.erasure.watch() == 101
+        assert world.long.steps.count("erase.delete") == 2 * len(SCOPED)
+        assert not [step for store in (world.short, world.mid) for step in store.steps if step in ("erase.delete", "erase.count")]
+        for one in late:
+            assert isinstance(await world.standing(world.long, one.key.id), Tombstone)
+        assert await world.engine.erasure.watch() == 0
 
 
 async def test_a_repeat_of_an_erasure_spares_what_was_written_since_to_a_store_that_was_replaced() -> None:

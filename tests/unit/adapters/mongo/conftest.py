@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -10,8 +11,13 @@ import pytest
 import pytest_asyncio
 from pymongo.database import Database
 
+from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.store import MongoStore
-from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.support import HERE, done
+from memory.ports.query import Query, within
+from memory.ports.store import Store
+from memory.ports.writes import RaiseGeneration
 from tests.support import mongo_servers
 from tests.support.backends import BACKENDS
 from tests.support.mongo_servers import Mongo
@@ -64,3 +70,42 @@ async def store(build: Callable[..., MongoStore], raw: Raw) -> AsyncIterator[Mon
         yield made
     finally:
         await made.close()
+
+
+@pytest_asyncio.fixture
+async def other(store: MongoStore, build: Callable[[], MongoStore]) -> AsyncIterator[MongoStore]:
+    """Another client of the same database."""
+    made = build()
+    await made.open(DECLARED)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+class Held:
+    """Holds the first call of `name` back: before it begins, or `after` it ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool = False) -> None:
+        self.reached, self.let_go = asyncio.Event(), asyncio.Event()
+        held = getattr(owner, name)
+
+        async def waits(*args: Any, **named: Any) -> Any:
+            answer = await held(*args, **named) if after else None
+            if not self.reached.is_set():
+                self.reached.set()
+                await self.let_go.wait()
+            return answer if after else await held(*args, **named)
+
+        monkeypatch.setattr(owner, name, waits)
+
+
+def registry_of(store: MongoStore) -> Registry:
+    assert store._desk is not None
+    return store._desk.registry
+
+
+async def erased(store: Store) -> None:
+    """As an erasure does it."""
+    await done(store, RaiseGeneration(HERE))
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 50)

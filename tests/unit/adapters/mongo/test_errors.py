@@ -6,7 +6,7 @@ import pytest
 from bson.errors import InvalidDocument
 from pymongo import errors as driver
 
-from memory.adapters.mongo.errors import is_duplicate, translate
+from memory.adapters.mongo.errors import is_refused, translate
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
 QUOTED = "dup key: { body: 'what a record said' }"
@@ -53,7 +53,8 @@ def test_what_is_not_the_drivers_is_left_alone() -> None:
     assert translate("mid", "db", KeyError("x")) is None
 
 
-def test_a_duplicate_key_is_told_also_inside_a_bulk() -> None:
-    assert is_duplicate(driver.DuplicateKeyError(QUOTED, 11000))
-    assert is_duplicate(driver.BulkWriteError({"writeErrors": [{"index": 1, "code": 11000}]}))
-    assert not is_duplicate(driver.OperationFailure(QUOTED, 112))
+@pytest.mark.parametrize("code", [11000, 13113, 241])
+def test_a_refused_write_is_told_also_inside_a_bulk(code: int) -> None:
+    assert is_refused(driver.OperationFailure(QUOTED, code))
+    assert is_refused(driver.BulkWriteError({"writeErrors": [{"index": 1, "code": code}]}))
+    assert not is_refused(driver.OperationFailure(QUOTED, 112))

@@ -1,16 +1,13 @@
-"""What is left behind is cleared up: copies of damaged documents, announcements of processes that ended, fences."""
+"""What is left behind is cleared up, and what is damaged stops nobody."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from memory.adapters.mongo import reading
 from memory.adapters.mongo.aside import Aside
-from memory.adapters.mongo.partitions import Registry
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
 from memory.adapters.mongo.thresholds import Thresholds
@@ -18,8 +15,8 @@ from memory.adapters.mongo.values import Document
 from memory.domain.errors import InvalidInput
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
-from memory.ports.query import Eq, Everywhere, Filter, Kind, Order, Query, Tenant, encode_cursor, within
-from memory.ports.record import Corrupt, Partition, Role, Tombstone
+from memory.ports.query import Eq, Everywhere, Filter, Order, Query, encode_cursor, within
+from memory.ports.record import Corrupt, Role, Tombstone
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Purge, RaiseGeneration, Status, When, Write
 from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
@@ -76,34 +73,6 @@ class _With:
         return getattr(self._collection, name)
 
 
-async def test_announcements_of_processes_that_ended_do_not_pile_up(store: MongoStore, build: Callable[..., MongoStore], raw: Raw) -> None:
-    for n in range(20):
-        brief = build(thresholds=Thresholds(crowded=6, fenced_at_once=2))
-        await brief.open(DECLARED)
-        await done(brief, put(record(n)))
-        await brief.close()
-    assert len(raw["memory_store.partitions"].find_one({})["writers"]) <= 7  # type: ignore[index]
-    assert len((await store.query(Query(SAMPLES, within(HERE)))).records) == 20
-
-
-async def test_a_fence_put_up_where_an_old_one_stands_stands_its_whole_time(store: MongoStore, raw: Raw) -> None:
-    async def fenced(writer: str) -> Document:
-        """The fence against what a process announced that ended since."""
-        announced = {"$set": {f"writers.{writer}": [["memory_samples", id_of(1)]]}, "$setOnInsert": {"generation": 0}}
-        raw["memory_store.partitions"].update_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}}, announced, upsert=True)
-        await done(store, RaiseGeneration(HERE))
-        fence = raw["memory_samples"].find_one({"id": id_of(1)})
-        assert fence is not None
-        return dict(fence)
-
-    await fenced("first")
-    long_ago = datetime.now(UTC) - timedelta(hours=23, minutes=59)
-    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"fenced_at": long_ago}})
-    again = await fenced("second")
-    assert again["fenced"] == ["first", "second"]
-    assert datetime.now(UTC) - again["fenced_at"].replace(tzinfo=UTC) < timedelta(minutes=5)
-
-
 async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: Raw) -> None:
     await done(store, put(record(1, texts={"content": "the secret"})))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"kind": "recorc"}})
@@ -152,55 +121,6 @@ async def test_what_no_document_holds_fails_its_write_and_not_the_call(store: Mo
     assert first.applied
     assert last.applied
     assert await found(store) == before
-
-
-def _leave_passes(raw: Raw, blocks: int) -> None:
-    """As processes do that ended."""
-    announced = {f"dead{n}": {"in": "memory_samples", "passes": 16} for n in range(blocks)}
-    raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, "generation": 0, "writers": announced})
-
-
-async def test_many_puts_at_once_do_not_keep_each_other_out(build: Callable[..., MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More is under way than announcements of dead processes are let pile up to."""
-    store = build(thresholds=Thresholds(crowded=6))
-    await store.open(DECLARED)
-    cleared: list[bool] = []
-    fence = Registry.fence
-
-    async def watched(self: Registry, partition: Partition, *, oldest: bool = False) -> None:
-        cleared.append(oldest)
-        await fence(self, partition, oldest=oldest)
-
-    monkeypatch.setattr(Registry, "fence", watched)
-    outcomes = await asyncio.gather(*[one(store, put(record(n))) for n in range(60)])
-    assert all(outcome.applied for outcome in outcomes)
-    assert cleared == [True]
-    assert raw["memory_samples"].count_documents({"kind": "record"}) == 60
-    await store.close()
-
-
-async def test_fences_for_passes_are_seen_by_nobody(store: MongoStore, raw: Raw) -> None:
-    _leave_passes(raw, 10)
-    await done(store, RaiseGeneration(HERE))
-    await done(store, *[put(record(n)) for n in range(30)])
-    assert raw["memory_samples"].count_documents({"kind": "fence"}) == 160
-    raw.command({"profile": 2})
-    page = await store.query(Query(SAMPLES, Everywhere(), limit=10, kinds=frozenset(Kind)))
-    raw.command({"profile": 0})
-    [asked] = raw["system.profile"].find({"command.aggregate": "memory_samples", "op": "command"})
-    assert asked["docsExamined"] <= 12
-    assert len(page.records) == 10
-    for where in (Everywhere(), Tenant(HERE.tenant), within(HERE)):
-        assert (await store.count(Query(SAMPLES, where))).records == 30
-        assert len((await store.query(Query(SAMPLES, where))).records) == 30
-    assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant)), 50) == 30
-
-
-async def test_a_damaged_fence_for_a_pass_stops_no_erasure(store: MongoStore, raw: Raw) -> None:
-    _leave_passes(raw, 1)
-    await done(store, RaiseGeneration(HERE), put(record(1)))
-    raw["memory_samples"].update_one({"kind": "fence"}, {"$set": {"kind": "fencf"}})
-    assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant)), 50) == 1
 
 
 @pytest.mark.parametrize("damaged", [{"created_at": "no moment"}, {"fields": "none"}], ids=str)
@@ -269,13 +189,3 @@ async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 20
     assert max(held) <= 5
     await store.close()
-
-
-async def test_a_record_remembers_the_fences_of_many_batches(store: MongoStore, raw: Raw) -> None:
-    """A writer that was frozen over hundreds of raised generations is kept out all the same."""
-    token = {f"writer {n}": [["memory_samples", id_of(1)]] for n in range(300)}
-    raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, "generation": 0, "writers": token})
-    await done(store, RaiseGeneration(HERE))
-    fence = raw["memory_samples"].find_one({"id": id_of(1)})
-    assert fence is not None
-    assert set(token) <= set(fence["fenced"])

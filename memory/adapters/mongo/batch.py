@@ -2,13 +2,17 @@
 
 A run is writes to different keys with no raised generation among them, so the order within it cannot be seen and it goes to the server in bulk.
 A later run sees the earlier ones. Without transactions a call that is cut off leaves the runs before as they are, and of the last one any part.
+
+Generations are looked at before, and again when everything stands (see `partitions`): records of a generation that was raised over meanwhile are
+taken back and decided again, of a call that is kept whole everything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
@@ -17,10 +21,9 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.documents import address
-from memory.adapters.mongo.errors import is_collision, is_duplicate
-from memory.adapters.mongo.partitions import Announcement
-from memory.adapters.mongo.runs import Run, is_blind
+from memory.adapters.mongo.codec import address
+from memory.adapters.mongo.errors import is_collision, is_refused
+from memory.adapters.mongo.runs import Change, Run, is_blind
 from memory.adapters.mongo.turns import Turn
 from memory.adapters.mongo.values import Document, text_of
 from memory.adapters.mongo.writing import Busy, Desk, raise_generation
@@ -30,7 +33,6 @@ from memory.ports.storable import Unstorable, encode_integer
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 _COMMITS = 5
-_NOBODY = Announcement({})
 
 
 class Collided(Exception):
@@ -88,14 +90,33 @@ class Batch:
             self._outcomes |= {i: await raise_generation(self._desk, write) for i, write in run.items() if isinstance(write, RaiseGeneration)}
             return {}
         keyed = {i: write for i, write in run.items() if not isinstance(write, RaiseGeneration)}
-        announcement = await self._announce(keyed)
-        done = Run(self._desk, keyed, announcement, announcement.generations, None)
+        generations = await self._generations(keyed)
+        done = Run(self._desk, keyed, generations, None)
         if is_blind(keyed):
             await done.insert()
         await done.decide()
-        await self._desk.registry.finish(announcement)
         self._outcomes |= done.outcomes
-        return {i: write for i, write in run.items() if i not in done.outcomes}
+        left = await self._taken_back(await self._void(generations, done.changes))
+        return {i: write for i, write in run.items() if i in left or i not in done.outcomes}
+
+    async def _generations(self, writes: Mapping[int, Write]) -> dict[Partition, int]:
+        """Those that records are put under."""
+        return await self._desk.registry.generations([w.record.partition for w in writes.values() if isinstance(w, Put)])
+
+    async def _void(self, generations: Mapping[Partition, int], changes: Mapping[int, Change]) -> dict[int, Change]:
+        """Which of these brought a record of a generation that has been raised since, or went on from one that did."""
+        raised = await self._desk.registry.raised_since(generations)
+        void: dict[int, Change] = {}
+        places: set[tuple[str, Key]] = set()
+        for i, change in changes.items():
+            if change.place in places or change.is_void(raised):
+                places.add(change.place)
+                void[i] = change
+        return void
+
+    async def _taken_back(self, void: dict[int, Change]) -> list[int]:
+        """The writes that are to be decided again. What others have replaced or deleted meanwhile was applied."""
+        return sorted([i for i in reversed(void) if await void[i].take_back()])
 
     # -- in a transaction ---------------------------------------------------------------------------------------------
 
@@ -108,73 +129,90 @@ class Batch:
 
     async def _tried(self, client: AsyncMongoClient[Document], together: bool, turn: Turn) -> list[Outcome]:
         """Try until nobody gets in the way."""
-        refused = dict(self._outcomes)
-        announcement: Announcement | None = None
+        decided, left = dict(self._outcomes), self._writes
         for attempt in count():
             if turn.is_late:
                 break
-            self._outcomes = dict(refused)
-            if announcement is None:
-                announcement = await self._announce(self._writes)
+            self._outcomes = dict(decided)
+            changes: dict[int, Change] = {}
+            generations = await self._generations(left)
             try:
-                async with client.start_session() as session:
-                    await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True))
-                    await self._carry_out(announcement, session, attempt == 0, together)
-                    await _commit(session)
+                async with _transaction(client) as session:
+                    await self._carry_out(left, generations, changes, session, attempt == 0, together)
             except NotTogether:
                 outcomes = [self._outcomes[i] for i in sorted(self._outcomes)]
-                await self._desk.registry.finish(announcement)
                 return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
             except (Collided, PyMongoError) as exc:
-                if not (isinstance(exc, Collided) or is_collision(exc) or is_duplicate(exc)):
+                if not (isinstance(exc, Collided) or is_collision(exc) or is_refused(exc)):
                     raise
-                if not is_collision(exc):  # or a generation was raised, and keeps out what was announced before
-                    await self._desk.registry.finish(announcement)
-                    announcement = None
                 await turn.take()
                 if attempt:  # in whose way it is now is another process
                     await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))  # noqa: S311 - so that the two do not meet again
                 continue
-            await self._desk.registry.finish(announcement)
-            for write in self._writes.values():
-                if isinstance(write, RaiseGeneration) and write.to != 0:
-                    await self._desk.registry.fence(write.partition)
-            return [self._outcomes[i] for i in sorted(self._outcomes)]
-        if announcement is not None:
-            await self._desk.registry.finish(announcement)
+            void = await self._void(generations, changes)
+            if not void or (together and not await self._all_taken_back(client, changes, void)):
+                return [self._outcomes[i] for i in sorted(self._outcomes)]
+            if together:
+                continue
+            left = {i: left[i] for i in await self._taken_back(void)}
+            decided = {i: outcome for i, outcome in self._outcomes.items() if i not in left}
         raise Busy
 
-    async def _carry_out(self, announcement: Announcement, session: Any, blindly: bool, together: bool) -> None:
-        current = dict(announcement.generations)
-        written: set[tuple[str, Key]] = set()
-        for run in _runs(self._writes):
+    async def _carry_out(
+        self,
+        writes: Mapping[int, Write],
+        generations: dict[Partition, int],
+        changes: dict[int, Change],
+        session: Any,
+        blindly: bool,
+        together: bool,
+    ) -> None:
+        """Decide and send all of it. Generations that it raises itself are noted in `generations`, what it changes in `changes`."""
+        for run in _runs(writes):
             keyed: dict[int, KeyedWrite] = {}
             for i, write in run.items():
                 if isinstance(write, RaiseGeneration):
                     number = await self._desk.registry.raise_to(write.partition, write.to, session)
-                    current[write.partition] = number
+                    generations[write.partition] = number
                     self._outcomes[i] = Outcome(Status.APPLIED, number=number)
                 else:
                     keyed[i] = write
-            done = Run(self._desk, keyed, announcement, current, session, written)
+            done = Run(self._desk, keyed, generations, session)
             if blindly and is_blind(keyed):
                 await done.insert()
             await done.decide()
             if len(done.outcomes) < len(keyed):
                 raise Collided
             self._outcomes |= done.outcomes
+            changes |= done.changes
         if together and not all(outcome.applied for outcome in self._outcomes.values()):
             raise NotTogether
 
-    async def _announce(self, writes: Mapping[int, Write]) -> Announcement:
-        announced: dict[Partition, dict[tuple[str, str], None]] = {}
-        for write in writes.values():
-            if isinstance(write, Put):
-                name = self._desk.shelf(write.collection).name
-                announced.setdefault(write.record.partition, {})[(name, text_of(write.key.id))] = None
-        if not announced:
-            return _NOBODY
-        return await self._desk.registry.announce({partition: list(keys) for partition, keys in announced.items()})
+    async def _all_taken_back(self, client: AsyncMongoClient[Document], changes: dict[int, Change], void: dict[int, Change]) -> bool:
+        """Undo a call that is kept whole, last things first; False where the erasure has taken all that is void: then the call was before it.
+
+        Where others went on from it in another way, what is void goes, and how the call ended is unknown.
+        """
+        try:
+            async with _transaction(client) as session:
+                for i in reversed(changes):
+                    if not await changes[i].take_back(session):
+                        raise NotTogether
+        except (NotTogether, PyMongoError) as exc:
+            if isinstance(exc, PyMongoError) and not (is_collision(exc) or is_refused(exc)):
+                raise
+            if await self._taken_back(void):
+                raise Busy from exc
+            return False
+        return True
+
+
+@asynccontextmanager
+async def _transaction(client: AsyncMongoClient[Document]) -> AsyncIterator[Any]:
+    async with client.start_session() as session:
+        await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True))
+        yield session
+        await _commit(session)
 
 
 async def _commit(session: Any) -> None:

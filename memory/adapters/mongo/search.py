@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory.adapters.mongo.aside import Spoiled, is_fresh
-from memory.adapters.mongo.documents import HEADER, WITHOUT_WORDS, header_in, key_in
+from memory.adapters.mongo.codec import HEADER, WITHOUT_WORDS, header_in, key_in
 from memory.adapters.mongo.filters import records_in
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document

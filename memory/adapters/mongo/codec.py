@@ -15,7 +15,6 @@ from typing import Any
 import bson
 from bson.errors import BSONError
 
-from memory.adapters.mongo.passes import PASS
 from memory.adapters.mongo.values import (
     Document,
     cached_moment,
@@ -37,20 +36,17 @@ from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 
 RECORD, MARK, TOMBSTONE = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value
 CORRUPT = "corrupt"
-FENCE = "fence"
-"""Nothing stands under the key; the document keeps late writes away (see `partitions`) and goes after a day."""
-
 ASIDE = "aside"
 """Beside a document's checksum: a copy of what stood here damaged is set aside. Every replacement keeps it, so that a deletion finds the copy."""
 
 LARGEST = 16 * 2**20 - 2**16
-"""A document ends at 16 MiB; what fences, and an update around it, may add is left free."""
+"""A document ends at 16 MiB; what an update around it adds is left free."""
 
 SEALED = (
     *("_id", "tenant", "id", "kind", "scope", "version", "created_at", "updated_at", "expires_at", "fields", "body", "texts", "vector", "generation"),
     *("role", "tier", "owed", "owing", "previous", "accesses", "accessed_at", "cached_at", "epoch", "to", "note", "discard_at", "stamp"),
 )
-"""What the checksum covers, in its order. Beside it there are the words (`words`, `counts`, `length`), `fenced` and `aside`."""
+"""What the checksum covers, in its order. Beside it there are the words (`words`, `counts`, `length`) and `aside`."""
 WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "counts": 0, "length": 0}
 """A projection: nobody reads a record's words back."""
 EVERYWHERE: Mapping[str, str] = {"id": "_id.id", "tenant": "_id.tenant"}
@@ -173,8 +169,8 @@ class Layout:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, document: Mapping[str, Any] | None) -> Standing | Corrupt | None:
-        """What stands there, nothing where there is no document or only a fence. One for a pass has no key, so that it is told also when damaged."""
-        if document is None or document.get("kind") == FENCE or PASS in document["_id"]:
+        """What stands there, nothing where there is no document."""
+        if document is None:
             return None
         key = key_in(document)
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import bson
 import pytest
 
-from memory.adapters.mongo.documents import LARGEST, Layout, checksum, sealed
+from memory.adapters.mongo.codec import LARGEST, Layout, checksum, sealed
 from memory.adapters.mongo.words import Parts, token
 from memory.ports.collections import TextPart
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES

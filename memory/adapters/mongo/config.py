@@ -23,7 +23,6 @@ CLAIMS = Capabilities(
     tenant_wide=True,
     lexical=True,
     tenant_statistics=True,
-    fenced=True,
     max_record_bytes=8 * 2**20,
     max_batch=1_000,
 )
@@ -31,6 +30,7 @@ CLAIMS = Capabilities(
 
 `ttl` is not claimed: MongoDB's own expiry wants a date, which drops microseconds, and would not wait for steps that are owed; the engine sweeps.
 `semantic` is not claimed either: vector search is a service beside the server. Vectors are kept and come back as they were.
+Nor is `fenced`: a generation and a record are two documents (see `partitions`).
 A document ends at 16 MiB. A record may take half of it; the rest is for the index of its words.
 """
 

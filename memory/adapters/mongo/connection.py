@@ -1,0 +1,172 @@
+"""The driver's client: how it is made, what the server says of itself, and closing it without leaving a socket open.
+
+A monitor of each server is a task that `close` cancels. One that is cancelled just while it connects leaves its socket to the garbage
+collector (seen with pymongo 4.20), and because looking for a server gives up exactly when the monitor tries anew, closing after that would
+meet it every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import pymongo
+from bson.codec_options import CodecOptions
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.asynchronous.mongo_client import AsyncMongoClient
+from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
+from pymongo.monitoring import ServerHeartbeatFailedEvent, ServerHeartbeatListener, ServerHeartbeatStartedEvent, ServerHeartbeatSucceededEvent
+from pymongo.uri_parser import parse_uri
+from pymongo.write_concern import WriteConcern
+
+from memory.adapters.mongo.config import MongoConfig
+from memory.adapters.mongo.values import Document
+from memory.domain.errors import ConfigError
+from memory.ports.record import JsonValue
+
+OLDEST = 9
+"""The oldest wire version this works with, which is MongoDB 4.4."""
+_NOT_ALLOWED = 13
+_PATIENCE = 0.25
+"""Seconds to wait for monitors that connect; on a server that is frozen they wait for an answer, and there cancelling does no harm."""
+_NO_TIME = 1e-6
+
+
+# -- the client -------------------------------------------------------------------------------------------------------
+
+
+class Heartbeats(ServerHeartbeatListener):
+    """Which servers are being connected to just now, and which could not be reached when last tried."""
+
+    def __init__(self) -> None:
+        self._connecting: set[Any] = set()
+        self._lost: set[Any] = set()
+        self._quiet = asyncio.Event()
+
+    def started(self, event: ServerHeartbeatStartedEvent) -> None:
+        if not event.awaited:  # an awaited one is a connection that listens
+            self._connecting.add(event.connection_id)
+            self._quiet.clear()
+
+    def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
+        self._lost.discard(event.connection_id)
+        self._over(event.connection_id)
+
+    def failed(self, event: ServerHeartbeatFailedEvent) -> None:
+        self._lost.add(event.connection_id)
+        self._over(event.connection_id)
+
+    def _over(self, server: Any) -> None:
+        self._connecting.discard(server)
+        if not self._connecting:
+            self._quiet.set()
+
+    async def close(self, client: AsyncMongoClient[Any]) -> None:
+        """Close the client. With a server gone it says no goodbye: it would look for one to say it to, until that timed out."""
+        if self._connecting:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._quiet.wait(), _PATIENCE)
+        with pymongo.timeout(_NO_TIME) if self._lost else contextlib.nullcontext():
+            await client.close()
+
+
+def database_of(client: AsyncMongoClient[Document], config: MongoConfig, found: Inspection) -> AsyncDatabase[Document]:
+    plain: CodecOptions[Document] = CodecOptions(unicode_decode_error_handler="replace")  # a damaged text is told by the checksum
+    # A server without a journal refuses a write that asks for it.
+    return client.get_database(config.database, plain, write_concern=None if found.journaled else WriteConcern("majority"))
+
+
+def client_of(config: MongoConfig, heartbeats: Heartbeats) -> AsyncMongoClient[Document]:
+    """Every operation ends within the timeout, whatever the server does; the driver's own repeats included, which no write is doubled by."""
+    settings: dict[str, Any] = {
+        "w": "majority",
+        "journal": True,
+        "timeoutMS": round(config.timeout * 1000),
+        "serverSelectionTimeoutMS": round(config.timeout * 1000),
+        "connectTimeoutMS": round(config.connect_timeout * 1000),
+        "socketTimeoutMS": round(config.timeout * 1000),
+        "maxPoolSize": config.connections,
+        "serverMonitoringMode": "poll",
+        "appname": "memory-tiers",
+        "event_listeners": [heartbeats],
+    }
+    return AsyncMongoClient(config.uri, **settings)
+
+
+def require_uri(name: str, config: MongoConfig) -> None:
+    """Refuse what the driver would refuse, before anything is connected. A name that DNS resolves is looked up when the store is opened."""
+    if config.uri.startswith("mongodb+srv://"):
+        return
+    try:
+        parse_uri(config.uri, warn=False)
+    except (InvalidURI, ConfigurationError, ValueError) as exc:
+        raise ConfigError(f"store '{name}': the driver refuses the URL ({_told(exc)}); special characters are written as %40 for @") from None
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, without the URL: messages about user and password may quote them."""
+    return "an option is not one of MongoDB's" if isinstance(error, ConfigurationError) else type(error).__name__
+
+
+# -- what the server says ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One look at a server. `run` names the server's process; `advice` says what to change where acknowledged writes may be lost."""
+
+    version: str
+    topology: str
+    transactions: bool
+    sharded: bool
+    journaled: bool
+    durable: bool
+    run: str
+    advice: tuple[str, ...]
+    facts: dict[str, JsonValue]
+
+
+async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
+    hello = await client.admin.command("hello")
+    build = await client.admin.command("buildInfo")
+    version = str(build["version"])
+    if hello["maxWireVersion"] < OLDEST:
+        raise ConfigError(f"store '{store}': the server is MongoDB {version}; version 4.4 or later is needed")
+    sharded, replica_set = hello.get("msg") == "isdbgrid", hello.get("setName")
+    topology = "sharded cluster" if sharded else "replica set" if replica_set else "single server"
+    engine, journaled, known = {"persistent": True}, True, sharded
+    if not sharded:
+        try:
+            status = await client.admin.command("serverStatus")
+        except OperationFailure as exc:  # needs the role clusterMonitor, which a user of one database need not have
+            if exc.code != _NOT_ALLOWED:
+                raise
+        else:
+            engine, known = status["storageEngine"], True
+            journaled = await _has_journal(client, version)
+    durable = bool(engine.get("persistent", True)) and journaled
+    advice = []
+    if not engine.get("persistent", True):
+        advice.append(f"the storage engine {engine.get('name')} keeps nothing on disk: use wiredTiger")
+    if not journaled:
+        advice.append(
+            "the server runs without a journal: what was written since its last checkpoint is lost with the process: start it with a journal"
+        )
+    facts: dict[str, JsonValue] = {"topology": topology, "transactions": bool(sharded or replica_set), "journal": journaled if known else "not known"}
+    if replica_set:
+        facts |= {"replica_set": str(replica_set), "members": len(hello.get("hosts", ()))}
+    run = str(hello.get("topologyVersion", {}).get("processId", ""))
+    return Inspection(version, topology, bool(sharded or replica_set), sharded, journaled, durable, run, tuple(advice), facts)
+
+
+async def _has_journal(client: AsyncMongoClient[Document], version: str) -> bool:
+    """From 6.1 on there is always one; before, a single server can be told to do without."""
+    if tuple(int(part) for part in version.split(".")[:2]) >= (6, 1):
+        return True
+    try:
+        options = await client.admin.command("getCmdLineOpts")
+    except OperationFailure:
+        return True
+    return bool(options.get("parsed", {}).get("storage", {}).get("journal", {}).get("enabled", True))
