@@ -12,7 +12,7 @@ from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.generations import SCOPED
+from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone
@@ -207,7 +207,7 @@ async def test_the_erasures_of_a_hundred_scopes_are_repeated_in_one_call_a_colle
         for store in world.stores:
             store.steps.clear()
         assert await world.engine.erasure.watch() == 101
-        assert world.long.steps.count("erase.delete") == 2 * len(SCOPED)
+        assert world.long.steps.count("erase.delete") == 2 * len(KINDS.scoped)
         assert not [step for store in (world.short, world.mid) for step in store.steps if step in ("erase.delete", "erase.count")]
         for one in late:
             assert isinstance(await world.standing(world.long, one.key.id), Tombstone)
