@@ -233,9 +233,8 @@ class Erasure:
 
     async def _arriving(self, store: Store, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
-        with step("erase.count"):
-            page = await store.query(Query(ENTRIES, within(partition), filter=older, roles=frozenset({Role.ARRIVING})))
-        keys = [row.key for row in page.records]
+        query = Query(ENTRIES, within(partition), filter=older, limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
+        keys = [row.key async for page in self._placement.pages("erase.count", store, query) for row in page.records]
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:

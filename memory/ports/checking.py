@@ -99,7 +99,11 @@ def _field(collection: Collection, name: str, value: Any) -> str:
     declared = collection.field(name)
     if declared is None:
         return _undeclared(collection, name)
-    kind = declared.type
+    return value_problem(declared.type, name, value)
+
+
+def value_problem(kind: FieldType, name: str, value: Any) -> str:
+    """Why no field of this type has the value, in a record or to be compared with."""
     if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind is not FieldType.BOOLEAN):
         return f"field '{name}' takes {kind}, not {type(value).__name__}"
     if kind is FieldType.TEXT:

@@ -22,6 +22,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
 from memory.ports.query import (
+    MAX_LIMIT,
     And,
     Count,
     Eq,
@@ -302,7 +303,7 @@ class LosesTiesBetweenPages(InMemoryStore):
         if query.order and page.cursor and page.records:
             last = page.records[-1]
             at = last.updated_at if isinstance(last, Record) else None
-            everything = await super()._query(replace(query, cursor=None, limit=None))
+            everything = await super()._query(replace(query, cursor=None, limit=10**9))
             rest = [r for r in everything.records if isinstance(r, Record) and at is not None and r.updated_at != at]
             return page if rest else replace(page, cursor=None)
         return page
@@ -312,7 +313,7 @@ class LosesTiesBetweenPages(InMemoryStore):
 class SortsMissingValuesLast(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.order and query.order[0].field == "type" and not query.order[0].descending and query.limit is None:
+        if query.order and query.order[0].field == "type" and not query.order[0].descending and query.limit == MAX_LIMIT:
             return replace(page, records=tuple(sorted(page.records, key=lambda r: isinstance(r, Record) and r.fields.get("type") is None)))
         return page
 
@@ -585,7 +586,7 @@ class StartsAfreshWhenOpenedTwice(InMemoryStore):
 @liar("test_deleting_what_matches_leaves_tombstones_above_both_versions")
 class LeavesNoTombstones(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        page = await super()._query(replace(query, limit=None, order=(), cursor=None))
+        page = await super()._query(replace(query, limit=10**9, order=(), cursor=None))
         for record in page.records:
             self.state.place(query.collection.name, record.key, None)
         return len(page.records)

@@ -53,7 +53,13 @@ MANY_GRAVES = MANY
 class StopsQueriesAtTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return page if query.limit is not None else replace(page, records=page.records[:MOST])
+        return replace(page, cursor=None) if len(page.records) == MOST else page
+
+
+@liar(MANY)
+class CapsPagesAtAThousand(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        return await super()._query(replace(query, limit=min(query.limit, 1_000)))
 
 
 @liar(MANY)
@@ -78,9 +84,9 @@ class MixesUpLargeGets(InMemoryStore):
 
 
 @liar(MANY)
-class SearchesWordsInTenThousand(InMemoryStore):
+class FindsAThousandByWordsAtMost(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        return (await super()._search(search))[: MOST if isinstance(search.by, Words) else None]
+        return (await super()._search(search))[: 1_000 if isinstance(search.by, Words) else None]
 
 
 @liar(MANY)
@@ -94,7 +100,7 @@ class FiltersTheFirstTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if query.filter is None:
             return await super()._query(query)
-        everything = await super()._query(replace(query, filter=None, limit=None, order=()))
+        everything = await super()._query(replace(query, filter=None, limit=10**9, order=()))
         return Page(tuple(r for r in everything.records[:MOST] if isinstance(r, Record) and lets_through(query.filter, r)))
 
 
@@ -102,8 +108,8 @@ class FiltersTheFirstTenThousand(InMemoryStore):
 class OrdersWithinTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.order and query.limit is not None and query.cursor is None:
-            first = (await super()._query(replace(query, order=(), limit=None))).records[:MOST]
+        if query.order and query.cursor is None:
+            first = (await super()._query(replace(query, order=(), limit=10**9))).records[:MOST]
             known = {r.key for r in first}
             return replace(page, records=tuple(r for r in page.records if r.key in known))
         return page
@@ -113,7 +119,7 @@ class OrdersWithinTenThousand(InMemoryStore):
 class ListsTenThousandEverywhere(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, records=page.records[:MOST]) if isinstance(query.where, Everywhere) else page
+        return replace(page, cursor=None) if isinstance(query.where, Everywhere) and len(page.records) >= MOST else page
 
 
 @liar(MANY_GRAVES)
@@ -128,7 +134,7 @@ class ErasesTenThousandAtMost(InMemoryStore):
 class ListsTenThousandTombstones(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, records=page.records[:MOST]) if Kind.TOMBSTONE in query.kinds and query.limit is None else page
+        return replace(page, cursor=None) if Kind.TOMBSTONE in query.kinds and len(page.records) == MOST else page
 
 
 @liar(MANY_GRAVES)

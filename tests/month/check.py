@@ -13,6 +13,7 @@ from memory.domain.entry import Entry
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Everywhere, Kind, Query
 from memory.ports.record import Mark, Record, Role, Tombstone
+from memory.ports.scanning import scan
 from tests.month.model import TIERS, Asked, Life, Version, words_in
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Wrong, differences, plain
@@ -283,20 +284,20 @@ async def stored(run: Run) -> None:
     topology = run.memory._engine.topology
     for store in topology.leaves:
         for collection in COLLECTIONS:
-            page = await store.query(Query(collection, Everywhere(), roles=frozenset(Role)))
-            for row in page.records:
-                if not isinstance(row, Record):
-                    continue
-                if words := gone & _words_of(row):
-                    raise Wrong("words of a deleted entry are stored", f"{words} in {store.name}: {row}")
-                if row.role is Role.HOME and collection is ENTRIES:
-                    homes.append((row.key.tenant, row.key.id))
-                elif collection is ENTRY_VERSIONS and store is not topology.cache:
-                    kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
-                elif collection is RELATIONS and store is not topology.cache:
-                    links.append(row.key.id)
-            if page.corrupt:
-                raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
+            async for page in scan(store, Query(collection, Everywhere(), roles=frozenset(Role))):
+                for row in page.records:
+                    if not isinstance(row, Record):
+                        continue
+                    if words := gone & _words_of(row):
+                        raise Wrong("words of a deleted entry are stored", f"{words} in {store.name}: {row}")
+                    if row.role is Role.HOME and collection is ENTRIES:
+                        homes.append((row.key.tenant, row.key.id))
+                    elif collection is ENTRY_VERSIONS and store is not topology.cache:
+                        kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
+                    elif collection is RELATIONS and store is not topology.cache:
+                        links.append(row.key.id)
+                if page.corrupt:
+                    raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
     lives = run.model.lives
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
@@ -317,8 +318,8 @@ async def graves_are_gone(run: Run) -> None:
     """After months and sweeps no mark, tombstone or operation is left."""
     for store in run.memory._engine.topology.leaves:
         for collection in COLLECTIONS:
-            page = await store.query(Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE})))
-            if left := [row for row in page.records if isinstance(row, Mark | Tombstone)]:
+            graves = Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}))
+            if left := [row for row in (await store.query(graves)).records if isinstance(row, Mark | Tombstone)]:
                 raise Wrong("graves are left after months", f"{store.name}, {collection.name}: {left[:3]}")
         if (await store.query(Query(OPERATIONS, Everywhere()))).records:
             raise Wrong("operations are left after months", store.name)

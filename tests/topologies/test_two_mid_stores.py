@@ -10,7 +10,7 @@ import pytest
 
 from memory import Memory
 from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.query import Everywhere, Kind, Query
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from tests.support import mongo_servers, placings
@@ -30,7 +30,7 @@ async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
 async def tenants_in(memory: Memory, name: str) -> set[str]:
     """Whose entries a store holds, whatever their role."""
     store = named(memory, name)
-    everything = Query(ENTRIES, Everywhere(), roles=frozenset(Role))
+    everything = Query(ENTRIES, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT)
     return {r.key.tenant for r in (await store.query(everything)).records}
 
 
@@ -83,7 +83,7 @@ async def test_deleting_a_scope_of_one_tenant_leaves_the_others_as_they_are(memo
     assert list(await memory.for_tenant("acme").retrieve("user:ada")) == []
     assert len(await memory.for_tenant("globex").retrieve("user:ada")) == 1
     for collection in COLLECTIONS:
-        records = (await named(memory, "eu").query(Query(collection, Everywhere(), roles=frozenset(Role)))).records
+        records = (await named(memory, "eu").query(Query(collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT))).records
         assert not [r for r in records if isinstance(r, Record) and r.scope == "user:ada"], collection.name
     assert (await named(memory, "eu").query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE})))).records
 

@@ -71,7 +71,11 @@ _ALL = (
     Clause("refused.writes", "So it is in every kind of write.", "memory.ports.checking"),
     Clause("refused.names", "Half a character in a name is refused.", "memory.ports.checking"),
     Clause("refused.by-name", "A rejection names field and limit, and nothing of what the record says.", "Outcome.reason"),
-    Clause("refused.questions", "Wrong limits, cursors, fields and vectors in questions are InvalidInput.", "Query, Search, decode_cursor"),
+    Clause(
+        "refused.questions",
+        "Wrong limits, cursors, orders, filters and vectors are InvalidInput by name; what lies just inside is answered.",
+        "Query, Search, decode_cursor",
+    ),
     # -- writes
     Clause("apply.order", "Writes are carried out in order; a later one sees the earlier ones; one answer each.", "Store.apply"),
     Clause("apply.neighbours", "One bad write never fails its batch.", "Store.apply"),
@@ -99,13 +103,14 @@ _ALL = (
     Clause("generation.binds", "A record of an erased generation is rejected whatever the condition, in every collection.", "Put"),
     Clause("generation.stamps", "A record without one takes the current; one that brings its own keeps it.", "Put"),
     # -- questions
-    Clause("query.all", "A query without a limit answers everything that matches.", "Query"),
+    Clause("query.all", "The pages of a query, each as long as its limit but the last, answer everything that matches.", "Query"),
     Clause("query.order", "Orders are total: missing values low, ties by id.", "Query", "order"),
     Clause("query.pages", "Pages lose and repeat nothing, under ties, inserts and deletions.", "Query"),
     Clause("query.cursor", "Cursors are the same on every store; what is none is refused.", "memory.ports.query"),
     Clause("query.roles", "Only the asked roles are answered.", "Query"),
     Clause("query.left", "Marks and tombstones are listed everywhere, apart, filtered and paged.", "Query"),
     Clause("filter.holds", "Every operator holds for exactly what it says, missing values and nesting included.", "memory.ports.query", "filter"),
+    Clause("filter.prefix", "`StartsWith` finds the texts that begin so, character by character, and no others.", "StartsWith", "filter"),
     Clause("filter.zones", "A moment in a filter is the same moment in any zone.", "FieldValue", "filter"),
     Clause("count.exact", "A count tells how many match, and roughly what they take, whatever limit and cursor.", "Store.count"),
     Clause("everywhere.all", "A whole tenant and everywhere answer everything there.", "Tenant, Everywhere", "tenant_wide"),

@@ -12,6 +12,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record
 from memory.ports.query import (
+    MAX_LIMIT,
     And,
     Eq,
     Everywhere,
@@ -30,6 +31,7 @@ from memory.ports.query import (
     Order,
     Query,
     Search,
+    StartsWith,
     Tenant,
     Where,
     Words,
@@ -51,7 +53,7 @@ ORDERED = ("type", "confidence", "valid_from", "version", "created_at", "expires
 VALUES: dict[str, Sequence[FieldValue]] = {
     "type": TEXTS,
     "confidence": REALS,
-    "version": (*VERSIONS, 2.5),
+    "version": VERSIONS,
     "valid_from": MOMENTS,
     "created_at": MOMENTS,
     "expires_at": MOMENTS,
@@ -154,6 +156,7 @@ class RandomWork:
             In(name, tuple(chance.choices(values, k=2))),
             IsNull(chance.choice([name, "tags"])),
             Has("tags", chance.choice(TEXTS)),
+            StartsWith("type", chance.choice(TEXTS)[: chance.randrange(3)]),
             Eq("owing", chance.random() < 0.5),
         ]
         return chance.choice(plain)
@@ -164,7 +167,7 @@ class RandomWork:
     def query(self) -> Query:
         chance = self.chance
         order = [Order(name, chance.random() < 0.5) for name in chance.sample(ORDERED, chance.randrange(4))] if self.claims.order else []
-        limit = chance.choice((None, 3, 10, 30))
+        limit = chance.choice((MAX_LIMIT, 3, 10, 30))
         return Query(ENTRIES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
 
     def graves(self) -> list[Query]:

@@ -10,7 +10,7 @@ import pytest
 
 from memory.domain.ids import new_id
 from memory.ports.collections import ENTRIES, Collection
-from memory.ports.query import Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Always, Append, Delete, Newer, Outcome, Put, Release, When, Write
@@ -100,7 +100,7 @@ async def buried(store: Store, n: int = 1) -> Tombstone:
 
 async def asked(store: Store, where: Where | None = None, part: Filter | None = None, **rest: Any) -> list[str]:
     """The ids a query finds on its first page, in its order."""
-    page = await store.query(Query(rest.pop("collection", ENTRIES), where or within(HERE), part, **rest))
+    page = await store.query(Query(rest.pop("collection", ENTRIES), where or within(HERE), part, **{"limit": MAX_LIMIT, **rest}))
     return [r.key.id for r in page.records]
 
 
@@ -120,7 +120,7 @@ def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
 
 async def listed(store: Store, kind: Kind, collection: Collection = ENTRIES) -> Sequence[Stored]:
     """Every mark or tombstone the store lists."""
-    return (await store.query(Query(collection, Everywhere(), kinds=frozenset({kind})))).records
+    return (await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, kinds=frozenset({kind})))).records
 
 
 def alike(found: Sequence[object], expected: Sequence[object]) -> None:

@@ -14,7 +14,7 @@ from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, append, done, hit_ids, id_of, key_of, live, put, record, searched, ways
-from memory.ports.query import Near, Query, Search, Words, within
+from memory.ports.query import MAX_LIMIT, Near, Query, Search, Words, within
 from memory.ports.record import Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Write
@@ -91,7 +91,7 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
         kept = {n: s for n, s in stands.items() if s is not None}
         assert all(isinstance(s, Record) and _is_whole(s) for s in kept.values())
         assert known & set(everything) <= set(kept)
-    listed = {r.key for r in (await store.query(Query(ENTRIES, within(HERE)))).records}
+    listed = {r.key for r in (await store.query(Query(ENTRIES, within(HERE), limit=MAX_LIMIT))).records}
     assert {key_of(n) for n in known} <= listed
     if store.capabilities.lexical:
         assert {id_of(n) for n in known} <= {hit.record.key.id for hit in await searched(store, "version1", limit=10_000)}
@@ -145,7 +145,7 @@ async def test_appends_cut_off_never_share_a_number(store: Store) -> None:
         acknowledged |= {n: answer[0].number for n, answer in zip(numbers, answers, strict=True) if answer is not None}
         following = [append(_full(round_ * 1000 + 500 + n, 1), ENTRY_VERSIONS, "stored_version") for n in range(3)]
         acknowledged |= {round_ * 1000 + 500 + n: o.number for n, o in enumerate(await done(store, *following))}
-    page = await store.query(Query(ENTRY_VERSIONS, within(HERE)))
+    page = await store.query(Query(ENTRY_VERSIONS, within(HERE), limit=MAX_LIMIT))
     given = {r.key: r.fields["stored_version"] for r in page.records if isinstance(r, Record)}
     assert len(set(given.values())) == len(given), "a number was given twice"
     assert {key_of(n): number for n, number in acknowledged.items()}.items() <= given.items()
@@ -171,7 +171,7 @@ async def test_a_creation_cut_off_and_made_again_is_made_once(store: Store) -> N
 ENDING: dict[str, Callable[[Store, int], Coroutine[Any, Any, object]]] = {
     "get": lambda s, n: s.get(ENTRIES, [key_of(n) for n in range(30)]),
     "apply": lambda s, n: s.apply([put(record(500 + n)), put(record(600 + n))]),
-    "query": lambda s, n: s.query(Query(ENTRIES, within(HERE))),
+    "query": lambda s, n: s.query(Query(ENTRIES, within(HERE), limit=MAX_LIMIT)),
     "count": lambda s, n: s.count(Query(ENTRIES, within(HERE))),
     "words": lambda s, n: s.search(Search(ENTRIES, within(HERE), Words("lantern"), 9)),
     "meaning": lambda s, n: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 9)),
@@ -211,7 +211,7 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeate
         at = Partition("acme", f"user:{turns}")
         made = [record(n, at, texts={"content": "lantern"}, vector=pack_vector([1.0, n]) if semantic else None, generation=0) for n in range(8)]
         await done(store, *map(put, made))
-        everything = Query(ENTRIES, within(at))
+        everything = Query(ENTRIES, within(at), limit=MAX_LIMIT)
         call = asyncio.ensure_future(store.delete_matching(everything, 50, T0))
         for _ in range(turns):
             await asyncio.sleep(0)

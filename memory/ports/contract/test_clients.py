@@ -15,7 +15,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, found, key_of, live, one, put, record, release, ways
-from memory.ports.query import Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
 from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
@@ -174,7 +174,7 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
         for version in range(100, 108):
             raised = (await one(erasing, RaiseGeneration(HERE))).number
             await erasing.delete_matching(Query(ENTRIES, within(HERE)), version)
-            page = await erasing.query(Query(ENTRIES, within(HERE)))
+            page = await erasing.query(Query(ENTRIES, within(HERE), limit=MAX_LIMIT))
             assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
             before = applied
             async with asyncio.timeout(30):
@@ -233,7 +233,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
     seen: list[object] = [await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (ENTRIES, RELATIONS)]
     for where in (within(HERE), within(HERE, ELSEWHERE, NEW), within(FOREIGN), *wide):
         for collection in (ENTRIES, RELATIONS):
-            everything = Query(collection, where, roles=roles)
+            everything = Query(collection, where, roles=roles, limit=MAX_LIMIT)
             page, count = await client.query(everything), await client.count(everything)
             assert count.records == len(page.records)
             seen += [page, count.records]
@@ -241,7 +241,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
         hits = [await client.search(Search(ENTRIES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
         seen += [[(hit.record, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:
-        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}))) for c in (ENTRIES, RELATIONS) for kind in Kind]
+        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}), limit=MAX_LIMIT)) for c in (ENTRIES, RELATIONS) for kind in Kind]
     return [*seen, sorted(await client.idle_partitions())]
 
 

@@ -119,7 +119,7 @@ async def test_hits_are_the_same_with_and_without_content_under_roles_filters_pl
 
 @clause("query.pages", "query.all")
 @pytest.mark.asyncio
-async def test_a_cursor_without_a_limit_asks_for_all_the_rest(store: Store) -> None:
+async def test_a_cursor_continues_with_pages_of_another_size(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(7)])
     page = await store.query(Query(ENTRIES, within(HERE), limit=3))
     rest = await store.query(Query(ENTRIES, within(HERE), cursor=page.cursor))
@@ -142,7 +142,7 @@ async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
     await done(store, *[put(record(n, fields={"type": f"t{n}"})) for n in range(5)])
-    names = [f"t{n}" for n in range(3, 1_500)]
+    names = [f"t{n}" for n in range(3, 500)]  # as a part and its negation each: just as many as there may be
     any_of, none_of = Or(tuple(Eq("type", name) for name in names)), And(tuple(Not(Eq("type", name)) for name in names))
     assert await asked(store, part=any_of) == [id_of(3), id_of(4)]
     assert await asked(store, part=none_of) == [id_of(0), id_of(1), id_of(2)]

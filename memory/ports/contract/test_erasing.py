@@ -32,7 +32,28 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import And, Count, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Order, Query, Tenant, Where, within
+from memory.ports.query import (
+    MAX_LIMIT,
+    And,
+    Count,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Order,
+    Query,
+    Tenant,
+    Where,
+    within,
+)
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer, Status
@@ -172,7 +193,7 @@ async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(st
     for place in places:
         await done(store, *[put(_varied(n, place)) for n in range(10)])
     for place, part in zip(places, parts, strict=True):
-        everything = Query(ENTRIES, within(place))
+        everything = Query(ENTRIES, within(place), limit=MAX_LIMIT)
         asked_for = {r.key for r in (await store.query(replace(everything, filter=part))).records}
         expected = {r.key for n in range(10) if lets_through(part, r := replace(_varied(n, place), generation=0))}
         assert asked_for == expected, part
@@ -249,7 +270,7 @@ async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_ro
     gone: set[Key] = set()
     for roles in ({Role.HOME}, {Role.REPLICA, Role.CACHED}, set(Role)):
         for part in (Eq("type", "b"), None):
-            query = Query(ENTRIES, where, part, roles=frozenset(roles))
+            query = Query(ENTRIES, where, part, roles=frozenset(roles), limit=MAX_LIMIT)
             wanted = {r.key for r in made if r.partition in inside and r.role in roles and (part is None or r.fields["type"] == "b")} - gone
             assert {r.key for r in (await store.query(query)).records} == wanted
             assert (await store.count(query)).records == len(wanted)

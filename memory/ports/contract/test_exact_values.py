@@ -20,7 +20,7 @@ from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, buried, delete, done, found, id_of, key_of, live, marked, put, record, release
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, within
+from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, within
 from memory.ports.record import FieldValue, Owed, Record
 from memory.ports.store import Store
 
@@ -62,7 +62,7 @@ async def _keep(store: Store, values: ExactValues) -> None:
 
 
 async def _found(store: Store, part: Filter) -> set[int]:
-    page = await store.query(Query(EVERY_TYPE, within(HERE), part))
+    page = await store.query(Query(EVERY_TYPE, within(HERE), part, limit=MAX_LIMIT))
     return {_number[r.key.id] for r in page.records}
 
 

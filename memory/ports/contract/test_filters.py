@@ -9,12 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory.domain.errors import InvalidInput
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record, ways
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Query, Search, within
+from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Query, Search, StartsWith, within
 from memory.ports.record import FieldValue, Owed, Record, Role, pack_vector
 from memory.ports.store import Store
 
@@ -145,14 +144,30 @@ async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
     assert await _numbers(store, In("type", (*many, "ab"))) == _texts("ab")
 
 
-@clause("refused.questions")
+PREFIXED = [
+    *["", "a", "A", "ab", "aá", "a\u0301", "a%", "a_", "a\x00", "b", "ß", "ss", "\x00", "\x00\x00", "\x01", "\x01\x01", "10", "1"],
+    *["\ud7ff", "\ud7ffx", "\ue000", "\uffff", "\uffff\uffff", "\U00010000", "\U0001f600", "\U0001f600!", "\U0010ffff", "\U0010ffff\U0010ffffz"],
+]
+"""Texts that are easily taken for the beginning of each other."""
+
+
+@clause("filter.prefix")
 @needs("filter")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("part", [Eq("colour", 1), And((Not(Eq("colour", 1)),)), Has("type", "a"), Eq("type; --", "x")], ids=str)
-async def test_a_filter_on_an_unknown_or_unfit_field_is_refused(store: Store, part: Filter) -> None:
-    for call in (store.query(Query(ENTRIES, within(HERE), part)), store.count(Query(ENTRIES, within(HERE), part))):
-        with pytest.raises(InvalidInput):
-            await call
+async def test_texts_are_found_by_how_they_begin_character_by_character(store: Store) -> None:
+    texts = dict(enumerate(PREFIXED, start=1))
+    await done(store, put(record(0)), *[put(record(n, fields={"type": text}, tier=text)) for n, text in texts.items()])
+    prefixes = [*PREFIXED, "a\U0010ffff", "\ud7ff\U0010ffff", "\U0010ffff" * 2, "nothing"]
+    for field in ("type", "tier"):
+        wrong: dict[str, object] = {}
+        for prefix in prefixes:
+            begin = [id_of(n) for n, text in texts.items() if text.startswith(prefix)]
+            others = [id_of(n) for n in range(len(texts) + 1) if id_of(n) not in begin]
+            if field == "tier" and prefix == "":
+                begin, others = [id_of(n) for n in range(len(texts) + 1)], []  # every record has a tier
+            found = await asked(store, part=StartsWith(field, prefix)), await asked(store, part=Not(StartsWith(field, prefix)))
+            wrong |= {} if found == (begin, others) else {prefix: found}
+        assert not wrong, field
 
 
 # -- random filters against an evaluator ------------------------------------------------------------------------------
@@ -192,6 +207,8 @@ def _holds(part: Filter, r: Record) -> bool:
         return part.tag in have
     if isinstance(part, In):
         return have in part.values
+    if isinstance(part, StartsWith):
+        return str(have).startswith(part.prefix)
     compared: dict[type[Filter], Any] = {Eq: have == part.value}
     if not isinstance(part, Eq):
         compared = {Lt: have < part.value, Le: have <= part.value, Gt: have > part.value, Ge: have >= part.value}
@@ -206,6 +223,8 @@ def _comparison(field: str) -> st.SearchStrategy[Filter]:
     ]
     if field != "owing":
         equal += [st.builds(kind, st.just(field), value) for kind in (Lt, Le, Gt, Ge)]
+    if field in ("type", "source", "tier"):
+        equal.append(st.builds(StartsWith, st.just(field), value.map(lambda text: str(text)[:1])))
     return st.one_of(*equal, st.builds(IsNull, st.just(field)))
 
 

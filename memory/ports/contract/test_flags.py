@@ -32,7 +32,7 @@ from memory.ports.contract.support import (
     release,
     searched,
 )
-from memory.ports.query import Eq, Everywhere, Lt, Near, Order, Query, Search, Tenant, Words, within
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Lt, Near, Order, Query, Search, Tenant, Words, within
 from memory.ports.record import Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
@@ -306,7 +306,7 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
             for write in writes[turn % 3 :: 3]:
                 write.cancel()
             await asyncio.gather(*writes, return_exceptions=True)
-            page = await store.query(Query(ENTRIES, within(at)))
+            page = await store.query(Query(ENTRIES, within(at), limit=MAX_LIMIT))
             late = [r for r in page.records if isinstance(r, Record) and r.generation != raised and r.key.id not in stood]
             assert not late, f"of generation {raised} after turn {turn}"
     finally:

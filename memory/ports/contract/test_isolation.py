@@ -9,7 +9,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.names import NAMES, named, partition_of
 from memory.ports.contract.support import HERE, asked, delete, done, hit_ids, id_of, key_of, one, put, record, ways
-from memory.ports.query import Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
+from memory.ports.query import MAX_LIMIT, Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
 from memory.ports.record import Key, Partition, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, RaiseGeneration
@@ -151,7 +151,7 @@ async def test_a_generation_does_not_reach_twins(store: Store) -> None:
 async def test_everywhere_sees_every_tenant(store: Store) -> None:
     records = _filled(TENANTS)
     await done(store, *[put(r) for r in records])
-    page = await store.query(Query(ENTRIES, Everywhere()))
+    page = await store.query(Query(ENTRIES, Everywhere(), limit=MAX_LIMIT))
     assert {r.key for r in page.records} == {r.key for r in records}
     assert (await store.count(Query(ENTRIES, Everywhere()))).records == len(records)
 
@@ -174,7 +174,7 @@ async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
         await done(store, *[put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0])), collection=collection) for n in numbers])
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
-        expected, everything = [id_of(n) for n in numbers], Query(collection, within(HERE))
+        expected, everything = [id_of(n) for n in numbers], Query(collection, within(HERE), limit=MAX_LIMIT)
         assert await asked(store, collection=collection) == expected
         assert (await store.count(everything)).records == 6
         assert [s is not None for s in await store.get(collection, [key_of(n) for n in range(9)])] == [n in numbers for n in range(9)]

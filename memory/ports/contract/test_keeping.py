@@ -13,7 +13,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, hit_ids, id_of, key_of, one, put, record, release
-from memory.ports.query import Everywhere, Kind, Near, Query, Search, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Near, Query, Search, within
 from memory.ports.record import Owed, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
@@ -53,11 +53,11 @@ async def _furnish(store: Store) -> None:
 async def _seen(store: Store) -> dict[str, object]:
     """All that can be asked of it."""
     seen: dict[str, object] = {c.name: await store.get(c, KEYS) for c in COLLECTIONS}
-    seen["query"] = await store.query(Query(ENTRIES, within(HERE), roles=frozenset(Role)))
+    seen["query"] = await store.query(Query(ENTRIES, within(HERE), roles=frozenset(Role), limit=MAX_LIMIT))
     seen["count"] = (await store.count(Query(ENTRIES, within(HERE), roles=frozenset(Role)))).records
     seen["generations"] = [(await one(store, RaiseGeneration(p, 0))).number for p in (HERE, ELSEWHERE, FOREIGN)]
     if store.capabilities.tenant_wide:
-        seen["left"] = (await store.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE})))).records
+        seen["left"] = (await store.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}), limit=MAX_LIMIT))).records
     if store.capabilities.durable:
         seen["epoch"] = store.epoch
     return seen

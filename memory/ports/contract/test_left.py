@@ -13,7 +13,7 @@ from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, release
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, In, IsNull, Kind, Le, Lt, Not, Or, Query, within
+from memory.ports.query import MAX_LIMIT, And, Eq, Everywhere, Filter, Ge, Gt, In, IsNull, Kind, Le, Lt, Not, Or, Query, within
 from memory.ports.record import Corrupt, Mark, Owed, Record, Standing, Tombstone
 from memory.ports.store import Store
 
@@ -69,13 +69,13 @@ async def test_every_operator_holds_for_what_was_left_as_for_records(store: Stor
         And((Eq("owing", True), IsNull("discard_at"))),
         Or((Lt("discard_at", T0 + timedelta(days=3)), And((Eq("owing", False), Gt("version", 10))))),
     ]
-    everything = list(await _left(store, Query(ENTRIES, Everywhere(), kinds=frozenset(Kind))))
+    everything = list(await _left(store, Query(ENTRIES, Everywhere(), kinds=frozenset(Kind), limit=MAX_LIMIT)))
     assert len(everything) == 22
     of_kind = {Kind.RECORD: Record, Kind.MARK: Mark, Kind.TOMBSTONE: Tombstone}
     for kinds in ({Kind.TOMBSTONE}, {Kind.MARK}, {Kind.MARK, Kind.TOMBSTONE}, {Kind.RECORD, Kind.TOMBSTONE}, set(Kind)):
         standing = [s for s in everything if isinstance(s, tuple(of_kind[kind] for kind in kinds))]
         for part in parts:
-            query = Query(ENTRIES, Everywhere(), part, kinds=frozenset(kinds))
+            query = Query(ENTRIES, Everywhere(), part, kinds=frozenset(kinds), limit=MAX_LIMIT)
             expected = [s for s in standing if lets_through(part, s)]
             assert await _left(store, query) == expected, (kinds, part)
             assert (await store.count(query)).records == len(expected), (kinds, part)

@@ -268,14 +268,6 @@ async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
 
 
 @clause("refused.questions")
-@pytest.mark.asyncio
-@pytest.mark.parametrize("limit", [0, -1])
-async def test_a_limit_below_one_is_refused(store: Store, limit: int) -> None:
-    with pytest.raises(InvalidInput):
-        await store.query(Query(ENTRIES, within(HERE), limit=limit))
-
-
-@clause("refused.questions")
 @needs("order")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("field", ["colour", "type; --", "tags"])

@@ -10,13 +10,33 @@ from typing import Any
 
 import pytest
 
+from memory.domain.errors import InvalidInput
+from memory.ports.asking import lets_through
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
-from memory.ports.contract.refusals import EARLY, GIVEN, HALF, LATE, LAWFUL, NAIVE, NOTED, NUL, REFUSED, SECRET, deep
-from memory.ports.contract.support import HERE, T0, append, asked, buried, delete, done, found, id_of, key_of, live, marked, one, put, record, release
-from memory.ports.query import Eq, Has, Query, within
-from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Partition, Record
+from memory.ports.contract.refusals import EARLY, GIVEN, HALF, LATE, LAWFUL, NAIVE, NOTED, NUL, QUESTIONS, REFUSED, SECRET, deep
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    append,
+    asked,
+    buried,
+    delete,
+    done,
+    found,
+    id_of,
+    key_of,
+    live,
+    marked,
+    one,
+    put,
+    record,
+    release,
+    ways,
+)
+from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
+from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Partition, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Delete, Newer, Outcome, Purge, RaiseGeneration, Release, Status, Write
 
@@ -122,6 +142,74 @@ async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(st
         ("counter", append(record(1), ENTRY_VERSIONS, "stored_version", HALF), "counter"),
     ]
     await _refused(store, rows)
+
+
+ASKED_OF = [
+    record(1, fields={"type": "a", "tags": ("a", NUL), "confidence": 1, "valid_from": T0}, texts={"content": "lantern"}, vector=pack_vector([1.0])),
+    record(2, fields={"type": NUL, "tags": (), "confidence": 0.0}, generation=1, version=3),
+    record(3, fields={"type": "\ud7ff\ue000 is whole", "tags": ("",), "confidence": 2.0**53}, expires_at=T0, owed=(Owed("x"),)),
+    record(4, fields={"type": "\U0010ffff"}, tier="\U0010ffff\U0010ffff"),
+    record(5, body={}),
+]
+"""Something for each of the questions to find."""
+
+
+@clause("refused.questions", "filter.holds", "filter.prefix")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_answered(store: Store) -> None:
+    await done(store, *[put(r) for r in ASKED_OF])
+    for what, (part, name, _) in QUESTIONS.items():
+        question = Query(ENTRIES, within(HERE), part)
+        calls = [store.query(question), store.count(question), store.delete_matching(question, 99)]
+        calls += [store.search(Search(ENTRIES, within(HERE), by, 9, part)) for by in ways(store, "lantern", 1.0)]
+        for call in calls:
+            with pytest.raises(InvalidInput) as refused:
+                await call
+            assert name in str(refused.value), f"{what}: '{refused.value}' does not name '{name}'"
+    neighbours = {id(part): (what, part) for what, (_, _, answered) in QUESTIONS.items() for part in answered}
+    for what, part in neighbours.values():
+        wanted = [r.key.id for r in ASKED_OF if lets_through(part, r)]
+        assert await asked(store, part=part) == wanted, f"beside {what}: {str(part)[:200]}"
+    deleted = {what: part for what, part in neighbours.values() if not lets_through(part, ASKED_OF[4])}
+    for what, part in deleted.items():
+        matching = await asked(store, part=part)
+        assert await store.delete_matching(Query(ENTRIES, within(HERE), part), 50) == len(matching), what
+        await done(store, *[put(replace(r, version=r.version + 100)) for r in ASKED_OF if r.key.id in matching])
+
+
+@clause("refused.questions")
+@pytest.mark.asyncio
+async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no_notice_of_it(store: Store) -> None:
+    searches = ways(store, "lantern", 1.0)
+    wrong: tuple[Any, ...] = (0, -1, MAX_LIMIT + 1, 2**63, True, 5.0, "5", None)
+    for limit in wrong:
+        await done(store, put(record(1, version=100)), put(record(2, version=100)))
+        question = Query(ENTRIES, within(HERE), limit=limit)
+        for call in (store.query(question), *[store.search(Search(ENTRIES, within(HERE), by, limit)) for by in searches]):
+            with pytest.raises(InvalidInput, match="limit"):
+                await call
+        assert (await store.count(question)).records == 2
+        assert await store.delete_matching(question, 50) == 2
+        await done(store, *[Purge(ENTRIES, key_of(n), 101) for n in (1, 2)] if store.capabilities.conditional else [])
+    await done(store, put(record(1, version=200)), put(record(2, version=200)))
+    for lawful in (1, 2, MAX_LIMIT):
+        assert len(await asked(store, limit=lawful)) == min(lawful, 2)
+        for by in searches:
+            assert await store.search(Search(ENTRIES, within(HERE), by, lawful)) == []
+
+
+@clause("refused.questions")
+@needs("order")
+@pytest.mark.asyncio
+async def test_more_orders_than_there_may_be_are_refused(store: Store) -> None:
+    await done(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(4)])
+    names = ("type", "tier", "confidence", "created_at", "updated_at", "expires_at", "accesses", "version", "generation")
+    orders = tuple(Order(name, descending=True) for name in names)
+    with pytest.raises(InvalidInput, match="order"):
+        await store.query(Query(ENTRIES, within(HERE), order=orders))
+    for many in (1, 2, MAX_ORDERS):
+        assert await asked(store, order=orders[:many]) == [id_of(n) for n in (3, 1, 2, 0)]
 
 
 @clause("content.exact", "moments.utc")

@@ -32,7 +32,7 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import Everywhere, Kind, Query, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query, within
 from memory.ports.record import Owed, Partition, Role, pack_vector
 from memory.ports.store import Audit, Store
 from memory.ports.writes import Annotate, Newer, Purge, RaiseGeneration
@@ -69,7 +69,7 @@ async def _pictured(store: Store) -> dict[str, Any]:
     if store.capabilities.lexical:
         seen["found"] = {word: await hit_ids(store, word) for word in ("lantern", "turn3", "turn4", "word7", "word20", "again")}
     if store.capabilities.tenant_wide:
-        seen["left"] = (await store.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE})))).records
+        seen["left"] = (await store.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}), limit=MAX_LIMIT))).records
     return seen
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import InvalidInput
-from memory.ports.collections import ENTRIES, RELATIONS
+from memory.ports.collections import RELATIONS
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
@@ -263,11 +262,3 @@ async def test_cjk_text_is_found_by_its_characters(store: Store) -> None:
 async def test_a_collection_without_texts_has_nothing_to_find_by_words(store: Store) -> None:
     await done(store, put(record(), collection=RELATIONS))
     assert await store.search(Search(RELATIONS, within(HERE), Words("anything"), 5)) == []
-
-
-@clause("refused.questions")
-@needs("lexical")
-@pytest.mark.asyncio
-async def test_a_search_limit_below_one_is_refused(store: Store) -> None:
-    with pytest.raises(InvalidInput):
-        await store.search(Search(ENTRIES, within(HERE), Words("x"), 0))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from memory.domain.ids import new_id
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import T0, done, one, put
-from memory.ports.query import Everywhere, Kind, Query, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Purge, Put, RaiseGeneration, Release
@@ -72,7 +72,7 @@ async def a_writer_who_begins_meanwhile_loses_nothing(store: Store, other: Store
         outcomes, _ = await asyncio.gather(writer.apply(writes), forgetter.forget_partitions([(at, generation)]))
         assert all(outcome.applied for outcome in outcomes)
         for reader in (writer, forgetter):
-            page = await reader.query(Query(ENTRIES, within(at)))
+            page = await reader.query(Query(ENTRIES, within(at), limit=MAX_LIMIT))
             assert {r.key for r in page.records} == {w.key for w in writes}, f"round {n}"
         assert await forgetter.forget_partitions([(at, g) for g in range(3)]) == 0, "something stands there"
         current = (await one(forgetter, RaiseGeneration(at))).number

@@ -9,7 +9,7 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
-from memory.ports.query import Query, Tenant
+from memory.ports.query import MAX_LIMIT, Query, Tenant
 from memory.ports.record import Key, Role
 from memory.ports.store import Store
 from tests.unit.adapters.file.helping import opened
@@ -24,7 +24,7 @@ async def _standing(store: Store) -> list[object]:
     tenants = sorted({place.tenant for place in PLACES})
     return [
         await store.get(ENTRIES, KEYS),
-        *[(await store.query(Query(ENTRIES, Tenant(tenant), roles=frozenset(Role)))).records for tenant in tenants],
+        *[(await store.query(Query(ENTRIES, Tenant(tenant), roles=frozenset(Role), limit=MAX_LIMIT))).records for tenant in tenants],
     ]
 
 

@@ -14,7 +14,7 @@ from memory.adapters.file.store import FileStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import HERE, done, key_of, put, record
-from memory.ports.query import Query, Search, Words, within
+from memory.ports.query import MAX_LIMIT, Query, Search, Words, within
 from memory.ports.record import Corrupt, Partition, Record, Tombstone
 from memory.ports.writes import Absent, Always, Status
 from tests.unit.adapters.file.helping import files_below, opened
@@ -29,7 +29,7 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
     store: FileStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await opened(folder)
-    everything = Query(ENTRIES, within(HERE))
+    everything = Query(ENTRIES, within(HERE), limit=MAX_LIMIT)
     try:
         await done(store, put(record(1)))
         await store.query(everything)

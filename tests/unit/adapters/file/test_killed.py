@@ -18,7 +18,7 @@ from memory.adapters.file.store import FileStore
 from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, append, asked, done, found, id_of, key_of, live, one, put, record
-from memory.ports.query import Query, within
+from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Record, Tombstone
 from memory.ports.writes import RaiseGeneration, Write
 from tests.support.processes import finished, started
@@ -205,7 +205,7 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
         genuine(self, steps)
 
     async def versions() -> list[int | None]:
-        return [getattr(r, "version", None) for r in (await reader.query(Query(ENTRIES, within(HERE)))).records]
+        return [getattr(r, "version", None) for r in (await reader.query(Query(ENTRIES, within(HERE), limit=MAX_LIMIT))).records]
 
     monkeypatch.setattr(Commits, "_do", slow)
     writing = asyncio.ensure_future(done(writer, *[put(record(n, version=2)) for n in changed]))

@@ -14,7 +14,7 @@ from memory.adapters.file.store import FileStore
 from memory.domain.ids import new_id
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import T0, done, put
-from memory.ports.query import Everywhere, Query, Tenant, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Delete, Newer, RaiseGeneration, Status
 from tests.unit.adapters.file.helping import files_below, opened
@@ -68,7 +68,7 @@ async def test_hostile_tenants_scopes_and_ids_come_back_and_stay_in_the_folder(t
     assert [(r.key, r.scope) if isinstance(r, Record) else r for r in got] == [(r.key, r.scope) for r in made]
     for tenant in HOSTILE:
         assert {r.key for r in (await store.query(Query(ENTRIES, Tenant(tenant)))).records} == {r.key for r in made if r.key.tenant == tenant}
-    everywhere = await store.query(Query(ENTRIES, Everywhere()))
+    everywhere = await store.query(Query(ENTRIES, Everywhere(), limit=MAX_LIMIT))
     assert (len(everywhere.records), everywhere.corrupt) == (len(made), ())
     outcomes = await store.apply([RaiseGeneration(Partition("t", scope), 0) for scope in HOSTILE])
     assert [o.number for o in outcomes] == [3] * len(HOSTILE)

@@ -14,7 +14,7 @@ from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, append, key_of, one, put, record
-from memory.ports.query import Query, within
+from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Record
 from memory.ports.writes import Absent, RaiseGeneration
 from tests.support.backends import marks_of
@@ -164,7 +164,7 @@ async def test_an_erasure_holds_whatever_was_under_way_when_the_primary_died(mem
                 except StoreUnavailable:
                     raised = None
             await writers.more()
-        left = (await eraser.query(Query(ENTRIES, within(HERE)))).records
+        left = (await eraser.query(Query(ENTRIES, within(HERE), limit=MAX_LIMIT))).records
         assert all(isinstance(r, Record) and (r.generation or 0) >= raised for r in left)
         assert left, "it was written after the erasure"
         await asyncio.to_thread(dead.revive)

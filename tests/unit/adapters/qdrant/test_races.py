@@ -17,7 +17,7 @@ from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout
 from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.support import HERE, append, delete, done, id_of, key_of, live, one, put, record, searched
-from memory.ports.query import Lt, Query, within
+from memory.ports.query import MAX_LIMIT, Lt, Query, within
 from memory.ports.record import Partition, Record, Role, Tombstone
 from memory.ports.writes import Absent, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
 
@@ -133,7 +133,7 @@ async def test_batches_of_many_clients_keep_each_write_apart() -> None:
         return sum(o.applied for o in outcomes)
 
     assert sum(await asyncio.gather(*map(work, stores))) == 30
-    page = await stores[0].query(Query(ENTRIES, within(HERE)))
+    page = await stores[0].query(Query(ENTRIES, within(HERE), limit=MAX_LIMIT))
     assert [r.key.id for r in page.records] == [id_of(n) for n in range(30)]
 
 

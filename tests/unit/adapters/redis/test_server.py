@@ -17,7 +17,7 @@ from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
-from memory.ports.query import Order, Query, Tenant, Where, within
+from memory.ports.query import MAX_LIMIT, Order, Query, Tenant, Where, within
 from memory.ports.record import Owed, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, RaiseGeneration
@@ -243,7 +243,7 @@ async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float 
 
 
 async def _cached(store: Store, where: Where | None = None) -> list[str]:
-    page = await store.query(Query(ENTRIES, where or within(HERE), roles=frozenset({Role.CACHED}), order=(Order("created_at"),)))
+    page = await store.query(Query(ENTRIES, where or within(HERE), roles=frozenset({Role.CACHED}), order=(Order("created_at"),), limit=MAX_LIMIT))
     return [r.key.id for r in page.records]
 
 

@@ -10,7 +10,7 @@ from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.random_work import RandomWork
 from memory.ports.contract.support import HERE, done, put, record
-from memory.ports.query import Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
+from memory.ports.query import MAX_LIMIT, Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
 from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH
 
@@ -29,7 +29,7 @@ async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_t
 
 
 async def _numbers_of(store: InMemoryStore | PostgresStore, part: object) -> list[str]:
-    return [r.key.id for r in (await store.query(Query(ENTRIES, within(HERE), part))).records]  # type: ignore[arg-type]
+    return [r.key.id for r in (await store.query(Query(ENTRIES, within(HERE), part, limit=MAX_LIMIT))).records]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)
