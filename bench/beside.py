@@ -54,7 +54,7 @@ def records(contents: list[str], start: int) -> list[Record]:
 
 
 async def puts(name: str, store: Store, bare: Bare, rounds: int) -> Figure:
-    made = records(sentences(300 * rounds + 50, seed=1), 0)
+    made = records(sentences(300 * rounds + 50, seed=1), 1)
 
     async def ours(n: int) -> None:
         (outcome,) = await store.apply([Put(ENTRIES, made[n], Absent())])
