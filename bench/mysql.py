@@ -16,7 +16,7 @@ from memory.adapters.sql.mysql.claims import parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.time import micros
-from memory.ports.collections import COLLECTIONS
+from memory.orchestrator.collections import COLLECTIONS
 from memory.ports.record import Record
 from tests.support import mysql_servers, servers
 

@@ -45,7 +45,7 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
         ada = Scope.user("ada")
         contents = sentences(HELD + CALLS * 4, seed=11)
         await memory.write_many([{"content": c, "scope": ada} for c in contents[:HELD]])
-        await memory.sweep()
+        await memory.admin.sweep()
         spare = iter(contents[HELD:])
         written: list[str] = []
 
@@ -68,12 +68,12 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
             drafts = [{"content": c, "scope": Scope.session(session), **FACTS} for c in sentences(SESSION, seed=13)]
             await memory.write_many(drafts)
             begun = time.perf_counter()
-            report = await memory.end_session(session)
+            report = await memory.sessions.end(session)
             ends.append(time.perf_counter() - begun)
             assert len(report.moved) == SESSION, f"{len(report.moved)} of {SESSION} moved"
-            await memory.sweep()
+            await memory.admin.sweep()
             begun = time.perf_counter()
-            await memory.sweep()
+            await memory.admin.sweep()
             idle.append(time.perf_counter() - begun)
         figures.append(Figure(f"{placing.name}: end of a session of {SESSION}, an entry", median(ends) * 1000 / SESSION, "ms", 2))
         figures.append(Figure(f"{placing.name}: a sweep with nothing to do", median(idle) * 1000, "ms"))

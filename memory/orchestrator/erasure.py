@@ -19,12 +19,13 @@ from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.collections import ENTRIES, OPERATIONS
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SCOPED, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.ports.collections import ENTRIES, OPERATIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Everywhere, Lt, Query, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store

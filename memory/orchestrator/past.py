@@ -7,11 +7,11 @@ from datetime import datetime
 
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.owed import KEEP
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.windows import is_expired, was_stored
 from memory.ports import codec
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Eq, Gt, Query, Where, all_of, within
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store

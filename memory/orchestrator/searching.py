@@ -19,6 +19,7 @@ from memory.domain.scope import Scope
 from memory.domain.shown import Shown, as_json, cut
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking, outranks
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import entry_id, locate_each
@@ -26,7 +27,7 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.ranking import combine, rank_by_words
 from memory.policies.routing import TIERS, replicas_of, route
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.nearness import best, by_nearness
 from memory.ports.pace import paced
 from memory.ports.query import MAX_LIMIT, Hit, In, Near, Order, Query, Search, Words, all_of, within

@@ -24,7 +24,7 @@ from memory.ports.query import MAX_LIMIT, Count, Hit, Kind, Page, Partitions, Qu
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tombstone
 from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health, Store
-from memory.ports.writes import Append, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
+from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -235,7 +235,7 @@ class SplitStore:
         for number, write in enumerate(writes):
             if isinstance(write, RaiseGeneration):
                 places.append(self._parts_of_partition(write.partition))
-            elif isinstance(write, Put | Append):
+            elif isinstance(write, Put):
                 places.append((self.holder(write.record.partition, write.collection),))
                 born[write.collection.name, write.key] = places[-1]
             else:

@@ -24,7 +24,7 @@ from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, 
 from memory.ports.questions import check_limit, check_order, checked
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Always, Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
 
 T = TypeVar("T")
 Question = TypeVar("Question", Query, Search)
@@ -254,7 +254,7 @@ class BaseStore(ABC):
                 self._must_offer("conditional")
         if problem := write_problem(write):
             return problem
-        return self._record_refusal(write.record) if isinstance(write, Put | Append) else ""
+        return self._record_refusal(write.record) if isinstance(write, Put) else ""
 
     def _record_refusal(self, record: Record) -> str:
         """What only this store's limits forbid."""

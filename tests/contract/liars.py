@@ -42,12 +42,11 @@ from memory.ports.query import (
     Query,
     Search,
     Words,
-    within,
 )
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.text import fold
-from memory.ports.writes import Always, Annotate, Append, Delete, Newer, Outcome, Put, Release, Status, Write
+from memory.ports.writes import Always, Annotate, Delete, Newer, Outcome, Put, Release, Status, Write
 from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer
 
 LIARS: dict[str, tuple[type[Harness], str]] = {}
@@ -102,24 +101,6 @@ class ResurrectsTheDeleted(PerWrite):
 class ForgetsGenerations(PerWrite):
     def lie(self, write: Write) -> Outcome:
         return super().lie(replace(write, record=replace(write.record, generation=None)) if isinstance(write, Put) else write)
-
-
-@liar("test_a_number_is_not_given_again_after_its_record_was_deleted")
-class CountsTheLivingForTheNextNumber(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Append):
-            living = self.state.live(write.collection.name, within(write.record.partition))
-            self.state._counters[(write.record.partition, write.counter)] = max((int(r.fields.get(write.field) or 0) for r in living), default=0)  # type: ignore[arg-type]
-        return super().lie(write)
-
-
-@liar("test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number")
-class WastesNumbers(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        outcome = super().lie(write)
-        if isinstance(write, Append) and not outcome.applied:
-            self.state.next_number(write.record.partition, write.counter)
-        return outcome
 
 
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")

@@ -11,7 +11,8 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull
 from memory.ports.adapter import Adapter
 from memory.ports.asking import lets_through
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED
 from memory.ports.query import (
     And,
     Count,
@@ -278,7 +279,7 @@ class _Remembers(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
             key = getattr(write, "key", None)
-            stands = None if key is None else self.state.standing("entries", key)
+            stands = None if key is None else self.state.standing("samples", key)
             if isinstance(stands, Record) and self.stale(write):
                 self._before[stands.key] = stands
             elif key is not None:
@@ -321,7 +322,7 @@ class FindsErasedByMeaning(InMemoryStore):
 class SearchesEveryCollection(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        for other in COLLECTIONS:
+        for other in DECLARED:
             if other.name != search.collection.name and other.texts and isinstance(search.by, Words):
                 hits += await super()._search(replace(search, collection=other))
         return hits[: search.limit]
@@ -331,7 +332,7 @@ class SearchesEveryCollection(InMemoryStore):
 class CountsEveryCollection(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         mine = await super()._count(query)
-        others = [c for c in COLLECTIONS if c.name != query.collection.name]
+        others = [c for c in DECLARED if c.name != query.collection.name]
         more = [await InMemoryStore._count(self, replace(query, collection=c, filter=None)) for c in others]
         return replace(mine, records=mine.records + sum(c.records for c in more))
 
@@ -339,13 +340,13 @@ class CountsEveryCollection(InMemoryStore):
 @liar("test_collections_are_searched_and_asked_apart")
 class ErasesEveryCollection(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        for other in COLLECTIONS:
+        for other in DECLARED:
             if other.name != query.collection.name:
                 await super()._delete_matching(Query(other, query.where), version, discard_at, ())
         return await super()._delete_matching(query, version, discard_at, keep)
 
 
-@liar("test_together_that_failed_leaves_no_trace_in_numbers_generations_or_indexes")
+@liar("test_together_that_failed_leaves_no_trace_in_generations_or_indexes")
 class IndexesWhatItTookBack(InMemoryStore):
     _ghosts: tuple[Record, ...] = ()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Everywhere, Kind, Query
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
@@ -48,7 +48,7 @@ async def get(run: Run, tenant: str, entry_id: str, *, worker: int = 0, as_of: d
 
 
 async def history(run: Run, tenant: str, entry_id: str, *, worker: int = 0) -> None:
-    said = await run.ask(None, "history", entry_id, tenant=tenant, worker=worker)
+    said = await run.ask(None, "entries.history", entry_id, tenant=tenant, worker=worker)
     life = run.model.life(tenant, entry_id)
     if life is None or life.now.expired(said.begun):
         said.refused("NotFound")
@@ -164,7 +164,7 @@ def _of(asked: Asked) -> str:
 
 
 async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0, **given: Any) -> None:
-    said = await run.ask(None, "relations", tenant=tenant, worker=worker, limit=limit, **given)
+    said = await run.ask(None, "relations.related", tenant=tenant, worker=worker, limit=limit, **given)
     wanted = run.model.related_to(tenant, **given)
     found = [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in said.given()]
     if found != [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in wanted[:limit]]:
@@ -194,7 +194,7 @@ def imported(exported: Sequence[Entry], written: Sequence[Entry], found: Sequenc
 
 
 async def swept(run: Run, worker: int = 0) -> None:
-    run.model.swept_over(await run.ask(None, "sweep", worker=worker))
+    run.model.swept_over(await run.ask(None, "admin.sweep", worker=worker))
 
 
 async def whole(run: Run) -> None:
@@ -245,19 +245,19 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
 
 async def _owned(run: Run, tenant: str, worker: int) -> None:
     for retired in (False, True):
-        said = await run.ask(None, "entries", tenant=tenant, worker=worker, retired=retired)
+        said = await run.ask(None, "entries.all", tenant=tenant, worker=worker, retired=retired)
         found = [entry.id for entry in said.given()]
         now = said.begun
         wanted = {life.id for life in run.model.of(tenant) if not life.now.expired(now) and (retired or life.now.before_end(now))}
         if set(found) != wanted or len(found) != len(wanted):
             raise Wrong("entries are others", f"more {set(found) - wanted}, less {wanted - set(found)}, {len(found)} in all")
-    said = await run.ask(None, "every_relation", tenant=tenant, worker=worker)
+    said = await run.ask(None, "relations.all", tenant=tenant, worker=worker)
     if {link.id for link in said.given()} != run.model.links.get(tenant, {}).keys():
         raise Wrong("every relation is another", f"{len(said.value)} of {len(run.model.links.get(tenant, {}))}")
 
 
 async def _counted(run: Run, tenant: str) -> None:
-    stats = (await run.ask(None, "stats", tenant=tenant)).given()
+    stats = (await run.ask(None, "admin.stats", tenant=tenant)).given()
     lives = list(run.model.of(tenant))
     wanted = {tier: sum(life.tier == tier for life in lives) for tier in TIERS}
     if (told := {tier.tier: tier.entries for tier in stats.tiers}) != wanted:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from memory.domain.errors import NotFound
 from memory.domain.ids import derived_id
 from memory.domain.time import micros
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put

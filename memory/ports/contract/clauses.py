@@ -63,7 +63,7 @@ _ALL = (
     Clause("owed.untouched", "Steps are kept in order and untouched until settled.", "Owed"),
     Clause("shared.nothing-in", "What was handed in, changed later, changes nothing stored.", "Store"),
     Clause("shared.nothing-out", "What was handed out, changed by its holder, changes nothing stored; nor do later writes change it.", "Store"),
-    Clause("names.apart", "Tenants, scopes, ids and counters that are alike are held apart, in every call.", "Partition, Key"),
+    Clause("names.apart", "Tenants, scopes and ids that are alike are held apart, in every call.", "Partition, Key"),
     Clause("names.or-refused", "A name that a store does not hold as it is is rejected, and touches nothing else.", "Partition, Key"),
     Clause("isolation.where", "A question sees the asked partitions and collection, and nothing of others.", "Partitions, Tenant, Collection"),
     # -- refusing
@@ -96,9 +96,6 @@ _ALL = (
     Clause("annotate.only", "An annotation changes the bookkeeping asked for and nothing else.", "Annotate", "conditional"),
     Clause("annotate.holds", "It applies at exactly that version and role, and to the dead only for what they have.", "Annotate", "conditional"),
     Clause("purge.holds", "Marks, tombstones and cached copies are purged, arriving ones by their role, nothing else.", "Purge", "conditional"),
-    Clause("append.numbers", "Numbers start at 1, grow, and are never given twice, whatever was deleted or erased.", "Append", "conditional"),
-    Clause("append.own", "A counter is its partition's and name's own.", "Append", "conditional"),
-    Clause("append.refused", "A field that is no declared integer takes no number; a conflict uses none up.", "Append", "conditional"),
     Clause("generation.counts", "Generations start at 0, never fall, are the partition's own, and are all counted.", "RaiseGeneration"),
     Clause("generation.binds", "A record of an erased generation is rejected whatever the condition, in every collection.", "Put"),
     Clause("generation.stamps", "A record without one takes the current; one that brings its own keeps it.", "Put"),
@@ -144,7 +141,7 @@ _ALL = (
     ),
     Clause("ttl.owing", "What owes a step is not forgotten until it is settled.", "Mark, Tombstone", "ttl"),
     Clause("ttl.not-early", "Nothing is forgotten before its time.", "Mark, Tombstone, Capabilities.ttl", "ttl"),
-    Clause("atomic.together", "Together all is kept or nothing, in numbers, generations and indexes too.", "Store.apply", "atomic"),
+    Clause("atomic.together", "Together all is kept or nothing, in generations and indexes too.", "Store.apply", "atomic"),
     Clause("atomic.cut-off", "A call that is cut off is kept whole or not at all.", "Capabilities.atomic", "atomic"),
     Clause(
         "fenced.holds",

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from memory.ports.collections import COLLECTIONS, Field, FieldType
+from memory.ports.collections import Field, FieldType
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
@@ -37,7 +38,7 @@ async def exact(harness: Harness) -> AsyncIterator[Store]:
     """A fresh store, open with a collection of every type beside the others."""
     made = await harness.make()
     try:
-        await made.open((*COLLECTIONS, EVERY_TYPE))
+        await made.open((*DECLARED, EVERY_TYPE))
         yield made
     finally:
         await harness.dispose(made)
@@ -134,7 +135,7 @@ async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: 
 
     again = await harness.restart(exact)
     try:
-        await again.open((*COLLECTIONS, EVERY_TYPE))
+        await again.open((*DECLARED, EVERY_TYPE))
         after = await again.get(EVERY_TYPE, [key_of(n) for n in range(COUNT)])
         assert all(isinstance(stored, Record) for stored in after)
         assert [_told(stored) for stored in after] == [_told(stored) for stored in before]

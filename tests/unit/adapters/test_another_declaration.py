@@ -9,7 +9,8 @@ import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Field, FieldType
+from memory.ports.collections import Field, FieldType
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import asked, done, id_of, live, put, record
 from memory.ports.query import Eq
 
@@ -18,13 +19,13 @@ from memory.ports.query import Eq
 async def test_a_file_is_opened_with_one_field_more_and_keeps_its_records(tmp_path: Path) -> None:
     """The records that are there have no value of it; new ones are found by theirs."""
     before = SqliteStore(f"sqlite:///{tmp_path / 'memory.db'}")
-    await before.open(COLLECTIONS)
+    await before.open(DECLARED)
     await done(before, put(record(1, fields={"type": "fact"})))
     await before.close()
 
-    more = replace(ENTRIES, fields=(*ENTRIES.fields, Field("artifact_id", FieldType.TEXT)))
+    more = replace(SAMPLES, fields=(*SAMPLES.fields, Field("artifact_id", FieldType.TEXT)))
     after = SqliteStore(f"sqlite:///{tmp_path / 'memory.db'}")
-    await after.open((more, *COLLECTIONS[1:]))
+    await after.open((more, *DECLARED[1:]))
     try:
         assert (await live(after, 1, collection=more)).fields == {"type": "fact"}
         await done(after, put(record(2, fields={"artifact_id": "a1"}), collection=more))

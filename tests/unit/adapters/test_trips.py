@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, id_of, key_of, put, record, release
 from memory.ports.query import Eq, Order, Query, Search, Words, within
 from memory.ports.record import Owed, Role
@@ -61,8 +61,8 @@ def _many(write: Callable[[int], Write], count: int) -> Call:
 
 
 CALLS: Mapping[str, Asked] = {
-    "get one": Asked(lambda s, r: s.get(ENTRIES, [key_of(_n(r))]), 1),
-    "get fifty": Asked(lambda s, r: s.get(ENTRIES, [key_of(_n(r, i)) for i in range(50)]), 50),
+    "get one": Asked(lambda s, r: s.get(SAMPLES, [key_of(_n(r))]), 1),
+    "get fifty": Asked(lambda s, r: s.get(SAMPLES, [key_of(_n(r, i)) for i in range(50)]), 50),
     "put Absent": Asked(_apply(lambda r: put(record(_n(r)), Absent()))),
     "put AtVersion": Asked(_apply(lambda r: put(record(_n(r), version=2), AtVersion(1))), 1),
     "put Newer": Asked(_apply(lambda r: put(record(_n(r), version=2), Newer())), 1),
@@ -74,17 +74,17 @@ CALLS: Mapping[str, Asked] = {
     ),
     "delete": Asked(_apply(lambda r: delete(_n(r), 9)), 1),
     "release": Asked(_apply(lambda r: release(_n(r))), 1),
-    "annotate": Asked(_apply(lambda r: Annotate(ENTRIES, key_of(_n(r)), 1, tier="mid")), 1),
-    "purge": Asked(_apply(lambda r: Purge(ENTRIES, key_of(_n(r)), 1)), 1, {"role": Role.CACHED}),
+    "annotate": Asked(_apply(lambda r: Annotate(SAMPLES, key_of(_n(r)), 1, tier="mid")), 1),
+    "purge": Asked(_apply(lambda r: Purge(SAMPLES, key_of(_n(r)), 1)), 1, {"role": Role.CACHED}),
     "raise a generation": Asked(_apply(lambda r: RaiseGeneration(HERE, 0))),
     "put fifty, Absent": Asked(_many(lambda n: put(record(n), Absent()), 50)),
     "put fifty, Newer": Asked(_many(lambda n: put(record(n, version=2), Newer()), 50), 50),
     "release fifty": Asked(_many(release, 50), 50),
-    "annotate fifty": Asked(_many(lambda n: Annotate(ENTRIES, key_of(n), 1, tier="mid"), 50), 50),
-    "newest twenty": Asked(lambda s, r: s.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20)), 30),
-    "twenty by a field": Asked(lambda s, r: s.query(Query(ENTRIES, within(HERE), Eq("type", "fact"), limit=20)), 30, {"fields": {"type": "fact"}}),
-    "count": Asked(lambda s, r: s.count(Query(ENTRIES, within(HERE), Eq("id", id_of(_n(r))))), 1),
-    "search by words": Asked(lambda s, r: s.search(Search(ENTRIES, within(HERE), Words("heron"), 10)), 30, {"texts": {"content": "a grey heron"}}),
+    "annotate fifty": Asked(_many(lambda n: Annotate(SAMPLES, key_of(n), 1, tier="mid"), 50), 50),
+    "newest twenty": Asked(lambda s, r: s.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)), 30),
+    "twenty by a field": Asked(lambda s, r: s.query(Query(SAMPLES, within(HERE), Eq("type", "fact"), limit=20)), 30, {"fields": {"type": "fact"}}),
+    "count": Asked(lambda s, r: s.count(Query(SAMPLES, within(HERE), Eq("id", id_of(_n(r))))), 1),
+    "search by words": Asked(lambda s, r: s.search(Search(SAMPLES, within(HERE), Words("heron"), 10)), 30, {"texts": {"content": "a grey heron"}}),
 }
 
 COLUMNS = ("redis", "postgresql", "mariadb", "mongo_replica_set")
@@ -120,7 +120,7 @@ async def counted(request: pytest.FixtureRequest) -> AsyncIterator[tuple[str, Co
         await driver.before()
     async with Counting(driver.port()) as way:
         store = driver.store(way.port)
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         yield driver.backend, way, store
         await store.close()
 

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.asking import lets_through
-from memory.ports.collections import ENTRIES
 from memory.ports.contract.refusals import nested
 from memory.ports.contract.support import record
 from memory.ports.query import MAX_FILTER_DEPTH, And, Eq, Filter, Ge, In, Lt, Not, Or, StartsWith

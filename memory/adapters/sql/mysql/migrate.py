@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import declaration, undeclared
-from memory.adapters.sql.mysql.claims import MySqlConfig
+from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.connection import Connection, dial
 from memory.adapters.sql.mysql.flavour import Flavour
 from memory.adapters.sql.mysql.schema import OPTIONS, table_of
@@ -23,7 +23,7 @@ from memory.adapters.sql.mysql.steps import made
 from memory.domain.errors import ConfigError, StoreTimeout
 from memory.ports.collections import Collection
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration in `migrations/versions`."""
 VERSION_TABLE = "memory_schema_version"
 PATIENCE = 60

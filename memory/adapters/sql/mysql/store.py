@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from memory.adapters.sql.mysql.auditing import audit_registries, audit_rows, audit_words
 from memory.adapters.sql.mysql.batches import MyBatch
-from memory.adapters.sql.mysql.claims import CLAIMS, parse
+from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.errors import is_collision, server_said, translate
 from memory.adapters.sql.mysql.migrate import HEAD, VERSION_TABLE, make_ready

@@ -16,14 +16,14 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import declaration, undeclared
-from memory.adapters.sql.postgresql.claims import PostgresConfig
+from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
 from memory.adapters.sql.postgresql.extension import AVAILABLE, CREATE, INSTALLED, add_column
 from memory.adapters.sql.postgresql.schema import table_of
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration in `migrations/versions`."""
 VERSION_TABLE = "memory_schema_version"
 

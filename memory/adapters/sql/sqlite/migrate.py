@@ -20,7 +20,7 @@ from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration in `migrations/versions`."""
 VERSION_TABLE = "memory_schema_version"
 

@@ -16,7 +16,8 @@ from memory.adapters.sql.mysql.migrate import HEAD, VERSION_TABLE
 from memory.adapters.sql.mysql.schema import collection_table, collection_words, system_tables, table_of
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import asked, done, hit_ids, id_of, live, put, record
 from memory.ports.query import Eq, In
 from tests.support import mysql_servers
@@ -29,10 +30,10 @@ pytestmark = ON_SERVER
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 async def main():
     store = MySqlStore(sys.argv[1])
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     print((await store.check()).ok, "alembic" in sys.modules)
     await store.close()
 asyncio.run(main())
@@ -59,7 +60,7 @@ async def test_the_migrated_schema_is_the_declared_one(store: MySqlStore, server
     declared = sa.MetaData()
     collation = (MARIADB if mysql_servers.product() == "MariaDB" else MYSQL).collation
     system_tables(declared, collation)
-    for collection in COLLECTIONS:
+    for collection in DECLARED:
         collection_table(declared, collection, collation)
         if collection.texts:
             collection_words(declared, collection)
@@ -77,7 +78,7 @@ async def test_the_migrated_schema_is_the_declared_one(store: MySqlStore, server
 
 async def test_the_registry_is_what_is_declared(store: MySqlStore, raw: Raw) -> None:
     rows = await raw("SELECT name, declaration FROM memory_collections")
-    assert {bytes(name).decode(): said for name, said in rows} == {c.name: declaration(c) for c in COLLECTIONS}
+    assert {bytes(name).decode(): said for name, said in rows} == {c.name: declaration(c) for c in DECLARED}
 
 
 async def test_eight_processes_open_an_empty_database_at_once(server: MySqlServer, database: str) -> None:
@@ -90,19 +91,20 @@ async def test_eight_processes_open_an_empty_database_at_once(server: MySqlServe
 async def test_an_opening_completes_what_a_crash_in_the_middle_of_a_migration_left(server: MySqlServer, database: str, raw: Raw, lost: str) -> None:
     """Each statement of a migration commits by itself: the version comes last."""
     whole = MySqlStore(server.url(database))
-    await whole.open(COLLECTIONS)
+    await whole.open(DECLARED)
     await done(whole, put(record(1, texts={"content": "lantern"})))
     await whole.close()
     before = await _described(server, database)
     await raw("DELETE FROM memory_schema_version")
     if lost == "a table":
-        await raw("DROP TABLE leases")
+        await raw("DROP TABLE memory_quarantine")
     elif lost == "an index":
-        await raw("DROP INDEX ix_entries_created_at ON entries")
+        await raw("DROP INDEX ix_samples_created_at ON samples")
+        await raw("DELETE FROM memory_collections WHERE name = 'samples'")  # which says that a table is made whole
     elif lost == "the registry":
         await raw("DELETE FROM memory_collections")
     again = MySqlStore(server.url(database))
-    await again.open(COLLECTIONS)
+    await again.open(DECLARED)
     assert await _described(server, database) == before
     assert (await again.check()).ok
     assert await hit_ids(again, "lantern") == {id_of(1)}
@@ -112,7 +114,7 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_a_migration_le
 async def test_a_schema_of_a_later_version_is_refused_by_name(store: MySqlStore, server: MySqlServer, database: str, raw: Raw) -> None:
     await raw("UPDATE memory_schema_version SET version_num = '9999'")
     with pytest.raises(ConfigError, match="9999"):
-        await MySqlStore(server.url(database)).open(COLLECTIONS)
+        await MySqlStore(server.url(database)).open(DECLARED)
     assert not (await store.check()).ok
 
 
@@ -130,7 +132,7 @@ async def test_a_collection_of_someone_else_gets_tables_of_its_own(server: MySql
     )
     for _ in range(2):
         store = MySqlStore(server.url(database))
-        await store.open((notes, ENTRIES))
+        await store.open((notes, SAMPLES))
         fields = {"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w", "unindexed": 0.5}
         note = record(fields=fields, texts={"text": "words"})
         await done(store, put(note, collection=notes))
@@ -152,9 +154,9 @@ async def test_no_collection_shares_a_table_with_the_words_of_another(server: My
 
 async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: MySqlStore, server: MySqlServer, database: str) -> None:
     other = MySqlStore(server.url(database))
-    with pytest.raises(ConfigError, match="entries"):
-        await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
-    await other.open(COLLECTIONS)
+    with pytest.raises(ConfigError, match="samples"):
+        await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
+    await other.open(DECLARED)
     await other.close()
 
 

@@ -17,12 +17,12 @@ from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.sqlite.migrate import VERSION_TABLE
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, live, one, put, record, searched
-from memory.ports.query import Query, within
+from memory.ports.query import Query, Search, Words, within
 from memory.ports.record import Record
-from memory.ports.writes import RaiseGeneration
-from tests.unit.adapters.sql.sqlite.helping import content_of, opened, raw, size_of
+from memory.ports.writes import Put, RaiseGeneration
+from tests.unit.adapters.sql.sqlite.helping import content_of, opened, raw, registered, size_of
 
 
 @contextmanager
@@ -74,7 +74,7 @@ async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowl
     runs = []
     for _ in range(2):
         for store in (kept, hurried, passing):
-            await store.open(COLLECTIONS)
+            await store.open(DECLARED)
         runs.append((kept.epoch, hurried.epoch, passing.epoch))
         assert (await passing.check()).epoch == passing.epoch
         for store in (kept, hurried, passing):
@@ -87,7 +87,7 @@ async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowl
 async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_byte_of_it(store: SqliteStore, file: Path) -> None:
     log = file.with_name("memory.db-wal")
     await done(store, *[put(record(n, texts={"content": f"kalamazoo{n}"}, body={"said": "x" * 10_000})) for n in range(50)], put(record(100)))
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 2)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     await done(store, put(record(101, texts={"content": "afterwards"})))
     before = size_of(file, log)
     given_back = await store.vacuum()
@@ -103,24 +103,35 @@ async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_by
 
 async def test_a_vacuum_of_a_store_in_memory_shrinks_it() -> None:
     store = SqliteStore("sqlite:///:memory:")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, *[put(record(n, body={"said": "x" * 10_000})) for n in range(50)])
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 2)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     assert await store.vacuum() > 400_000
     assert (await store.audit()).problems == ()
     await store.close()
 
 
-async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_words(store: SqliteStore, file: Path, tmp_path: Path) -> None:
-    await done(store, RaiseGeneration(HERE, 3), *[put(record(n, texts={"content": f"common number{n}"})) for n in range(5)], delete(4))
-    await store.close()
+async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_words(file: Path, tmp_path: Path) -> None:
     first = tmp_path / "first.db"
     config = Config()
     config.set_main_option("script_location", "memory.adapters.sql.sqlite:migrations")
     engine = create_engine(f"sqlite:///{first}", poolclass=NullPool)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
+    with engine.begin() as migrating:
+        config.attributes["connection"] = migrating
         command.upgrade(config, "0001")
+    collections = registered(first)
+    (entries,) = [collection for collection in collections if collection.name == "entries"]
+
+    def writes(n: int) -> Put:
+        return put(record(n, texts={"content": f"common number{n}"}), collection=entries)
+
+    async def hits(store: SqliteStore, word: str) -> list[str]:
+        return [hit.record.key.id for hit in await store.search(Search(entries, within(HERE), Words(word), 50))]
+
+    store = SqliteStore(f"sqlite:///{file}")
+    await store.open(collections)
+    await done(store, RaiseGeneration(HERE, 3), *[writes(n) for n in range(5)], delete(4, collection=entries))
+    await store.close()
     with raw(first) as connection:
         assert connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone() == ("0001",)  # noqa: S608
         connection.execute("ATTACH ? AS later", (str(file),))
@@ -129,12 +140,13 @@ async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_w
         # as the first layout indexed them, one of them twice and one not at all
         connection.executemany("INSERT INTO entries_words (rowid, text_content) VALUES (?, 'p1xcommon')", [(1,), (2,), (3,), (5,)])
         connection.execute("INSERT INTO memory_pending VALUES ('entries', 4, 1)")
-    brought = await opened(first)
-    assert [hit.record.key.id for hit in await searched(brought, "common")] == [id_of(n) for n in range(4)]
-    assert len(await searched(brought, "number3")) == 1
+    brought = SqliteStore(f"sqlite:///{first}")
+    await brought.open(collections)
+    assert await hits(brought, "common") == [id_of(n) for n in range(4)]
+    assert len(await hits(brought, "number3")) == 1
     assert (await brought.audit()).problems == ()
     assert (await one(brought, RaiseGeneration(HERE, 0))).number == 3
-    assert await found(brought, 9) is None
-    await done(brought, put(record(9, texts={"content": "number9"})))
-    assert len(await searched(brought, "number9")) == 1
+    assert await found(brought, 9, collection=entries) is None
+    await done(brought, writes(9))
+    assert len(await hits(brought, "number9")) == 1
     await brought.close()

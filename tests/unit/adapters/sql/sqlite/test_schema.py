@@ -19,29 +19,31 @@ from memory.adapters.sql.sqlite.migrate import HEAD, VERSION_TABLE
 from memory.adapters.sql.sqlite.schema import as_vocabulary, collection_table, system_tables, word_table, words_table
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import done, live, put, record
 from memory.ports.record import Key
 from tests.support.processes import finished, started
-from tests.unit.adapters.sql.sqlite.helping import opened, raw
+from tests.unit.adapters.sql.sqlite.helping import opened, raw, registered
 
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 async def main():
     store = SqliteStore("sqlite:///" + sys.argv[1])
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     print((await store.check()).ok, "alembic" in sys.modules)
     await store.close()
 asyncio.run(main())
 """
 
 
-def _declared() -> sa.MetaData:
+def _declared(file: Path) -> sa.MetaData:
+    """What this version makes for the collections that are there: those of today, and those that the first migrations made, as they were."""
     metadata = sa.MetaData()
     system_tables(metadata)
-    for collection in COLLECTIONS:
+    for collection in registered(file):
         collection_table(metadata, collection)
         word_table(metadata, collection)
     return metadata
@@ -60,7 +62,7 @@ async def migrated(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_new_file_is_as_a_migrated_one(store: SqliteStore, file: Path, migrated: Path) -> None:
+async def test_a_new_file_is_as_a_migrated_one(file: Path, migrated: Path) -> None:
     def schema(path: Path) -> tuple[dict[str, str], object, object]:
         with raw(path) as connection:
             made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL")
@@ -68,6 +70,11 @@ async def test_a_new_file_is_as_a_migrated_one(store: SqliteStore, file: Path, m
             registry = connection.execute("SELECT name, declaration, indexed_to FROM memory_collections ORDER BY name").fetchall()
             return tables, registry, connection.execute("SELECT version_num FROM memory_schema_version").fetchall()
 
+    for path in (file, migrated):
+        store = SqliteStore(f"sqlite:///{path}")
+        await store.open(registered(migrated))
+        await store.close()
+    assert {c.name for c in registered(migrated)} > {c.name for c in DECLARED}
     assert schema(file) == schema(migrated)
 
 
@@ -79,14 +86,14 @@ async def test_the_migrated_schema_is_the_declared_one(migrated: Path) -> None:
     engine = sa.create_engine(f"sqlite:///{migrated}", poolclass=sa.pool.NullPool)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE})
-        assert compare_metadata(context, _declared()) == []
+        assert compare_metadata(context, _declared(migrated)) == []
     engine.dispose()
 
 
 async def test_the_migrated_indexes_have_the_declared_conditions_and_columns(migrated: Path) -> None:
     declared = {
         str(index.name): " ".join(str(sa.schema.CreateIndex(index).compile(dialect=sqlite.dialect())).split())
-        for table in _declared().tables.values()
+        for table in _declared(migrated).tables.values()
         for index in table.indexes
     }
     with raw(migrated) as connection:
@@ -101,8 +108,8 @@ async def test_the_migrated_views_and_the_registry_are_the_declared_ones(migrate
     with raw(migrated) as connection:
         registry = dict(connection.execute("SELECT name, declaration FROM memory_collections"))
         made = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'view'")}
-    assert registry == {c.name: declaration(c) for c in COLLECTIONS}
-    assert made == {as_vocabulary(words_table(c)) for c in COLLECTIONS if c.texts}
+    assert {c.name: registry[c.name] for c in DECLARED} == {c.name: declaration(c) for c in DECLARED}
+    assert made == {as_vocabulary(words_table(c)) for c in registered(migrated) if c.texts}
 
 
 def test_the_newest_migration_is_the_one_that_open_looks_for() -> None:
@@ -145,7 +152,7 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
     )
     for _ in range(2):
         store = SqliteStore(f"sqlite:///{file}")
-        await store.open((notes, ENTRIES))
+        await store.open((notes, SAMPLES))
         note = record(fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"})
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
@@ -155,10 +162,10 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
 async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: SqliteStore, file: Path) -> None:
     await store.close()
     other = SqliteStore(f"sqlite:///{file}")
-    with pytest.raises(ConfigError, match="entries"):
-        await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
-    await other.open(COLLECTIONS)
-    assert await other.get(ENTRIES, [Key("a", "b")]) == [None]
+    with pytest.raises(ConfigError, match="samples"):
+        await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
+    await other.open(DECLARED)
+    assert await other.get(SAMPLES, [Key("a", "b")]) == [None]
     await other.close()
 
 

@@ -12,7 +12,7 @@ from memory.adapters.sql.sqlite.rows import checksum
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Or, Order, Query, Search, Words, within
 from memory.ports.record import Role
@@ -64,18 +64,18 @@ async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("query", "index", "sorts"),
     [
-        (Query(ENTRIES, within(HERE), everyday(1), (Order("created_at", True),), 20, roles=BROWSED), "ix_entries_created_at", False),
-        (Query(ENTRIES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20), "ix_entries_created_at", False),
-        (Query(ENTRIES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20), "ix_entries_created_at", False),
-        (Query(ENTRIES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_entries_passing", False),
-        (Query(ENTRIES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_entries_owing", True),
-        (Query(ENTRY_VERSIONS, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_entry_versions_field_entry_id", True),
+        (Query(SAMPLES, within(HERE), everyday(1), (Order("created_at", True),), 20, roles=BROWSED), "ix_samples_created_at", False),
+        (Query(SAMPLES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20), "ix_samples_created_at", False),
+        (Query(SAMPLES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20), "ix_samples_created_at", False),
+        (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_samples_passing", False),
+        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_samples_owing", True),
+        (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_more_samples_field_entry_id", True),
     ],
 )
 async def test_an_index_serves_what_the_engine_asks(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, query: Query, index: str, sorts: bool
 ) -> None:
-    await done(store, put(record(1)), put(record(1), collection=ENTRY_VERSIONS))
+    await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES))
     plan = await _plan(store, query, monkeypatch)
     assert index in plan
     assert ("TEMP B-TREE" in plan) == sorts
@@ -83,17 +83,17 @@ async def test_an_index_serves_what_the_engine_asks(
 
 async def test_the_same_question_with_other_values_is_prepared_once(store: SqliteStore) -> None:
     await done(store, put(record(1, texts={"title": "word"})))
-    prepared = shelf_of(ENTRIES).prepared
+    prepared = shelf_of(SAMPLES).prepared
     prepared.clear()
     for minute in range(5):
-        await store.query(Query(ENTRIES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))
-        await store.search(Search(ENTRIES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED))
+        await store.query(Query(SAMPLES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))
+        await store.search(Search(SAMPLES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED))
     assert len(prepared) == 2
 
 
 async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqliteStore) -> None:
     await done(store, *[put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"})) for n in range(300)])
-    hits = await store.search(Search(ENTRIES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
+    hits = await store.search(Search(SAMPLES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
     assert [h.record.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
 
 
