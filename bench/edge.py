@@ -55,7 +55,7 @@ async def searches(folder: Path, rounds: int) -> list[Figure]:
     engine: Any = store._engine
 
     async def headers(n: int) -> None:
-        await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part, whole=False))
+        await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))
 
     async def whole(n: int) -> None:
         await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))

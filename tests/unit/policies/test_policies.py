@@ -146,8 +146,8 @@ async def test_records_without_an_index_are_ranked_by_words_all_the_same() -> No
         _record("2", title="Kubernetes deployment runbook", content="steps"),
         _record("3", content="nothing of the kind"),
     ]
-    assert [h.record.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 10)] == ["2", "1"]
-    assert [h.record.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 1)] == ["2"]
+    assert [h.head.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 10)] == ["2", "1"]
+    assert [h.head.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 1)] == ["2"]
     assert await rank_by_words(records, ENTRIES, "alpaca", 10) == []
     assert await rank_by_words([], ENTRIES, "alpaca", 10) == []
     assert await rank_by_words(records, ENTRIES, " ?! ", 10) == []

@@ -52,9 +52,9 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
         assert answers[1].key == key_of(1)  # type: ignore[union-attr]
         page = await store.query(Query(ENTRIES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
-        assert [h.record.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
+        assert [h.head.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
         near = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
-        assert {h.record.key for h in near} == {key_of(0), key_of(2)}
+        assert {h.head.key for h in near} == {key_of(0), key_of(2)}
     await store.close()
     again = await opened(file)
     assert isinstance(await found(again, 1), Corrupt)
@@ -98,7 +98,7 @@ async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path
             assert isinstance(outcome.stored, Corrupt)
         if status is Status.APPLIED:
             assert (await live(store)).version == 5
-            assert [h.record.key for h in await searched(store, "common")] == [key_of(1)]
+            assert [h.head.key for h in await searched(store, "common")] == [key_of(1)]
             assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
     await spoil(store, file, 1)
     await done(store, delete(1, version=9))
