@@ -58,7 +58,8 @@ async def searches(folder: Path, rounds: int) -> list[Figure]:
         await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))
 
     async def whole(n: int) -> None:
-        await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))
+        hits = await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))
+        await store.get(ENTRIES, [hit.head.key for hit in hits])
 
     async def raw(n: int) -> None:
         _raw(engine._shard, asked[n])

@@ -294,13 +294,12 @@ class OwedWork:
             tombstones = [
                 Delete(
                     RELATIONS,
-                    row.key,
-                    version=self._placement.next_version(row.version),
-                    when=AtVersion(row.version),
+                    head.key,
+                    version=self._placement.next_version(head.version),
+                    when=AtVersion(head.version),
                     discard_at=self._placement.tombstone_until(),
                 )
-                for row in page.records
-                if isinstance(row, Record)
+                for head in page.heads
             ]
             if tombstones:
                 await self._placement.write("relation.erase", archive, *tombstones)

@@ -125,7 +125,7 @@ class SearchesEachPartitionByItself(InMemoryStore):
         if not isinstance(search.where, Partitions):
             return await super()._search(search)
         found = [await InMemoryStore._search(self, replace(search, where=within(p))) for p in dict.fromkeys(search.where.partitions)]
-        return best([hit for hits in found for hit in hits], search.limit)
+        return sorted([hit for hits in found for hit in hits], key=lambda hit: (-hit.score, hit.head.key.id))[: search.limit]
 
 
 @liar("test_every_text_part_is_found_and_heavier_parts_rank_higher")
@@ -297,7 +297,7 @@ class _Hides(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
         if isinstance(search.by, Words) and "words" in self.shown:
-            hits += [h for h in self._lost if h.head.key not in {x.record.key for x in hits} and "lantern" in search.by.text]
+            hits += [h for h in self._lost if h.head.key not in {x.head.key for x in hits} and "lantern" in search.by.text]
         return hits[: search.limit]
 
     async def _count(self, query: Query) -> Count:

@@ -31,7 +31,6 @@ from memory.ports.query import (
     Order,
     Query,
     Search,
-    StartsWith,
     Tenant,
     Where,
     Words,
@@ -53,7 +52,7 @@ ORDERED = ("type", "confidence", "valid_from", "version", "created_at", "expires
 VALUES: dict[str, Sequence[FieldValue]] = {
     "type": TEXTS,
     "confidence": REALS,
-    "version": VERSIONS,
+    "version": (*VERSIONS, 0),
     "valid_from": MOMENTS,
     "created_at": MOMENTS,
     "expires_at": MOMENTS,
@@ -156,7 +155,6 @@ class RandomWork:
             In(name, tuple(chance.choices(values, k=2))),
             IsNull(chance.choice([name, "tags"])),
             Has("tags", chance.choice(TEXTS)),
-            StartsWith("type", chance.choice(TEXTS)[: chance.randrange(3)]),
             Eq("owing", chance.random() < 0.5),
         ]
         return chance.choice(plain)

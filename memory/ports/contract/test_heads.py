@@ -14,7 +14,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, done, everything_of, live, put, record, selections, ways
 from memory.ports.heads import head_of
-from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, Kind, Order, Query, Search, Tenant, within
+from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, Kind, Order, Query, Search, Tenant, Where, within
 from memory.ports.record import Owed, Record, Role, pack_vector
 from memory.ports.scanning import scan
 from memory.ports.store import Store
@@ -67,7 +67,7 @@ async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
     assert [h.words for h in page.heads] == [lexical.index(ENTRIES, r.texts) for r in made[:3]]
     long = lexical.counts(ENTRIES, page.heads[0].words or b"", ["lantern", "x" * 300, "y" * 129, "missing", "東"])
     assert long == {"lantern": 2 * 10.0 + 4.0, "x" * 300: 4.0, "y" * 129: 2.0, "東": 4.0}
-    assert [lexical.length(h.words or b"") for h in page.heads] == [11, 0, 1]
+    assert [lexical.length(h.words or b"") for h in page.heads] == [10, 0, 1]
     links = await store.query(Query(RELATIONS, within(HERE), select=frozenset({WORDS, VECTOR})))
     assert [(h.words, h.vector) for h in links.heads] == [(lexical.index(RELATIONS, {}), None)]
 
@@ -82,7 +82,7 @@ async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None
     orders: list[tuple[Order, ...]] = [()]
     if store.capabilities.order:
         orders += [(Order("created_at", True),), (Order("type"), Order("tier", True)), (Order("type", True),), (Order("version"),)]
-    wheres = [within(HERE), *([Tenant(HERE.tenant), Everywhere()] if store.capabilities.tenant_wide else [])]
+    wheres: list[Where] = [within(HERE), *([Tenant(HERE.tenant), Everywhere()] if store.capabilities.tenant_wide else [])]
     for where in wheres:
         for order in orders:
             for select in (frozenset[str](), frozenset({"type"}), everything_of(ENTRIES)):

@@ -12,7 +12,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
 from memory.ports.collections import ENTRIES
 from memory.ports.contract.support import HERE, buried, delete, done, found, key_of, live, one, put, record, searched
-from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
+from memory.ports.query import Eq, Everywhere, Hit, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Record, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
 from tests.unit.adapters.sql.sqlite.helping import content_of, flip_in_page, opened, raw, write_content
@@ -178,10 +178,12 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
         for look in (lambda: _listed(store), lambda: searched(store, "common title"), lambda: store.search(near)):
             try:
                 answers = await look()
+                if answers and isinstance(answers[0], Hit):  # heads are not held against checksums: what is shown is read by its key
+                    answers = await store.get(ENTRIES, [hit.head.key for hit in answers])
             except StoreError:
                 refused += 1
                 continue
-            for shown in (a if isinstance(a, Record) else a.record for a in answers):
+            for shown in (a for a in answers if isinstance(a, Record)):
                 assert shown.same_content(originals[shown.body["n"]])
                 right += 1
     finally:
