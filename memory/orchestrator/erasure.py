@@ -234,8 +234,9 @@ class Erasure:
 
     async def _arriving(self, store: Store, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
-        query = Query(ENTRIES, within(partition), filter=older, limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
-        keys = [row.key async for page in self._placement.pages("erase.count", store, query) for row in page.records]
+        roles = frozenset({Role.ARRIVING})
+        query = Query(ENTRIES, within(partition), filter=older, limit=self._placement.settings.page, roles=roles, select=frozenset())
+        keys = [head.key async for page in self._placement.pages("erase.count", store, query) for head in page.heads]
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:

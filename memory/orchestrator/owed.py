@@ -280,9 +280,9 @@ class OwedWork:
         archive, key, end = self._placement.topology.archive, debt.holder.key, debt.holder.version
         chain = {version for version in owed.data["versions"] if version < end}
         of_entry = And((Eq("entry_id", key.id), Lt("stored_version", end)))
-        query = Query(ENTRY_VERSIONS, Tenant(key.tenant), filter=of_entry, limit=self._placement.settings.page)
+        query = Query(ENTRY_VERSIONS, Tenant(key.tenant), filter=of_entry, limit=self._placement.settings.page, select=frozenset())
         async for page in self._placement.pages("version.find", archive, query):
-            chain |= {row.version for row in page.records if isinstance(row, Record)}
+            chain |= {head.version for head in page.heads}
         walked: set[int] = set()
         while ahead := sorted(chain - walked, reverse=True):
             walked.add(ahead[0])
@@ -317,18 +317,17 @@ class OwedWork:
         """Delete the relations of an entry, whichever end it is."""
         archive = self._placement.topology.archive
         ends = Or((Eq("source_id", key.id), Eq("target_id", key.id)))
-        query = Query(RELATIONS, Tenant(key.tenant), filter=ends, limit=self._placement.settings.page)
+        query = Query(RELATIONS, Tenant(key.tenant), filter=ends, limit=self._placement.settings.page, select=frozenset())
         async for page in self._placement.pages("relation.find", archive, query):
             tombstones = [
                 Delete(
                     RELATIONS,
-                    row.key,
-                    version=self._placement.next_version(row.version),
-                    when=AtVersion(row.version),
+                    head.key,
+                    version=self._placement.next_version(head.version),
+                    when=AtVersion(head.version),
                     discard_at=self._placement.tombstone_until(),
                 )
-                for row in page.records
-                if isinstance(row, Record)
+                for head in page.heads
             ]
             if tombstones:
                 await self._placement.write("relation.erase", archive, *tombstones)

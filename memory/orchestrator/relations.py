@@ -15,7 +15,7 @@ from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
-from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, all_of
+from memory.ports.query import Eq, Everywhere, Head, Order, Query, Tenant, all_of
 from memory.ports.record import Key, Record
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
@@ -137,16 +137,15 @@ class Relations:
         One whose end may stand in a store that does not answer is left.
         """
         archive, dropped = self._placement.topology.archive, 0
-        query = Query(RELATIONS, Everywhere(), limit=self._placement.settings.page)
+        query = Query(RELATIONS, Everywhere(), limit=self._placement.settings.page, select=frozenset(ENDS))
         async for page in self._placement.pages("relation.sweep", archive, query):
-            rows = [r for r in page.records if isinstance(r, Record)]
-            there = await self._ends_there(rows, partial=True)
-            for row in rows:
-                if not _ends(row) <= there:
-                    dropped += await self._erasure.delete(RELATIONS, row.key)
+            there = await self._ends_there(page.heads, partial=True)
+            for head in page.heads:
+                if not _ends(head) <= there:
+                    dropped += await self._erasure.delete(RELATIONS, head.key)
         return dropped
 
-    async def _ends_there(self, rows: Sequence[Record], *, partial: bool = False) -> set[Key]:
+    async def _ends_there(self, rows: Sequence[Record | Head], *, partial: bool = False) -> set[Key]:
         """The ends of these relations that are entries still; with `partial` also those of which no store can tell just now."""
         located = await self._placement.locate_many(ENTRIES, sorted({end for row in rows for end in _ends(row)}), partial=partial)
         return {at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None}
@@ -161,8 +160,11 @@ class Relations:
         return await self._erasure.delete(RELATIONS, key) and not left_over
 
 
-def _ends(record: Record) -> set[Key]:
-    return {Key(record.key.tenant, str(record.fields[name])) for name in ("source_id", "target_id")}
+ENDS = ("source_id", "target_id")
+
+
+def _ends(relation: Record | Head) -> set[Key]:
+    return {Key(relation.key.tenant, str(relation.fields[name])) for name in ENDS}
 
 
 def _relation(record: Record) -> Relation:

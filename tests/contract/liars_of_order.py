@@ -64,5 +64,5 @@ class TakesLengthsInSinglePrecision(InMemoryStore):
         hits = await super()._search(search)
         if not isinstance(search.by, Near):
             return hits
-        squares = {hit.record.key: [v * v for v in unpack_vector(hit.record.vector or b"")] for hit in hits}
-        return [hit for hit in hits if max(squares[hit.record.key]) < 3.4e38 and any(v > 1e-45 for v in squares[hit.record.key])]
+        squares = {hit.head.key: [v * v for v in unpack_vector(hit.head.vector or b"")] for hit in hits}
+        return [hit for hit in hits if max(squares[hit.head.key]) < 3.4e38 and any(v > 1e-45 for v in squares[hit.head.key])]

@@ -43,7 +43,7 @@ async def test_a_damaged_record_is_corrupt_and_its_neighbours_are_served(either:
     assert page.corrupt == (key_of(2),)
     assert await hit_ids(either, "lantern") == {id_of(1), id_of(3)}
     near = await either.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 2))
-    assert {hit.record.key.id for hit in near} == {id_of(1), id_of(3)}, "the limit is filled with what can be read"
+    assert {hit.head.key.id for hit in near} == {id_of(1), id_of(3)}, "the limit is filled with what can be read"
 
 
 async def test_writes_meet_a_damaged_record_as_something_of_its_version(either: QdrantStore) -> None:
