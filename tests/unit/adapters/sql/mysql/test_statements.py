@@ -107,9 +107,9 @@ async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_th
 ) -> None:
     await _filled(store)
     limit = 20 if order else 100
-    (entries,) = [row for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit)) if row["table"] == "entries"]
-    assert entries["key"] == key
-    assert "filesort" not in entries["extra"] or not order
+    (samples,) = [row for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit)) if row["table"] == "samples"]
+    assert samples["key"] == key
+    assert "filesort" not in samples["extra"] or not order
 
 
 async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore) -> None:

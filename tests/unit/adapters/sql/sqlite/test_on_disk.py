@@ -140,9 +140,10 @@ async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_w
         # as the first layout indexed them, one of them twice and one not at all
         connection.executemany("INSERT INTO entries_words (rowid, text_content) VALUES (?, 'p1xcommon')", [(1,), (2,), (3,), (5,)])
         connection.execute("INSERT INTO memory_pending VALUES ('entries', 4, 1)")
-    brought = await opened(first)
-    assert [hit.head.key.id for hit in await searched(brought, "common")] == [id_of(n) for n in range(4)]
-    assert len(await searched(brought, "number3")) == 1
+    brought = SqliteStore(f"sqlite:///{first}")
+    await brought.open(collections)
+    assert await hits(brought, "common") == [id_of(n) for n in range(4)]
+    assert len(await hits(brought, "number3")) == 1
     assert (await brought.audit()).problems == ()
     assert (await one(brought, RaiseGeneration(HERE, 0))).number == 3
     assert await found(brought, 9, collection=entries) is None
