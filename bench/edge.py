@@ -56,10 +56,11 @@ async def searches(folder: Path, rounds: int) -> list[Figure]:
     engine: Any = store._engine
 
     async def headers(n: int) -> None:
-        await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part, whole=False))
+        await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))
 
     async def whole(n: int) -> None:
-        await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))
+        hits = await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))
+        await store.get(ENTRIES, [hit.head.key for hit in hits])
 
     async def raw(n: int) -> None:
         _raw(engine._shard, asked[n])

@@ -27,7 +27,7 @@ from memory.policies.asked import Asked
 from memory.policies.visibility import accepts, filter_of, is_current, is_expired, was_stored
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import Order, Query, Tenant, within
+from memory.ports.query import Head, Order, Query, Tenant, within
 from memory.ports.record import Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
 
@@ -196,11 +196,11 @@ class Browsing:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
 
 
-def outranks(row: Record, other: Record, known_at: datetime | None = None) -> bool:
+def outranks(row: Record | Head, other: Record | Head, known_at: datetime | None = None) -> bool:
     """Of two copies of one entry the newer counts, the one of just the moment asked about before it; between equals a home before a copy."""
     asked = None if known_at is None else micros(known_at)
 
-    def rank(one: Record) -> tuple[bool, int, bool]:
+    def rank(one: Record | Head) -> tuple[bool, int, bool]:
         return (one.version == asked, one.version, one.role is Role.HOME)
 
     return rank(row) > rank(other)

@@ -8,7 +8,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind
 from memory.orchestrator.placement import Placement
 from memory.ports.collections import Collection
-from memory.ports.query import Everywhere, Query
+from memory.ports.query import Everywhere, Head, Query
 from memory.ports.record import Key, Record
 
 
@@ -28,10 +28,9 @@ class Dangling:
 
     async def _drop(self, kind: Kind, child: Collection, fields: Sequence[str]) -> int:
         archive, dropped = self._placement.topology.archive, 0
-        query = Query(child, Everywhere(), limit=self._placement.settings.page)
+        query = Query(child, Everywhere(), limit=self._placement.settings.page, select=frozenset(fields))
         async for page in self._placement.pages("relation.sweep", archive, query):
-            rows = {row.key: row for row in page.records if isinstance(row, Record)}
-            named = {key: parents_of(row, fields) for key, row in rows.items()}
+            named = {head.key: parents_of(head, fields) for head in page.heads}
             there = await standing(self._placement, kind.collection, set[Key]().union(*named.values()), partial=True)
             for key, parents in named.items():
                 if not parents <= there:
@@ -39,7 +38,7 @@ class Dangling:
         return dropped
 
 
-def parents_of(child: Record, fields: Sequence[str]) -> set[Key]:
+def parents_of(child: Record | Head, fields: Sequence[str]) -> set[Key]:
     """The records that a child names."""
     return {Key(child.key.tenant, str(child.fields[field])) for field in fields if child.fields.get(field) is not None}
 

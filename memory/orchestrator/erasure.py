@@ -226,17 +226,16 @@ class Erasure:
             erased[collection.name] = at_home + len(copies) - len(arrived)
         return Counter() if cache else erased  # a damaged copy there is of no role
 
-    async def _leave_tombstones(
-        self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role]
-    ) -> int:
+    async def _leave_tombstones(self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role]) -> int:
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         with step("erase.delete"):
             return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), kind.note)
 
     async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
-        query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
-        keys = [row.key async for page in self._placement.pages("erase.count", store, query) for row in page.records]
+        roles = frozenset({Role.ARRIVING})
+        query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=roles, select=frozenset())
+        keys = [head.key async for page in self._placement.pages("erase.count", store, query) for head in page.heads]
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:

@@ -77,11 +77,11 @@ class Generations:
         for kind in self._placement.kinds.scoped:
             found = True
             while found:
-                above = Query(kind.collection, within(partition), Gt("generation", highest), limit=1, roles=frozenset(Role))
+                above = Query(kind.collection, within(partition), Gt("generation", highest), limit=1, roles=frozenset(Role), select=frozenset())
                 with step("erase.find"):
                     page = await store.query(above)
-                found = bool(page.records)
-                highest = max([highest, *(row.generation or 0 for row in page.records if isinstance(row, Record))])
+                found = bool(page.heads)
+                highest = max([highest, *(head.generation for head in page.heads)])
         return highest
 
     async def of(self, store: Store, partition: Partition) -> int:

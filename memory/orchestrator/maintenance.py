@@ -28,7 +28,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
+from memory.ports.query import And, Eq, Everywhere, Head, Kind, Lt, Not, Query
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Purge, Put
@@ -219,13 +219,13 @@ class Maintenance:
         It may not be rolled back while its source lives: a frozen mover may yet release the source.
         """
         for collection in [kind.collection for kind in self._placement.kinds.movable]:
-            query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
-            for copy in [row async for row in self._rows("sweep.arriving", store, query)]:
+            query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}), select=frozenset())
+            for copy in [head async for page in self._placement.pages("sweep.arriving", store, query) for head in page.heads]:
                 failure = await self._job(report, self._settle_one, collection, copy, store, report, away)
                 if isinstance(failure, StoreUnavailable):
                     return
 
-    async def _settle_one(self, collection: Collection, copy: Record, store: Store, report: SweepReport, away: set[str]) -> None:
+    async def _settle_one(self, collection: Collection, copy: Head, store: Store, report: SweepReport, away: set[str]) -> None:
         source = await self._source(collection, copy, store)
         if isinstance(source, Record):
             report.moved += await self._tiering.move(collection, copy.key, copy.tier, away) is MoveResult.MOVED
@@ -237,7 +237,7 @@ class Maintenance:
         elif source is None or isinstance(source, Tombstone):
             report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
 
-    async def _source(self, collection: Collection, copy: Record, store: Store) -> Stored | None:
+    async def _source(self, collection: Collection, copy: Head, store: Store) -> Stored | None:
         """What stands for the copy in the stores before this one."""
         for source in self._placement.topology.homes:
             if source is store:
@@ -255,14 +255,14 @@ class Maintenance:
             return
         over = Lt("expires_at", self._placement.now() - EXPIRED_GRACE)
         for collection in [kind.collection for kind in self._placement.kinds.expiring]:
-            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page)
-            for row in [row async for row in self._rows("sweep.expired", store, query)]:
-                failure = await self._job(report, self._delete_one, collection, row, report)
+            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, select=frozenset())
+            for head in [head async for page in self._placement.pages("sweep.expired", store, query) for head in page.heads]:
+                failure = await self._job(report, self._delete_one, collection, head, report)
                 if isinstance(failure, StoreUnavailable):
                     return
 
-    async def _delete_one(self, collection: Collection, row: Record, report: SweepReport) -> None:
-        report.expired += await self._erasure.delete(collection, row.key, at=row.version)
+    async def _delete_one(self, collection: Collection, head: Head, report: SweepReport) -> None:
+        report.expired += await self._erasure.delete(collection, head.key, at=head.version)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 

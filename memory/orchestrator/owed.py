@@ -288,9 +288,9 @@ class OwedWork:
         versions = self._versions(debt.collection)
         chain = {version for version in owed.data["versions"] if version < end}
         of_entry = And((Eq("entry_id", key.id), Lt("stored_version", end)))
-        query = Query(versions, Tenant(key.tenant), filter=of_entry, limit=self._placement.settings.page)
+        query = Query(versions, Tenant(key.tenant), filter=of_entry, limit=self._placement.settings.page, select=frozenset())
         async for page in self._placement.pages("version.find", archive, query):
-            chain |= {row.version for row in page.records if isinstance(row, Record)}
+            chain |= {head.version for head in page.heads}
         walked: set[int] = set()
         while ahead := sorted(chain - walked, reverse=True):
             walked.add(ahead[0])
@@ -329,18 +329,17 @@ class OwedWork:
     async def _delete_children(self, child: Collection, fields: Sequence[str], key: Key) -> None:
         archive = self._placement.topology.archive
         naming = Or(tuple(Eq(field, key.id) for field in fields))
-        query = Query(child, Tenant(key.tenant), filter=naming, limit=self._placement.settings.page)
+        query = Query(child, Tenant(key.tenant), filter=naming, limit=self._placement.settings.page, select=frozenset())
         async for page in self._placement.pages("relation.find", archive, query):
             tombstones = [
                 Delete(
                     child,
-                    row.key,
-                    version=self._placement.next_version(row.version),
-                    when=AtVersion(row.version),
+                    head.key,
+                    version=self._placement.next_version(head.version),
+                    when=AtVersion(head.version),
                     discard_at=self._placement.tombstone_until(),
                 )
-                for row in page.records
-                if isinstance(row, Record)
+                for head in page.heads
             ]
             if tombstones:
                 await self._placement.write("relation.erase", archive, *tombstones)

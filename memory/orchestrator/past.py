@@ -12,7 +12,7 @@ from memory.orchestrator.owed import KEEP
 from memory.orchestrator.placement import Located, Placement
 from memory.policies.visibility import is_expired, was_stored
 from memory.ports import codec
-from memory.ports.query import Eq, Gt, Query, Where, all_of, within
+from memory.ports.query import Eq, Gt, Head, Query, Where, all_of, within
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 
@@ -20,7 +20,7 @@ LIFE = "life"
 """Of what is born where a tombstone stood: the version it was born with, in its body, so that what is kept of an earlier life is told from it."""
 
 
-def entry_id(record: Record) -> str:
+def entry_id(record: Record | Head) -> str:
     """The entry a record or kept version is about."""
     return str(record.fields.get("entry_id") or record.key.id)
 

@@ -146,8 +146,8 @@ class Relations:
         return await self._erasure.delete(RELATIONS, key) and not left_over
 
 
-def _ends(record: Record) -> set[Key]:
-    return parents_of(record, ("source_id", "target_id"))
+def _ends(relation: Record) -> set[Key]:
+    return parents_of(relation, ("source_id", "target_id"))
 
 
 def _relation(record: Record) -> Relation:

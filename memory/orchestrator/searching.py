@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
@@ -29,9 +29,10 @@ from memory.policies.ranking import combine, rank_by_words
 from memory.policies.routing import TIERS
 from memory.policies.visibility import accepts, filter_of
 from memory.ports.collections import Collection
+from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.pace import paced
-from memory.ports.query import MAX_LIMIT, Hit, In, Near, Order, Query, Search, Words, all_of, within
+from memory.ports.query import MAX_LIMIT, VECTOR, WORDS, Head, Hit, In, Near, Order, Query, Search, Words, all_of, within
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.scanning import scan
 from memory.ports.store import Store
@@ -68,18 +69,23 @@ class SearchResult(list[FoundEntry]):
         return SearchResult([replace(hit, explanation={}) for hit in self], self.degraded)
 
 
+_Found: TypeAlias = tuple[Head | Record, float]
+"""What was found and its score: of the past records, else heads."""
+
+
 @dataclass(slots=True)
 class _Candidate:
     """What was found of an entry: its newest copy, where that was, and the best score of each way of searching."""
 
-    record: Record
+    head: Head | Record
     store: Store
     scores: dict[str, float] = field(default_factory=dict)
 
-    def meet(self, way: str, hit: Hit, store: Store, known_at: datetime | None) -> None:
-        self.scores[way] = max(hit.score, self.scores.get(way, -1.0))
-        if outranks(hit.record, self.record, known_at):
-            self.record, self.store = hit.record, store
+    def meet(self, way: str, hit: _Found, store: Store, known_at: datetime | None) -> None:
+        found, score = hit
+        self.scores[way] = max(score, self.scores.get(way, -1.0))
+        if outranks(found, self.head, known_at):
+            self.head, self.store = found, store
 
 
 class Searching:
@@ -101,38 +107,45 @@ class Searching:
         candidates: dict[str, _Candidate] = {}
         for store, collection in self._browsing.sources(asked):
             for way, hit in await self._hits(store, collection, asked, text, vector, pool, lacking):
-                record_id = entry_id(hit.record)
-                candidate = candidates.setdefault(record_id, _Candidate(hit.record, store))
+                record_id = entry_id(hit[0])
+                candidate = candidates.setdefault(record_id, _Candidate(hit[0], store))
                 candidate.meet(way, hit, store, asked.known_at)
         found = await self._confirmed(candidates, asked, self._placement.now(), lacking)
         return SearchResult(found, lacking.notes)
 
     async def _hits(
         self, store: Store, collection: Collection, asked: Asked, text: str, vector: bytes | None, pool: int, lacking: Lacking
-    ) -> list[tuple[str, Hit]]:
+    ) -> list[tuple[str, _Found]]:
         """What the store finds, each hit with the way it was found. A way that fails is named, and takes nothing from the others.
 
-        Contents come later, of those shown; the past is not read again.
+        Contents come later, of those shown; of the past, where all that is found has to be judged, at once.
         """
-        now, whole = self._placement.now(), asked.known_at is not None
+        now = self._placement.now()
         where, condition = within(*asked.partitions), filter_of(asked, collection, now)
         ways: dict[str, Words | Near] = {"words": Words(text)} | ({} if vector is None else {"meaning": Near(vector)})
         indexed = {"words": store.capabilities.lexical, "meaning": store.capabilities.semantic}
-        found: dict[str, Sequence[Hit]] = {}
+        found: dict[str, Sequence[_Found]] = {}
+
+        async def read(hits: Sequence[Hit]) -> Sequence[_Found]:
+            if asked.known_at is None:
+                return [(hit.head, hit.score) for hit in hits]
+            rows = await store.get(collection, [hit.head.key for hit in hits])
+            return [(row, hit.score) for row, hit in zip(rows, hits, strict=True) if isinstance(row, Record) and row.version == hit.head.version]
 
         async def by_index(way: str, by: Words | Near) -> None:
-            found[way] = await store.search(Search(collection, where, by, pool, condition, SEARCHED, whole))
+            found[way] = await read(await store.search(Search(collection, where, by, pool, condition, SEARCHED)))
 
         async def by_reading(unindexed: Sequence[str]) -> None:
-            rows = await self._read_over(store, collection, asked, now, unindexed, lacking)
+            heads = await self._read_over(store, collection, asked, now, unindexed, lacking)
             if "words" in unindexed:
-                found["words"] = await rank_by_words(rows, collection, text, pool)
+                found["words"] = await read(await rank_by_words(heads, collection, text, pool))
             if vector is not None and "meaning" in unindexed:
-                found["meaning"] = best(by_nearness(vector, rows), pool)
+                found["meaning"] = await read([Hit(head, score) for head, score in best(by_nearness(vector, heads), pool)])
 
         async def on_their_way() -> None:
-            owed = await self._browsing.owed_past(store, collection, asked, lacking)
-            found["owed"] = await rank_by_words(owed, ENTRY_VERSIONS, text, pool)
+            owed = {(row.key, row.version): row for row in await self._browsing.owed_past(store, collection, asked, lacking)}
+            heads = [head_of(ENTRY_VERSIONS, row, {WORDS}) for row in owed.values()]
+            found["owed"] = [(owed[hit.head.key, hit.head.version], hit.score) for hit in await rank_by_words(heads, ENTRY_VERSIONS, text, pool)]
 
         asking: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(by_index, way, by) for way, by in ways.items() if indexed[way]]
         asking += [partial(by_reading, unindexed)] if (unindexed := [way for way in ways if not indexed[way]]) else []
@@ -140,7 +153,7 @@ class Searching:
         with step("search"):
             await self._all_of(store, lacking, asking)
         by_words = [("words", hit) for way in ("words", "owed") for hit in found.get(way, ())]
-        return by_words + [("meaning", hit) for hit in found.get("meaning", ()) if hit.score > 0]
+        return by_words + [("meaning", hit) for hit in found.get("meaning", ()) if hit[1] > 0]
 
     async def _all_of(self, store: Store, lacking: Lacking, calls: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         """Make the calls side by side and wait for all, also where one fails: none goes on behind the caller's back."""
@@ -159,8 +172,8 @@ class Searching:
 
     async def _read_over(
         self, store: Store, collection: Collection, asked: Asked, now: datetime, unindexed: Sequence[str], lacking: Lacking
-    ) -> list[Record]:
-        """The records that are looked through because no store has an index for a way of searching.
+    ) -> list[Head]:
+        """The heads that are looked through, with their words and vectors, because no store has an index for a way of searching.
 
         For words all that are asked for. By meaning the newest of the tiers that are not found so elsewhere; the answer says where there are more.
         """
@@ -171,13 +184,14 @@ class Searching:
             if not partitions:
                 return []
             where, condition = within(*partitions), all_of(condition, In("tier", tiers))
-        query = Query(collection, where, condition, (Order("created_at", descending=True),), LOOKED_THROUGH, roles=BROWSED)
+        select = frozenset({"words": WORDS, "meaning": VECTOR}[way] for way in unindexed)
+        query = Query(collection, where, condition, (Order("created_at", descending=True),), LOOKED_THROUGH, roles=BROWSED, select=select)
         if "words" in unindexed:
-            return [r async for page in scan(store, query, MAX_LIMIT) for r in page.records if isinstance(r, Record)]
+            return [head async for page in scan(store, query, MAX_LIMIT) for head in page.heads]
         page = await store.query(query)
         if page.cursor is not None:
             lacking.say(f"store '{store.name}' has no index for meaning: by meaning only the newest {LOOKED_THROUGH} entries were looked through")
-        return [r for r in page.records if isinstance(r, Record)]
+        return list(page.heads)
 
     def _not_found_by_meaning(self, store: Store) -> tuple[str, ...]:
         """The tiers whose homes are here and that neither this store nor one with replicas of them finds by meaning."""
@@ -192,7 +206,8 @@ class Searching:
     async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, lacking: Lacking) -> list[FoundEntry]:
         """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
         if asked.known_at is not None:
-            past = await self._browsing.known([c.record for c in candidates.values() if c.record.role is Role.HOME], asked, lacking)
+            found = [c.head for c in candidates.values() if isinstance(c.head, Record) and c.head.role is Role.HOME]
+            past = await self._browsing.known(found, asked, lacking)
             shown = {entry_id(r): r for r in past}
             candidates = {i: candidates[i] for i in shown}
         else:
@@ -212,8 +227,8 @@ class Searching:
         """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for copies, homes are located."""
         homes: dict[str, Record] = {}
         failed = set[str]()
-        for store in dict.fromkeys(c.store for c in candidates.values() if c.record.role is Role.HOME):
-            there = [i for i, c in candidates.items() if c.store is store and c.record.role is Role.HOME]
+        for store in dict.fromkeys(c.store for c in candidates.values() if c.head.role is Role.HOME):
+            there = [i for i, c in candidates.items() if c.store is store and c.head.role is Role.HOME]
             rows = await self._browsing.guarded(store, lacking, self._read(store, [Key(tenant, i) for i in there]))
             homes |= {r.key.id: r for r in rows or () if isinstance(r, Record) and r.role is Role.HOME}
             failed.update(there if rows is None else ())

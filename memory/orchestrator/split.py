@@ -20,8 +20,9 @@ from memory.domain.scope import ScopeKind
 from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
+from memory.ports.heads import cut
 from memory.ports.query import MAX_LIMIT, Count, Hit, Kind, Page, Partitions, Query, Search, Tenant, Where
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tombstone
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Standing, Stored, Tombstone
 from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
@@ -165,13 +166,23 @@ class SplitStore:
         if len(asked) == 1:
             ((part, where),) = asked
             return await part.query(replace(query, where=where))
+        if query.select is not None:
+            return await self._page_of_heads(query, query.select, asked)
         pages = await all_of(part.query(replace(query, where=where)) for part, where in asked)
         corrupt = tuple(key for page in pages for key in page.corrupt)
+        found: list[Standing]
         found, cursor = merged([(page.records, page.cursor) for page in pages], query)
         if query.kinds != {Kind.RECORD}:  # a tombstone may stand in several parts, and a record newer than it in one
             standing = await self._standing(query.collection, [f.key for f in found])
             found = list({f.key: f for f in found if f == counting(standing.get(f.key, {None: f}).values())}.values())
         return Page(tuple(found), cursor, corrupt)
+
+    async def _page_of_heads(self, query: Query, select: frozenset[str], asked: Sequence[tuple[Store, Where]]) -> Page:
+        """The heads tell what they are sorted by until they are merged."""
+        wider = select | {by.field for by in query.order}
+        pages = await all_of(part.query(replace(query, where=where, select=wider)) for part, where in asked)
+        heads, cursor = merged([(page.heads, page.cursor) for page in pages], query)
+        return Page((), cursor, tuple(key for page in pages for key in page.corrupt), tuple(cut(head, select) for head in heads))
 
     @_to_its_end
     async def count(self, query: Query) -> Count:
@@ -188,7 +199,7 @@ class SplitStore:
     async def search(self, search: Search) -> list[Hit]:
         """The best of all parts. Scores by words are of each part's own statistics."""
         found = await all_of(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
-        hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.record.key.id))
+        hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
         return hits[: search.limit]
 
     # -- writing ------------------------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.query import Hit
-from memory.ports.record import Record
-from memory.ports.text import bm25, count_words, query_words, rarity
+from memory.ports.query import Head, Hit
+from memory.ports.text import bm25, query_words, rarity
 
 RRF_K = 60  # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (2009); D80, D86
 
@@ -43,13 +43,12 @@ def combine(by_words: Mapping[str, float], by_meaning: Mapping[str, float]) -> l
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-async def rank_by_words(records: Sequence[Record], collection: Collection, text: str, limit: int) -> list[Hit]:
-    """What a store with an index would answer to `Words`, from the records themselves: for stores that cannot search by words."""
-    wanted = frozenset(query_words(text))
-    weights = collection.weights
-    counted = [count_words(((t, weights[p]) for p, t in r.texts.items()), wanted) async for r in paced(records)]
+async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str, limit: int) -> list[Hit]:
+    """What a store with an index would answer to `Words`, from heads with their words: for stores that cannot search by words."""
+    wanted = query_words(text)
+    counted = [(lexical.counts(collection, h.words, wanted), lexical.length(h.words)) async for h in paced(heads) if h.words is not None]
     average = sum(length for _, length in counted) / len(counted) if counted else 0.0
     containing = Counter(w for found, _ in counted for w in found)
-    rarities = {w: rarity(len(records), containing[w]) for w in containing}
-    hits = [Hit(record, bm25(found, length, average, rarities)) for record, (found, length) in zip(records, counted, strict=True) if found]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id))[:limit]
+    rarities = {w: rarity(len(heads), containing[w]) for w in containing}
+    hits = [Hit(head, bm25(found, length, average, rarities)) for head, (found, length) in zip(heads, counted, strict=True) if found]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))[:limit]

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 from memory.domain.errors import InvalidInput
 from memory.ports.query import (
@@ -20,6 +20,7 @@ from memory.ports.query import (
     Ge,
     Gt,
     Has,
+    Head,
     In,
     IsNull,
     Le,
@@ -34,8 +35,9 @@ from memory.ports.query import (
     encode_cursor,
 )
 from memory.ports.questions import text_range
-from memory.ports.record import Corrupt, FieldValue, Record, Standing, Stored
+from memory.ports.record import Corrupt, FieldValue, Record, Standing
 
+S = TypeVar("S", bound=Standing | Head)
 Condition: TypeAlias = Callable[[Standing], bool]
 """Whether a filter holds for what stands under a key."""
 
@@ -51,8 +53,10 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
 }
 
 
-def value_of(standing: Standing, field: str) -> FieldValue:
-    """The value of a declared or system field, None where it is missing."""
+def value_of(standing: Standing | Head, field: str) -> FieldValue:
+    """The value of a declared or system field, None where it is missing; of a head, what it was asked for."""
+    if isinstance(standing, Head):
+        return standing.key.id if field == "id" else standing.fields.get(field)
     return _reader(field)(standing)
 
 
@@ -140,7 +144,7 @@ def _compares(compare: Callable[[Any, Any], bool], field: str, wanted: FieldValu
     return holds
 
 
-def page_of(matching: Sequence[Standing], query: Query) -> tuple[list[Standing], str | None]:
+def page_of(matching: Sequence[S], query: Query) -> tuple[list[S], str | None]:
     """The asked page of what matches, in order, and the cursor behind it."""
     if query.cursor is not None:
         position = decode_cursor(query.cursor, query.order)
@@ -167,8 +171,8 @@ def leading(matching: Sequence[Standing], query: Query) -> list[Standing]:
     return [*page, *ordered([s for s in matching if is_after(s, end, query.order)], query.order)[:1]]
 
 
-def merged(pages: Sequence[tuple[Sequence[Stored], str | None]], query: Query) -> tuple[list[Standing], str | None]:
-    """One page of the pages (records and cursor) that several stores gave for one query.
+def merged(pages: Sequence[tuple[Sequence[S | Corrupt], str | None]], query: Query) -> tuple[list[S], str | None]:
+    """One page of the pages (records or heads, and cursor) that several stores gave for one query. Heads tell the values of the order.
 
     Nothing behind the end of a page that has more behind it: what its store would give next may come before.
     """
@@ -182,7 +186,7 @@ def merged(pages: Sequence[tuple[Sequence[Stored], str | None]], query: Query) -
     return page, cursor
 
 
-def position_of(standing: Standing, order: Sequence[Order]) -> Position:
+def position_of(standing: Standing | Head, order: Sequence[Order]) -> Position:
     """Where it stands in this order."""
     return Position(tuple(value_of(standing, o.field) for o in order), standing.key.id)
 
@@ -191,7 +195,7 @@ def _sortable(value: FieldValue) -> tuple[bool, Any]:
     return (value is not None, value)
 
 
-def ordered(standings: Sequence[Standing], order: Sequence[Order]) -> list[Standing]:
+def ordered(standings: Sequence[S], order: Sequence[Order]) -> list[S]:
     """In the order asked, the id last."""
     inorder = sorted(standings, key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending)
     for by in reversed(order):
@@ -199,7 +203,7 @@ def ordered(standings: Sequence[Standing], order: Sequence[Order]) -> list[Stand
     return inorder
 
 
-def is_after(standing: Standing, position: Position, order: Sequence[Order]) -> bool:
+def is_after(standing: Standing | Head, position: Position, order: Sequence[Order]) -> bool:
     """Whether this sorts strictly after the position."""
     return _is_before(position, position_of(standing, order), order)
 

@@ -19,9 +19,10 @@ from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import vector_problem, write_problem
 from memory.ports.collections import Collection, FieldType
+from memory.ports.heads import head_of
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search, Tenant, Words
-from memory.ports.questions import check_limit, check_order, checked
+from memory.ports.questions import check_limit, check_order, check_select, checked
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
@@ -111,7 +112,16 @@ class BaseStore(ABC):
         check_limit(query.limit)
         if query.kinds != {Kind.RECORD} and not isinstance(query.where, Everywhere):
             raise InvalidInput("kinds", "marks and tombstones are listed everywhere or not at all: they name no scope")
-        return await self._translated(self._query(query))
+        if query.select is None:
+            return await self._translated(self._query(query))
+        check_select(query.collection, query.select)
+        if query.kinds != {Kind.RECORD}:
+            raise InvalidInput("select", "marks and tombstones have no heads")
+        page = await self._translated(self._query(query))
+        if not page.records:
+            return page
+        heads = [head_of(query.collection, r, query.select) async for r in paced(page.records) if isinstance(r, Record)]
+        return replace(page, records=(), heads=tuple(heads))
 
     async def count(self, query: Query) -> Count:
         return await self._translated(self._count(self._checked(query)))
@@ -120,6 +130,7 @@ class BaseStore(ABC):
         search = self._checked(search)
         self._must_offer("lexical" if isinstance(search.by, Words) else "semantic")
         check_limit(search.limit)
+        check_select(search.collection, search.select)
         if isinstance(search.by, Near) and (problem := vector_problem(search.by.vector)):
             raise InvalidInput("vector", problem)
         if not search.roles:
@@ -172,7 +183,8 @@ class BaseStore(ABC):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]: ...
 
     @abstractmethod
-    async def _query(self, query: Query) -> Page: ...
+    async def _query(self, query: Query) -> Page:
+        """With `select`: heads, or records where whole ones are read in any case. Heads are made of those."""
 
     @abstractmethod
     async def _count(self, query: Query) -> Count: ...

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
-from memory.ports.query import Hit
+from memory.ports.query import Head
 from memory.ports.record import Record
+
+R = TypeVar("R", Record, Head)
 
 
 def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
@@ -22,12 +25,12 @@ def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
     return found
 
 
-def by_nearness(vector: bytes, records: Sequence[Record]) -> list[Hit]:
-    """Every record with a vector of the same dimensions, scored by cosine, unsorted."""
+def by_nearness(vector: bytes, records: Sequence[R]) -> list[tuple[R, float]]:
+    """Every record, or head with its vector, that has one of the same dimensions, with its cosine, unsorted."""
     having = [r for r in records if r.vector is not None and len(r.vector) == len(vector)]
-    return [Hit(r, score) for r, score in zip(having, exact_cosines(vector, [r.vector for r in having]), strict=True)]
+    return list(zip(having, exact_cosines(vector, [r.vector for r in having]), strict=True))
 
 
-def best(hits: Sequence[Hit], limit: int) -> list[Hit]:
+def best(scored: Sequence[tuple[R, float]], limit: int) -> list[tuple[R, float]]:
     """The best first, ties by id."""
-    return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id))[:limit]
+    return sorted(scored, key=lambda one: (-one[1], one[0].key.id))[:limit]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -19,7 +19,7 @@ from typing import TypeAlias
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection
-from memory.ports.record import FieldValue, Key, Partition, Record, Role, Stored
+from memory.ports.record import FieldValue, Key, Partition, Role, Stored
 
 # -- where ------------------------------------------------------------------------------------------------------------
 
@@ -184,6 +184,9 @@ class Order:
 
 
 HOMES = frozenset({Role.HOME})
+WORDS = "#words"
+VECTOR = "#vector"
+"""Named in `select` as fields are: a record's counted words, as `memory.ports.lexical` packs them, and its vector."""
 MAX_LIMIT = 10_000
 """The most that one question answers. Who wants all there is walks the pages: `memory.ports.scanning`."""
 MAX_ORDERS = 8
@@ -196,6 +199,8 @@ class Query:
     The id is the last sort key, in the direction of the last order given, so that every order is total. Missing values sort before all
     others ascending and after all others descending. `cursor` continues after the record it was made from: no record is lost or repeated
     under ties and concurrent inserts (D52). `limit` is from 1 to `MAX_LIMIT`; counting and deleting take no notice of it, `order` and `cursor`.
+    With `select` the page has heads instead of records, each with exactly what is named: declared fields, system fields, `WORDS`, `VECTOR`. Heads
+    are not held against a record's checksum: who needs to be sure reads the record by its key.
     With `kinds` of marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`, `owing` and `discard_at`.
     """
 
@@ -207,15 +212,39 @@ class Query:
     cursor: str | None = None
     roles: frozenset[Role] = HOMES
     kinds: frozenset[Kind] = frozenset({Kind.RECORD})
+    select: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What tells a record's copy from others, and what was asked for besides: of `fields` those named that have a value."""
+
+    key: Key
+    scope: str
+    version: int
+    role: Role
+    tier: str
+    generation: int
+    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+    words: bytes | None = None
+    vector: bytes | None = None
+
+    @property
+    def partition(self) -> Partition:
+        return Partition(self.key.tenant, self.scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a query found, in order; `cursor` is None on the last page. `corrupt` names records that were passed over as unreadable."""
+    """What a query found, in order; `cursor` is None on the last page. `corrupt` names records that were passed over as unreadable.
 
-    records: tuple[Stored, ...]
+    `heads` instead of `records` where the query selects.
+    """
+
+    records: tuple[Stored, ...] = ()
     cursor: str | None = None
     corrupt: tuple[Key, ...] = ()
+    heads: tuple[Head, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +277,8 @@ class Near:
 class Search:
     """The best `limit` records, from 1 to `MAX_LIMIT`, of one collection by words or by meaning, among those the filter lets through.
 
-    Without `whole` the hits' records need carry no content and only what tells copies apart: key, scope, version, role and tier. Fields,
-    body, texts, vector and bookkeeping may then be missing or not; who shows them reads them by key. It spares stores from reading,
-    checking and sending fifty records of which ten are shown.
+    Hits carry heads with what `select` names, as in `Query`. It spares stores from reading, checking and sending fifty records of which ten are
+    shown; who shows them reads them by key.
     """
 
     collection: Collection
@@ -259,14 +287,14 @@ class Search:
     limit: int
     filter: Filter | None = None
     roles: frozenset[Role] = HOMES
-    whole: bool = True
+    select: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found record and its score: higher is better. Scores of one search compare with each other, and for `Near` are cosines."""
+    """The head of a found record and its score: higher is better. Scores of one search compare with each other, and for `Near` are cosines."""
 
-    record: Record
+    head: Head
     score: float
 
 

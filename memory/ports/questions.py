@@ -18,6 +18,8 @@ from memory.ports.query import (
     MAX_FILTER_VALUES,
     MAX_LIMIT,
     MAX_ORDERS,
+    VECTOR,
+    WORDS,
     And,
     Eq,
     Filter,
@@ -51,6 +53,15 @@ def check_order(collection: Collection, order: Sequence[Order]) -> None:
     for by in order:
         if type_of(collection, by.field) in _UNORDERED:
             raise InvalidInput(by.field, "tags and bytes have no order")
+
+
+def check_select(collection: Collection, select: object) -> None:
+    if not isinstance(select, frozenset):
+        raise InvalidInput("select", f"takes a frozenset of names, not {type(select).__name__}")
+    for name in select - {WORDS, VECTOR}:
+        if not isinstance(name, str):
+            raise InvalidInput("select", f"takes names, not {type(name).__name__}")
+        type_of(collection, name)
 
 
 def type_of(collection: Collection, field: str) -> FieldType:

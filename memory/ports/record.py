@@ -171,20 +171,6 @@ Stored: TypeAlias = Standing | Corrupt
 """What `Store.get` finds under a key."""
 
 
-def header(record: Record) -> Record:
-    """What tells this copy from others, without its content; see `Search.whole`."""
-    return Record(
-        record.key,
-        record.scope,
-        record.version,
-        record.created_at,
-        record.updated_at,
-        generation=record.generation,
-        role=record.role,
-        tier=record.tier,
-    )
-
-
 def _given(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
     return {name: value for name, value in fields.items() if value is not None}
 

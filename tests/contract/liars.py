@@ -21,6 +21,7 @@ from memory.ports.asking import lets_through
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
+from memory.ports.heads import head_of
 from memory.ports.query import (
     MAX_LIMIT,
     And,
@@ -29,6 +30,7 @@ from memory.ports.query import (
     Everywhere,
     Ge,
     Has,
+    Head,
     Hit,
     IsNull,
     Kind,
@@ -316,6 +318,11 @@ class ShowsEveryRole(InMemoryStore):
 # -- search -----------------------------------------------------------------------------------------------------------
 
 
+def hit_of(search: Search, record: Record, score: float) -> Hit:
+    """A hit with what the search selects."""
+    return Hit(head_of(search.collection, record, search.select), score)
+
+
 @liar("test_part_of_a_word_finds_nothing")
 class MatchesPrefixes(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
@@ -324,7 +331,7 @@ class MatchesPrefixes(InMemoryStore):
             return hits
         wanted = fold(search.by.text).split()
         records = self.state.live(search.collection.name, search.where)
-        return [Hit(r, 1.0) for r in records if any(w.startswith(q) for w in fold(" ".join(r.texts.values())).split() for q in wanted)]
+        return [hit_of(search, r, 1.0) for r in records if any(w.startswith(q) for w in fold(" ".join(r.texts.values())).split() for q in wanted)]
 
 
 @liar("test_no_text_is_syntax_or_raises")
@@ -341,13 +348,13 @@ class FindsTheDeleted(InMemoryStore):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._index: dict[Key, Record] = {}
+        self._index: dict[Key, Head] = {}
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
         for hit in hits:
-            self._index[hit.record.key] = hit.record
-        return hits or [Hit(r, 1.0) for r in self._index.values()]
+            self._index[hit.head.key] = hit.head
+        return hits or [Hit(head, 1.0) for head in self._index.values()]
 
 
 @liar("test_what_others_store_changes_neither_rank_nor_score")
@@ -357,14 +364,14 @@ class SharesItsStatistics(InMemoryStore):
             return await super()._search(search)
         mine = search.where.partitions
         hits = await super()._search(replace(search, where=Everywhere(), limit=10_000))
-        return [hit for hit in hits if hit.record.partition in mine][: search.limit]
+        return [hit for hit in hits if hit.head.partition in mine][: search.limit]
 
 
 @liar("test_a_filter_chooses_before_the_limit_cuts")
 class FiltersAfterTheLimit(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        hits = await super()._search(replace(search, filter=None))
-        return [hit for hit in hits if lets_through(search.filter, hit.record)]
+        passing = {hit.head.key for hit in await super()._search(replace(search, limit=10**9))}
+        return [hit for hit in await super()._search(replace(search, filter=None)) if hit.head.key in passing]
 
 
 @liar("test_the_nearest_of_many_are_found")

@@ -13,7 +13,7 @@ from memory.ports.query import Count, Hit, Kind, Page, Query, Search, Tenant
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
 from tests.contract.harnesses import InMemoryServer
-from tests.contract.liars import PerWrite, liar
+from tests.contract.liars import PerWrite, hit_of, liar
 
 
 @liar("test_everything_stands_after_a_good_close_as_it_stood_before", InMemoryServer)
@@ -183,7 +183,7 @@ class SearchesTheReleased(InMemoryStore):
         return await super()._apply(writes, together)
 
     async def _search(self, search: Search) -> list[Hit]:
-        return [*await super()._search(search), *(Hit(r, -1.0) for r in self._gone if not hasattr(search.by, "text"))]
+        return [*await super()._search(search), *(hit_of(search, r, -1.0) for r in self._gone if not hasattr(search.by, "text"))]
 
 
 @liar("test_marks_tombstones_and_cached_copies_can_be_purged")

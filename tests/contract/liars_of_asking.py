@@ -40,7 +40,7 @@ from memory.ports.record import Key, Mark, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Outcome, Purge, Status, Write
 from tests.contract.harnesses import InMemory, InMemoryServer
-from tests.contract.liars import PerWrite, liar
+from tests.contract.liars import PerWrite, hit_of, liar
 
 MOST = 10_000
 
@@ -288,9 +288,9 @@ class _Remembers(InMemoryStore):
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        known = {h.record.key for h in hits}
+        known = {h.head.key for h in hits}
         more = [r for r in self._before.values() if r.key not in known and r.role in search.roles and r.vector and isinstance(search.by, Near)]
-        return [*hits, *(Hit(r, -1.0) for r in more)][: search.limit]
+        return [*hits, *(hit_of(search, r, -1.0) for r in more)][: search.limit]
 
 
 @liar(FOLLOWS)
@@ -315,7 +315,7 @@ class FindsErasedByMeaning(InMemoryStore):
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        return hits if isinstance(search.by, Words) else [*hits, *(Hit(r, -1.0) for r in self._erased if r.vector)]
+        return hits if isinstance(search.by, Words) else [*hits, *(hit_of(search, r, -1.0) for r in self._erased if r.vector)]
 
 
 @liar("test_collections_are_searched_and_asked_apart")
@@ -357,7 +357,7 @@ class IndexesWhatItTookBack(InMemoryStore):
         return outcomes
 
     async def _search(self, search: Search) -> list[Hit]:
-        return [*await super()._search(search), *(Hit(r, 0.1) for r in self._ghosts)]
+        return [*await super()._search(search), *(hit_of(search, r, 0.1) for r in self._ghosts)]
 
 
 # -- building, and a full disk ----------------------------------------------------------------------------------------

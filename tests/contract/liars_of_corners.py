@@ -106,7 +106,8 @@ def _past(standing: Stored) -> bool:
 @liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class SearchesHideTheExpired(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        return [hit for hit in await super()._search(replace(search, whole=True)) if not _past(hit.record)]
+        hits = await super()._search(search)
+        return [hit for hit in hits if (stands := self.state.standing("samples", hit.head.key)) is None or not _past(stands)]
 
 
 @liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
@@ -239,9 +240,9 @@ class BareHitsShowTheTierOfTheIndex(InMemoryStore):
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        if search.whole:
+        if search.select:
             return hits
-        return [replace(hit, record=replace(hit.record, tier=self._tiers.get(hit.record.key, (0, ""))[1])) for hit in hits]
+        return [replace(hit, head=replace(hit.head, tier=self._tiers.get(hit.head.key, (0, ""))[1])) for hit in hits]
 
 
 @liar("test_questions_at_once_are_answered_each_for_itself")
@@ -298,7 +299,7 @@ class LosesWordsWhenItDies(Dies):
 
     async def _search(self, search: Search) -> list[Hit]:
         lost: set[Key] = getattr(self.state, "lost", set())
-        return [hit for hit in await super()._search(search) if hit.record.key not in lost]
+        return [hit for hit in await super()._search(search) if hit.head.key not in lost]
 
 
 @liar("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)

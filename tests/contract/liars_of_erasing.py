@@ -170,7 +170,7 @@ class CutsPagesBetweenEqualIds(InMemoryStore):
 @liar(HITS)
 class FindsHomesBesideTheAskedRolesWithoutContent(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        return await super()._search(search if search.whole else replace(search, roles=search.roles | HOMES))
+        return await super()._search(search if search.select else replace(search, roles=search.roles | HOMES))
 
 
 @liar(HITS)
@@ -178,8 +178,8 @@ class LimitsEachPartition(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits, taken = [], dict[Partition, list[Key]]()
         for hit in await super()._search(replace(search, limit=10**9)):
-            of_this = taken.setdefault(hit.record.partition, [])
+            of_this = taken.setdefault(hit.head.partition, [])
             if len(of_this) < search.limit:
-                of_this.append(hit.record.key)
+                of_this.append(hit.head.key)
                 hits.append(hit)
         return hits

@@ -111,4 +111,4 @@ class FillsItsIndexWithHomesAlone(InMemoryStore):
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        return [hit for hit in hits if hit.record.role is Role.HOME] if getattr(self, "_filled", False) else hits
+        return [hit for hit in hits if hit.head.role is Role.HOME] if getattr(self, "_filled", False) else hits

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.query import And, Count, Eq, Filter, Hit, In, Kind, Near, Not, Or, Page, Query, Search
+from memory.ports.query import VECTOR, And, Count, Eq, Filter, Hit, In, Kind, Near, Not, Or, Page, Query, Search
 from memory.ports.record import Key, Standing, unpack_vector
 from tests.contract.liars import liar
 
@@ -64,5 +64,6 @@ class TakesLengthsInSinglePrecision(InMemoryStore):
         hits = await super()._search(search)
         if not isinstance(search.by, Near):
             return hits
-        squares = {hit.record.key: [v * v for v in unpack_vector(hit.record.vector or b"")] for hit in hits}
-        return [hit for hit in hits if max(squares[hit.record.key]) < 3.4e38 and any(v > 1e-45 for v in squares[hit.record.key])]
+        vectors = await super()._search(replace(search, select=frozenset({VECTOR})))
+        squares = {hit.head.key: [v * v for v in unpack_vector(hit.head.vector or b"")] for hit in vectors}
+        return [hit for hit in hits if max(squares[hit.head.key]) < 3.4e38 and any(v > 1e-45 for v in squares[hit.head.key])]

@@ -14,6 +14,8 @@ from memory.domain.errors import NotOpen, StoreFull
 from memory.ports.asking import condition, position_of
 from memory.ports.base import record_bytes
 from memory.ports.collections import Collection
+from memory.ports.contract.collections import SAMPLES
+from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import (
     Count,
@@ -37,7 +39,7 @@ from memory.ports.store import Health, Store
 from memory.ports.text import bm25, count_words, query_words, rarity
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
-from tests.contract.liars import liar
+from tests.contract.liars import hit_of, liar
 
 LEFT = "test_every_operator_holds_for_what_was_left_as_for_records"
 SEES = "test_a_client_sees_all_that_another_did_a_moment_ago"
@@ -61,7 +63,7 @@ class _Weighs(InMemoryStore):
         return [(text, weights[name]) for name, text in record.texts.items()]
 
     async def _search(self, search: Search) -> list[Hit]:
-        if not isinstance(search.by, Words) or not search.whole:
+        if not isinstance(search.by, Words):
             return await super()._search(search)
         self._forget()
         name, wanted, lets_through = search.collection.name, frozenset(query_words(search.by.text)), condition(search.filter)
@@ -71,8 +73,8 @@ class _Weighs(InMemoryStore):
         counted = [(r, *count_words(self.weights(search, r), wanted)) for r in records]
         number, average = self.statistics(search, [length for _, _, length in counted])
         rarities = {w: rarity(number, sum(1 for _, found, _ in counted if w in found)) for w in wanted}
-        hits = [Hit(r, bm25(found, length, average, rarities)) for r, found, length in counted if found and lets_through(r)]
-        return best(hits, search.limit)
+        scored = [(r, bm25(found, length, average, rarities)) for r, found, length in counted if found and lets_through(r)]
+        return [hit_of(search, r, score) for r, score in best(scored, search.limit)]
 
 
 @liar(SCORES)
@@ -124,7 +126,7 @@ class SearchesEachPartitionByItself(InMemoryStore):
         if not isinstance(search.where, Partitions):
             return await super()._search(search)
         found = [await InMemoryStore._search(self, replace(search, where=within(p))) for p in dict.fromkeys(search.where.partitions)]
-        return best([hit for hits in found for hit in hits], search.limit)
+        return sorted([hit for hits in found for hit in hits], key=lambda hit: (-hit.score, hit.head.key.id))[: search.limit]
 
 
 @liar("test_every_text_part_is_found_and_heavier_parts_rank_higher")
@@ -137,11 +139,11 @@ class WeighsTextsByTheirPosition(_Weighs):
 @liar("test_ties_come_by_id_and_the_limit_cuts_the_worst")
 class TiesOfHeadersComeAsTheyWereStored(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        if search.whole:
+        if search.select:
             return await super()._search(search)
         hits = await super()._search(replace(search, limit=10**9))
         stored = {key: n for n, key in enumerate(self.state._slots.get(search.collection.name, {}))}
-        return sorted(hits, key=lambda hit: (-hit.score, stored[hit.record.key]))[: search.limit]
+        return sorted(hits, key=lambda hit: (-hit.score, stored[hit.head.key]))[: search.limit]
 
 
 class _Sizes(State):
@@ -207,7 +209,7 @@ class FindsWhatMovedInItsFirstScope(InMemoryStore):
             return await super()._search(search)
         name, scopes = search.collection.name, {p.scope for p in search.where.partitions}
         hits = await super()._search(replace(search, where=Tenant(search.where.tenant), limit=10**9))
-        return [hit for hit in hits if self.state.first.get((name, hit.record.key)) in scopes][: search.limit]
+        return [hit for hit in hits if self.state.first.get((name, hit.head.key)) in scopes][: search.limit]
 
 
 # -- what was left ----------------------------------------------------------------------------------------------------
@@ -296,7 +298,7 @@ class _Hides(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
         if isinstance(search.by, Words) and "words" in self.shown:
-            hits += [h for h in self._lost if h.record.key not in {x.record.key for x in hits} and "lantern" in search.by.text]
+            hits += [h for h in self._lost if h.head.key not in {x.head.key for x in hits} and "lantern" in search.by.text]
         return hits[: search.limit]
 
     async def _count(self, query: Query) -> Count:
@@ -310,7 +312,7 @@ class _Hides(InMemoryStore):
     def _forget(self) -> None:
         before = [s for s in self.state.everything("samples") if isinstance(s, Record)]
         super()._forget()
-        self._lost += [Hit(r, 0.1) for r in before if self.state.standing("samples", r.key) is None]
+        self._lost += [Hit(head_of(SAMPLES, r, frozenset()), 0.1) for r in before if self.state.standing("samples", r.key) is None]
 
 
 @liar(GONE, InMemoryServer)
@@ -434,7 +436,7 @@ class ComparesVectorsByTheirBeginning(InMemoryStore):
         records = [r for r in self.state.live(search.collection.name, search.where) if r.role in search.roles and lets_through(r)]
         alike = {r.key: r for r in records if r.vector is not None and any(self.cut(r.vector, len(asked)))}
         hits = by_nearness(asked, [replace(r, vector=self.cut(r.vector or b"", len(asked))) for r in alike.values()])
-        return best([Hit(alike[hit.record.key], hit.score) for hit in hits], search.limit)
+        return [hit_of(search, alike[r.key], score) for r, score in best(hits, search.limit)]
 
 
 @liar("test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memory.domain.time import micros
-from memory.ports.query import Everywhere, Hit, Page, Partitions, Query, Search
+from memory.ports.query import Everywhere, Head, Hit, Page, Partitions, Query, Search
 from memory.ports.record import Key, Mark, Record, Tombstone
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release
 from tests.simulation.loop import START
@@ -78,8 +78,9 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     Purge: lambda w: f"Purge({_key(w.key)} at {_version(w.at)})",
     RaiseGeneration: lambda w: f"RaiseGeneration({w.partition.tenant}/{w.partition.scope} to {w.to})",
     Outcome: _outcome,
-    Page: lambda p: f"{summary(p.records)}{' ...' if p.cursor else ''}",
-    Hit: lambda h: f"{h.score:.2f} {_record(h.record)}",
+    Page: lambda p: f"{summary(p.records or p.heads)}{' ...' if p.cursor else ''}",
+    Head: lambda h: f"Head({_key(h.key)} {_version(h.version)} {h.role} {h.tier})",
+    Hit: lambda h: f"{h.score:.2f} {summary(h.head)}",
     Query: lambda q: f"{q.collection.name} in {_where(q.where)} {sorted(q.roles)}{sorted(q.kinds) if len(q.kinds) > 1 else ''}",
     Search: lambda q: f"{q.collection.name} in {_where(q.where)} {type(q.by).__name__} {sorted(q.roles)}",
 }

@@ -12,9 +12,10 @@ from memory.adapters.file.shelves import Entry
 from memory.domain.errors import StoreUnavailable
 from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
+from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Hit, Kind, Near, Page, Partitions, Query, Search, Tenant, Where
-from memory.ports.record import Mark, Record, Standing, Tombstone, header
+from memory.ports.record import Mark, Record, Standing, Tombstone
 from memory.ports.text import bm25, query_words, rarity
 
 _KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
@@ -50,13 +51,13 @@ class Reading:
         for attempt in range(_TRIES):
             with self._steadily(attempt):
                 hits, matching = self._hits(search)
-                whole = self._whole(search.collection, matching, [hit.record for hit in hits])
+                whole = self._whole(search.collection, matching, [record for record, _ in hits])
             if whole is not None:
                 break
         else:
             raise StoreUnavailable(self._store, "records changed faster than they could be read; ask again")
-        found = [(record, hit.score) for record, hit in zip(whole, hits, strict=True) if isinstance(record, Record)]
-        return [Hit(record if search.whole else header(record), score) for record, score in found]
+        found = [(record, score) for record, (_, score) in zip(whole, hits, strict=True) if isinstance(record, Record)]
+        return [Hit(head_of(search.collection, record, search.select), score) for record, score in found]
 
     def to_delete(self, query: Query) -> list[Entry]:
         """What matches, and what cannot be read of the asked partitions. With the lock."""
@@ -105,7 +106,7 @@ class Reading:
 
     # -- ranking ------------------------------------------------------------------------------------------------------
 
-    def _hits(self, search: Search) -> tuple[list[Hit], Matching]:
+    def _hits(self, search: Search) -> tuple[list[tuple[Record, float]], Matching]:
         entries = [e for e in self._entries(search) if isinstance(e.standing, Record) and e.standing.role in search.roles]
         matching, lets_through = Matching(entries, []), condition(search.filter)
         if isinstance(search.by, Near):
@@ -113,7 +114,7 @@ class Reading:
             hits = by_nearness(search.by.vector, records)
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
             weights = {part.name: part.weight for part in search.collection.texts}
-            hits = [hit for hit in _by_words(search.by.text, weights, entries) if lets_through(hit.record)]
+            hits = [(record, score) for record, score in _by_words(search.by.text, weights, entries) if lets_through(record)]
         return best(hits, search.limit), matching
 
     # -- handing out --------------------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ class Matching:
         return [e.standing for e in self.entries if e.standing is not None]
 
 
-def _by_words(text: str, weights: dict[str, float], entries: Sequence[Entry]) -> list[Hit]:
+def _by_words(text: str, weights: dict[str, float], entries: Sequence[Entry]) -> list[tuple[Record, float]]:
     """Every record holding a content word of the text, scored by BM25F with the statistics of exactly these records, unsorted."""
     wanted = query_words(text)
     if not wanted:
@@ -151,5 +152,5 @@ def _by_words(text: str, weights: dict[str, float], entries: Sequence[Entry]) ->
     for record, counts, length in counted:
         found = {w: counts[w] for w in wanted if w in counts}
         if found and isinstance(record, Record):
-            hits.append(Hit(record, bm25(found, length, average, rarities)))
+            hits.append((record, bm25(found, length, average, rarities)))
     return hits

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.ports.collections import Collection
-from memory.ports.query import Hit
 from memory.ports.record import Record
 from memory.ports.text import bm25, count_words, query_words, rarity
 
 
-def by_words(text: str, collection: Collection, records: Sequence[Record]) -> list[Hit]:
+def by_words(text: str, collection: Collection, records: Sequence[Record]) -> list[tuple[Record, float]]:
     """Every record holding a content word of the text, scored by BM25F with the statistics of exactly these records, unsorted."""
     wanted = frozenset(query_words(text))
     if not wanted:
@@ -20,4 +19,4 @@ def by_words(text: str, collection: Collection, records: Sequence[Record]) -> li
     lengths = sum(length for _, _, length in counted)
     average = lengths / len(counted) if counted else 0.0
     rarities = {w: rarity(len(counted), sum(1 for _, found, _ in counted if w in found)) for w in wanted}
-    return [Hit(r, bm25(found, length, average, rarities)) for r, found, length in counted if found]
+    return [(r, bm25(found, length, average, rarities)) for r, found, length in counted if found]

@@ -19,9 +19,10 @@ from memory.ports.base import BaseStore, record_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
+from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
-from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone, header
+from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Status, Write
 
@@ -114,12 +115,11 @@ class InMemoryStore(BaseStore):
         name, lets_through = search.collection.name, condition(search.filter)
         records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.spoiled(name, r.key)]
         if isinstance(search.by, Near):
-            hits = by_nearness(search.by.vector, [r for r in records if lets_through(r)])
+            found = by_nearness(search.by.vector, [r for r in records if lets_through(r)])
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
             weighed = by_words(search.by.text, search.collection, records)
-            hits = [hit for hit in weighed if lets_through(hit.record)]
-        found = best(hits, search.limit)
-        return found if search.whole else [Hit(header(hit.record), hit.score) for hit in found]
+            found = [(r, score) for r, score in weighed if lets_through(r)]
+        return [Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)]
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         matching, corrupt = self._matching(query)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -19,6 +19,7 @@ from memory.adapters.mongo.values import (
     Document,
     cached_moment,
     decode_owed,
+    decode_value,
     decoder_of,
     encode_json,
     encode_owed,
@@ -29,8 +30,11 @@ from memory.adapters.mongo.values import (
 )
 from memory.adapters.mongo.words import Parts
 from memory.domain.time import micros
+from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.query import Kind
+from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.heads import BESIDE
+from memory.ports.query import VECTOR, WORDS, Head, Kind, Order
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Standing, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 
@@ -51,7 +55,7 @@ WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "counts": 0, "length": 0}
 """A projection: nobody reads a record's words back."""
 EVERYWHERE: Mapping[str, str] = {"id": "_id.id", "tenant": "_id.tenant"}
 """How questions about everything spell what a page over it is sorted by last."""
-HEADER: Mapping[str, Any] = dict.fromkeys(("tenant", "id", "scope", "version", "created_at", "updated_at", "generation", "role", "tier"), 1)
+_OF_HEADS = ("tenant", "id", "scope", "version", "kind", "generation", "role", "tier")
 
 _stamps = random.Random()  # noqa: S311 - they need not be secret, only not the same twice
 os.register_at_fork(after_in_child=_stamps.seed)
@@ -180,6 +184,39 @@ class Layout:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, BSONError) as exc:
             return Corrupt(key, f"it cannot be read ({type(exc).__name__})")
 
+    def projection(self, select: frozenset[str], order: Sequence[Order] = ()) -> Mapping[str, Any]:
+        """What of documents their heads take, and the values that a page is sorted by."""
+        named = {*select - BESIDE, *[by.field for by in order]}
+        paths = [name if name in SYSTEM_TYPES else f"fields.{name}" for name in sorted(named)]
+        return dict.fromkeys([*_OF_HEADS, *paths, *(["texts"] if WORDS in select else []), *(["vector"] if VECTOR in select else [])], 1)
+
+    def head(self, document: Mapping[str, Any], select: frozenset[str]) -> Head | None:
+        """The head of a document read by the projection; None where one of its values is none."""
+        try:
+            fields = {name: value for name in select - BESIDE if (value := self._named(document, name)) is not None}
+            return Head(
+                key_in(document),
+                document["scope"],
+                int(document["version"]),
+                Role(document["role"]),
+                document["tier"],
+                int(document["generation"]),
+                fields,
+                lexical.index(self.collection, document.get("texts", {})) if WORDS in select else None,
+                document.get("vector") if VECTOR in select else None,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            return None
+
+    def _named(self, document: Mapping[str, Any], name: str) -> FieldValue:
+        """The value of a declared or system field."""
+        if name == "owing":
+            return bool(document.get("owing"))
+        if name == "role":
+            return Role(document["role"])
+        value = document.get(name) if name in SYSTEM_TYPES else document.get("fields", {}).get(name)
+        return None if value is None else decode_value(SYSTEM_TYPES.get(name) or self.types[name], value)
+
     def _standing(self, key: Key, document: Mapping[str, Any]) -> Standing:
         if document["kind"] == RECORD:
             return self._record_in(key, document)
@@ -217,20 +254,6 @@ class Layout:
             cached_at=maybe_moment(document.get("cached_at")),
             epoch=document.get("epoch"),
         )
-
-
-def header_in(document: Mapping[str, Any]) -> Record:
-    """The record without its content, of a document read by the projection `HEADER`."""
-    return Record(
-        key_in(document),
-        document["scope"],
-        int(document["version"]),
-        cached_moment(document["created_at"]),
-        cached_moment(document["updated_at"]),
-        generation=int(document["generation"]),
-        role=Role(document["role"]),
-        tier=document["tier"],
-    )
 
 
 def _begun(key: Key, kind: str, version: int | None) -> Document:

@@ -19,7 +19,7 @@ from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.ports.asking import Condition, condition
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Kind, Page, Query, decode_cursor, encode_cursor
+from memory.ports.query import Count, Everywhere, Head, Kind, Page, Query, decode_cursor, encode_cursor
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
 from memory.ports.storable import Unstorable
 
@@ -63,13 +63,16 @@ async def query(shelf: Shelf, query: Query) -> tuple[Page, list[Spoiled]]:
     documents, corrupt, more = await _documents(shelf, query, wanted)
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []
-    async for document in paced(documents):
+    heads: list[Head] = []
+    if query.select is not None:
+        heads = [head async for document in paced(documents) if (head := shelf.layout.head(document, query.select)) is not None]
+    async for document in paced(documents if query.select is None else ()):
         stored = _sorted_out(shelf, document, spoiled)
         if stored is not None and not isinstance(stored, Corrupt):
             answers.append(stored)
     cursor = encode_cursor(shelf.conditions.position(query.order, documents[-1]), key_in(documents[-1]).id) if more and not spoiled else None
     corrupt += [key_in(one.document) for one in spoiled]
-    return Page(tuple(answers), cursor, tuple(corrupt)), spoiled
+    return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), spoiled
 
 
 async def _documents(shelf: Shelf, query: Query, wanted: Document) -> tuple[list[Document], list[Key], bool]:
@@ -103,7 +106,7 @@ async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str
     if Kind.RECORD in query.kinds:
         there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
         pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": [{"$match": there | {"kind": {"$eq": CORRUPT}}}]}})
-    pipeline.append({"$project": dict(WITHOUT_WORDS)})
+    pipeline.append({"$project": dict(WITHOUT_WORDS if query.select is None else shelf.layout.projection(query.select, query.order))})
     batch = shelf.thresholds.answered_at_once
     cursor = await shelf.settled.aggregate(pipeline, batchSize=take + batch, allowDiskUse=True)
     documents = await cursor.to_list()

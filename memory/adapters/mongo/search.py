@@ -7,23 +7,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memory.adapters.mongo.aside import Spoiled, is_fresh
-from memory.adapters.mongo.codec import HEADER, WITHOUT_WORDS, header_in, key_in
+from memory.adapters.mongo.codec import key_in
 from memory.adapters.mongo.filters import records_in
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.adapters.mongo.words import token
 from memory.ports.pace import paced
 from memory.ports.query import Hit, Search
-from memory.ports.record import Corrupt, Key, Record
+from memory.ports.record import Key
 from memory.ports.text import bm25, query_words, rarity
 
 
-async def search(shelf: Shelf, search: Search, text: str) -> tuple[list[Hit], list[Spoiled]]:
-    """The hits, and what was found unreadable among the documents read: then the search is to be made again."""
+async def search(shelf: Shelf, search: Search, text: str) -> list[Hit]:
+    """The best hits, best first."""
     words = [token(stem) for stem in query_words(text)]
     if not words or not shelf.collection.texts:
-        return [], []
+        return []
     there = records_in(search.where, search.roles)
     found = there | {"words": {"$in": words}}
     (documents, total), candidates, passing = await asyncio.gather(
@@ -32,14 +31,13 @@ async def search(shelf: Shelf, search: Search, text: str) -> tuple[list[Hit], li
     scores = await _scored(shelf, words, candidates, documents, total)
     ranked = sorted(((key, score) for key, score in scores if passing is None or key in passing), key=lambda pair: (-pair[1], pair[0].id))
     hits: list[Hit] = []
-    spoiled: list[Spoiled] = []
     start = 0
-    while start < len(ranked) and len(hits) < search.limit and not spoiled:  # more than once only where records changed in between
+    while start < len(ranked) and len(hits) < search.limit:  # more than once only where records changed in between
         some = dict(ranked[start : start + search.limit])
-        hits += await _hits(shelf, search, some, spoiled)
+        hits += await _hits(shelf, search, some)
         start += search.limit
-    hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
-    return hits[: search.limit], spoiled
+    hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
+    return hits[: search.limit]
 
 
 async def _statistics(shelf: Shelf, there: Document) -> tuple[int, int]:
@@ -79,18 +77,9 @@ async def _scored(shelf: Shelf, words: Sequence[str], candidates: Sequence[Mappi
     return [(key_in(c), bm25(frequencies, c.get("length", 0), average, rarities)) for c, frequencies in counted if frequencies]
 
 
-async def _hits(shelf: Shelf, search: Search, scores: Mapping[Key, float], spoiled: list[Spoiled]) -> list[Hit]:
-    """The records of these keys, as far as they still are what was asked for; those that cannot be read are added to the spoiled."""
+async def _hits(shelf: Shelf, search: Search, scores: Mapping[Key, float]) -> list[Hit]:
+    """The hits of these keys, as far as they still are what was asked for."""
     wanted = shelf.among(list(scores)) | records_in(search.where, search.roles)
-    hits: list[Hit] = []
-    async for document in shelf.settled.find(wanted, WITHOUT_WORDS if search.whole else HEADER, batch_size=len(scores) + 1):
-        key = key_in(document)
-        if not search.whole:
-            hits.append(Hit(header_in(document), scores[key]))
-            continue
-        stored = shelf.layout.read(document)
-        if isinstance(stored, Record):
-            hits.append(Hit(stored, scores[key]))
-        elif isinstance(stored, Corrupt) and is_fresh(document):
-            spoiled.append(Spoiled(shelf, document, stored.problem))
-    return hits
+    found = shelf.settled.find(wanted, shelf.layout.projection(search.select), batch_size=len(scores) + 1)
+    heads = [shelf.layout.head(document, search.select) async for document in found]
+    return [Hit(head, scores[head.key]) for head in heads if head is not None]

@@ -208,7 +208,7 @@ class MongoStore(BaseStore):
         if not isinstance(wanted.by, Words):
             return await super()._search(wanted)
         shelf, text = self._shelf(wanted.collection), wanted.by.text
-        return await self._to_its_end(self._until_sound(lambda: search(shelf, wanted, text)))
+        return await self._to_its_end(search(shelf, wanted, text))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         assert self._desk is not None  # noqa: S101 - it is open

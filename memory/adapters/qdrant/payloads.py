@@ -22,8 +22,11 @@ from typing import Any, TypeAlias
 
 from memory.adapters.qdrant.keys import partition_word, rank
 from memory.domain.time import micros, moment
+from memory.ports import lexical
 from memory.ports.collections import Collection, FieldType
-from memory.ports.query import Kind
+from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.heads import BESIDE
+from memory.ports.query import VECTOR, WORDS, Head, Kind
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Mark, Owed, Partition, Record, Role, Standing, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer, encode_real
 
@@ -42,8 +45,7 @@ _SEALED = (
 )  # fmt: skip
 """What the checksum covers beside fields and texts, in this order. Not in it are tokens of writers, which change nothing of what is said, and the
 engine's own real numbers, which it changes itself."""
-HEADER = ("tenant", "id", "scope", "version", "role", "tier", "created_at", "updated_at", "generation")
-"""What `header_of` reads."""
+_OF_HEADS = ("tenant", "id", "scope", "version", "role", "tier", "generation")
 
 _ROLES = {role.value: role for role in Role}
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -229,6 +231,7 @@ class Reader:
 
     def __init__(self, collection: Collection) -> None:
         self.name = collection.name
+        self._collection = collection
         self._decoders = {f.name: _DECODERS[f.type] for f in collection.fields if f.type in _DECODERS}
 
     def read(self, payload: Payload) -> Standing | Corrupt:
@@ -277,27 +280,42 @@ class Reader:
             get("epoch"),
         )
 
+    def keys(self, select: frozenset[str]) -> tuple[str, ...]:
+        """What of payloads their heads take."""
+        system = sorted(name for name in select if name in SYSTEM_TYPES)
+        declared = [self.name] if select - BESIDE - set(system) else []
+        return (*_OF_HEADS, *system, *declared, *(["texts"] if WORDS in select else []), *(["vector"] if VECTOR in select else []))
 
-def header_of(payload: Payload) -> Record | None:
-    """A record without content, from the values of `HEADER`; None where one of them cannot be read."""
-    try:
-        return Record(
-            Key(payload["tenant"], payload["id"]),
-            payload["scope"],
-            payload["version"],
-            _moment(payload["created_at"]),
-            _moment(payload["updated_at"]),
-            None,
-            {},
-            {},
-            {},
-            None,
-            payload["generation"],
-            _ROLES[payload["role"]],
-            payload["tier"],
-        )
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return None
+    def head(self, payload: Payload, select: frozenset[str]) -> Head | None:
+        """The head of a payload, of which the `keys` are there; None where one of its values is none."""
+        get = payload.get
+        try:
+            vector = get("vector") if VECTOR in select else None
+            return Head(
+                Key(payload["tenant"], payload["id"]),
+                payload["scope"],
+                payload["version"],
+                _ROLES[payload["role"]],
+                payload["tier"],
+                payload["generation"],
+                {name: value for name in select - BESIDE if (value := self._named(payload, name)) is not None},
+                lexical.index(self._collection, get("texts") or {}) if WORDS in select else None,
+                None if vector is None else a2b_base64(vector),
+            )
+        except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
+            return None
+
+    def _named(self, payload: Payload, name: str) -> FieldValue:
+        """The value of a declared or system field."""
+        if name in SYSTEM_TYPES:
+            if name == "owing":
+                return bool(payload.get(name))
+            if name == "role":
+                return _ROLES[payload[name]]
+            value = payload.get(name)
+            return _when(value) if SYSTEM_TYPES[name] is FieldType.TIME else value
+        value = (payload.get(self.name) or {}).get(name)
+        return value if value is None or name not in self._decoders else self._decoders[name](value)
 
 
 def key_of(payload: Payload) -> Key:

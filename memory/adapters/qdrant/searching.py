@@ -9,10 +9,11 @@ from typing import Any
 
 from memory.adapters.qdrant.engine import Engine, Found
 from memory.adapters.qdrant.filters import Always, Compiler
-from memory.adapters.qdrant.payloads import HEADER, header_of, reader_of
+from memory.adapters.qdrant.payloads import reader_of
 from memory.adapters.qdrant.places import place
 from memory.adapters.qdrant.words import sparse_query
 from memory.ports.asking import condition
+from memory.ports.heads import head_of
 from memory.ports.pace import paced
 from memory.ports.query import Hit, Near, Search
 from memory.ports.record import Record
@@ -24,14 +25,14 @@ async def search(engine: Engine, wanted: Search) -> list[Hit]:
     if ranked is None:
         return []
     take, rest = ranked
-    whole = wanted.whole or rest is not None
+    keys = None if rest is not None else reader_of(wanted.collection).keys(wanted.select)
     asked = wanted.limit + 1
     while True:
-        found = await take(asked, None if whole else HEADER)
+        found = await take(asked, keys)
         all_of_them = len(found) < asked
         if not all_of_them:  # the last ones may have ties that were not taken: they wait for the next round
             found = [point for point in found if point.value > found[-1].value]
-        hits = await _hits(wanted, found, rest, whole)
+        hits = await _hits(wanted, found, rest)
         if all_of_them or len(hits) >= wanted.limit:
             return hits[: wanted.limit]
         asked *= 4
@@ -56,15 +57,19 @@ def _ranker(engine: Engine, wanted: Search) -> Any:
     return (lambda limit, keys: engine.by_words(words, where, corpus, limit, keys)), compiled.rest
 
 
-async def _hits(wanted: Search, found: Sequence[Found], rest: Any, whole: bool) -> list[Hit]:
-    """Those that can be read and that the filter lets through: the best first, ties by id."""
-    read, lets_through = reader_of(wanted.collection).read if whole else header_of, condition(rest)
+async def _hits(wanted: Search, found: Sequence[Found], rest: Any) -> list[Hit]:
+    """Those that can be read and that the filter lets through: the best first, ties by id. For what is left of the filter records are read."""
+    reader, lets_through = reader_of(wanted.collection), condition(rest)
     hits = []
     async for point in paced(found):
-        record = read(point.payload)
-        if isinstance(record, Record) and lets_through(record):
-            hits.append(Hit(record, point.value))
-    hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
+        if rest is None:
+            head = reader.head(point.payload, wanted.select)
+        else:
+            record = reader.read(point.payload)
+            head = head_of(wanted.collection, record, wanted.select) if isinstance(record, Record) and lets_through(record) else None
+        if head is not None:
+            hits.append(Hit(head, point.value))
+    hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits
 
 

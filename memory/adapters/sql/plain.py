@@ -59,17 +59,3 @@ class Decoder:
             maybe_moment(cached_at),
             epoch,
         )
-
-
-HEADER = ("tenant", "id", "scope", "version", "role", "tier", "created_at", "updated_at", "generation")
-"""The columns `header_of` reads."""
-
-
-def header_of(row: Row) -> Record | None:
-    """A record without content, from the columns of `HEADER`; None where one of them cannot be read."""
-    tenant, record_id, scope, version, role, tier, created_at, updated_at, generation = row[: len(HEADER)]
-    try:
-        created, updated = cached_moment(created_at), cached_moment(updated_at)
-        return Record(Key(tenant, record_id), scope, version, created, updated, generation=generation, role=_ROLES[role], tier=tier)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return None

@@ -166,10 +166,10 @@ class Play:
     async def _hits(self, store: Store, search: Search) -> object:
         hits = await store.search(search)
         if isinstance(search.by, Near):
-            return {h.record.key for h in hits} if self.harness.recall == 1.0 and search.limit > len(KEYS) else None
+            return {h.head.key for h in hits} if self.harness.recall == 1.0 and search.limit > len(KEYS) else None
         if self.harness.exact_scores:
-            return {h.record.key: round(h.score, 6) for h in hits}
-        return {h.record.key for h in hits} if self.harness.stemming is STEMMING else None
+            return {h.head.key: round(h.score, 6) for h in hits}
+        return {h.head.key for h in hits} if self.harness.stemming is STEMMING else None
 
 
 async def _answer(store: Store, query: Query) -> object:

@@ -31,6 +31,7 @@ from memory.ports.contract.test_flags import *
 from memory.ports.contract.test_forgetting import *
 from memory.ports.contract.test_full import *
 from memory.ports.contract.test_generations import *
+from memory.ports.contract.test_heads import *
 from memory.ports.contract.test_histories import *
 from memory.ports.contract.test_isolation import *
 from memory.ports.contract.test_keeping import *

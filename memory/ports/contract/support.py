@@ -11,7 +11,7 @@ import pytest
 from memory.domain.ids import new_id
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.query import MAX_LIMIT, Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
+from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, WORDS, Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
@@ -106,7 +106,18 @@ async def searched(store: Store, text: str, where: Where | None = None, limit: i
 
 
 async def hit_ids(store: Store, text: str, where: Where | None = None) -> set[str]:
-    return {hit.record.key.id for hit in await searched(store, text, where)}
+    return {hit.head.key.id for hit in await searched(store, text, where)}
+
+
+def everything_of(collection: Collection) -> frozenset[str]:
+    """Everything that heads of a collection may carry."""
+    return frozenset({*SYSTEM_FIELDS, *[f.name for f in collection.fields], WORDS, VECTOR})
+
+
+def selections(collection: Collection) -> list[frozenset[str]]:
+    """Nothing, everything, each name alone, and all but each."""
+    every = everything_of(collection)
+    return [frozenset(), every, *[frozenset({name}) for name in sorted(every)], *[every - {name} for name in sorted(every)]]
 
 
 def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:

@@ -95,7 +95,7 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
     listed = {r.key for r in (await store.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))).records}
     assert {key_of(n) for n in known} <= listed
     if store.capabilities.lexical:
-        assert {id_of(n) for n in known} <= {hit.record.key.id for hit in await searched(store, "version1", limit=10_000)}
+        assert {id_of(n) for n in known} <= {hit.head.key.id for hit in await searched(store, "version1", limit=10_000)}
 
 
 @clause("life.cancelled", "lexical.follows")
@@ -211,6 +211,6 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeate
         buried = [Tombstone(r.key, 50, discard_at=T0) for r in made if r not in left]
         assert [s for s in stands if s not in left] == buried, "neither as it was nor buried"
         assert (page.records, count.records) == (tuple(left), len(left))
-        assert [{hit.record.key for hit in some} for some in hits] == [{r.key for r in left}] * len(hits)
+        assert [{hit.head.key for hit in some} for some in hits] == [{r.key for r in left}] * len(hits)
         assert await store.delete_matching(everything, 50, T0) <= len(left)
         assert await store.get(SAMPLES, [r.key for r in made]) == [Tombstone(r.key, 50, discard_at=T0) for r in made]

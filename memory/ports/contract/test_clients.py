@@ -228,7 +228,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
             seen += [page, count.records]
             seen += [(await client.query(replace(everything, filter=Eq("tier", "long")))).records] if can.filter else []
         hits = [await client.search(Search(SAMPLES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
-        seen += [[(hit.record, round(hit.score, 5)) for hit in some] for some in hits]
+        seen += [[(hit.head, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:
         seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}), limit=MAX_LIMIT)) for c in (SAMPLES, PLAIN) for kind in Kind]
     return [*seen, sorted(await client.idle_partitions())]

@@ -22,6 +22,7 @@ from memory.ports.contract.support import (
     T0,
     asked,
     done,
+    everything_of,
     found,
     hit_ids,
     id_of,
@@ -58,7 +59,7 @@ async def test_a_partition_named_twice_is_asked_once(store: Store) -> None:
     assert (await store.count(Query(SAMPLES, twice))).records == 2
     for by in ways(store, "lantern", 1.0, 0.0):
         hits = await store.search(Search(SAMPLES, twice, by, 10))
-        assert sorted(hit.record.key.id for hit in hits) == sorted([id_of(1), id_of(2, ELSEWHERE)])
+        assert sorted(hit.head.key.id for hit in hits) == sorted([id_of(1), id_of(2, ELSEWHERE)])
     assert await store.delete_matching(Query(SAMPLES, twice), 50) == 2
 
 
@@ -90,7 +91,7 @@ async def test_of_no_role_there_is_nothing(store: Store) -> None:
     assert (await store.count(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records == len(Role)
 
 
-@clause("search.headers", "search.limit", "query.roles")
+@clause("search.heads", "search.limit", "query.roles")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits(store: Store) -> None:
@@ -108,12 +109,12 @@ async def test_hits_are_the_same_with_and_without_content_under_roles_filters_pl
         for roles in ({Role.HOME}, {Role.REPLICA}, {Role.ARRIVING, Role.CACHED}, set(Role)):
             wanted = {r.key for r in made if r.role in roles and r.partition in where.partitions and lets_through(part, r)}
             search = Search(SAMPLES, where, by, 50, part, frozenset(roles))
-            every = [(hit.record.key, hit.record.role, hit.score) for hit in await store.search(search)]
+            every = [(hit.head.key, hit.head.role, hit.score) for hit in await store.search(search)]
             assert {key for key, _, _ in every} == wanted, search
             for limit in (1, 3, 50):
-                for whole in (True, False):
-                    hits = await store.search(replace(search, limit=limit, whole=whole))
-                    assert [(hit.record.key, hit.record.role) for hit in hits] == [(key, role) for key, role, _ in every[:limit]], search
+                for select in (frozenset[str](), everything_of(SAMPLES)):
+                    hits = await store.search(replace(search, limit=limit, select=select))
+                    assert [(hit.head.key, hit.head.role) for hit in hits] == [(key, role) for key, role, _ in every[:limit]], search
                     assert [hit.score for hit in hits] == pytest.approx([score for _, _, score in every[:limit]]), search
 
 
@@ -156,7 +157,7 @@ async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
 async def test_the_last_of_many_words_finds(store: Store) -> None:
     await done(store, put(record(1, texts={"content": "lantern"})), put(record(2, texts={"content": "harbour"})))
     many = " ".join(f"word{n}" for n in range(400))
-    assert {hit.record.key.id for hit in await searched(store, f"{many} lantern")} == {id_of(1)}
+    assert {hit.head.key.id for hit in await searched(store, f"{many} lantern")} == {id_of(1)}
 
 
 @clause("life.at-once")
@@ -179,7 +180,7 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
         assert count.records == n + 1
         assert [s is not None and s.key for s in stored] == [key_of(0, places[n])]
         for by in ways(store, texts[n], 1.0, float(n)):
-            assert {hit.record.key.id for hit in await store.search(Search(SAMPLES, here, by, 50))} == ids
+            assert {hit.head.key.id for hit in await store.search(Search(SAMPLES, here, by, 50))} == ids
 
     await asyncio.gather(*(ask(n) for n in range(12)))
 
@@ -196,8 +197,8 @@ async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(sto
     assert len(await asked(store)) == 3
     assert (await store.count(Query(SAMPLES, within(HERE)))).records == 3
     for by in ways(store, "lantern", 1.0, 0.0):
-        for whole in (True, False):
-            assert len(await store.search(Search(SAMPLES, within(HERE), by, 10, whole=whole))) == 3
+        for select in (frozenset[str](), everything_of(SAMPLES)):
+            assert len(await store.search(Search(SAMPLES, within(HERE), by, 10, select=select))) == 3
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
     assert [type(await found(store, n)) for n in range(3)] == [Tombstone] * 3
 
@@ -248,7 +249,7 @@ async def test_filters_see_what_annotations_left(store: Store) -> None:
         assert await asked(store, part=part) == [], part
 
 
-@clause("annotate.only", "search.headers")
+@clause("annotate.only", "search.heads")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_hits_without_content_show_the_tier_that_an_annotation_left(store: Store) -> None:
@@ -256,9 +257,9 @@ async def test_hits_without_content_show_the_tier_that_an_annotation_left(store:
     await done(store, put(record(1, texts={"content": "lantern"}, vector=vector, tier="short", role=Role.ARRIVING)))
     await done(store, Annotate(SAMPLES, key_of(1), 1, tier="long", role=Role.HOME))
     for by in ways(store, "lantern", 1.0, 0.0):
-        for whole in (True, False):
-            hits = await store.search(Search(SAMPLES, within(HERE), by, 5, whole=whole))
-            assert [(h.record.tier, h.record.role, h.record.version) for h in hits] == [("long", Role.HOME, 1)]
+        for select in (frozenset[str](), everything_of(SAMPLES)):
+            hits = await store.search(Search(SAMPLES, within(HERE), by, 5, select=select))
+            assert [(h.head.tier, h.head.role, h.head.version) for h in hits] == [("long", Role.HOME, 1)]
 
 
 @clause("moments.utc")
@@ -335,7 +336,7 @@ async def test_erasures_words_and_what_was_forgotten_survive_a_death(harness: Ha
     await store.open(DECLARED)
     for by in ways(store, "lantern", 1.0, 0.0):
         hits = await store.search(Search(SAMPLES, within(HERE), by, 5))
-        assert [hit.record.key.id for hit in hits] == ([id_of(1)] if last == "words" else [])
+        assert [hit.head.key.id for hit in hits] == ([id_of(1)] if last == "words" else [])
     assert isinstance(await found(store, 1), Tombstone) is (last != "words")
     assert (await one(store, RaiseGeneration(empty, 0))).number == (0 if last == "forgotten" else 4)
     await store.close()

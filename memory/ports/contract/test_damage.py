@@ -30,9 +30,8 @@ from memory.ports.contract.support import (
     put,
     record,
     release,
-    searched,
 )
-from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Where, Words, within
+from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Where, within
 from memory.ports.record import Corrupt, Key, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, When, Write
@@ -160,26 +159,25 @@ async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, st
 @clause("damage.apart")
 @needs("durable", "lexical")
 @pytest.mark.asyncio
-async def test_search_by_words_passes_a_corrupt_record_over(harness: Harness, store: Store) -> None:
+async def test_search_by_words_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
+    """Heads are not held against checksums: its own may be found. Who shows it reads it by its key."""
     await _filled(store)
     async with _damaged(harness, store):
-        bare = await store.search(Search(SAMPLES, within(HERE), Words("lantern"), 50, whole=False))
-        assert {id_of(n) for n in SOUND} <= {h.record.key.id for h in bare} <= {id_of(n) for n in NUMBERS}
         for _ in range(2):
-            assert {hit.record.key.id for hit in await searched(store, "lantern")} == {id_of(n) for n in SOUND}
-            assert await hit_ids(store, f"word{DAMAGED}") == set()
+            assert {id_of(n) for n in SOUND} <= await hit_ids(store, "lantern") <= {id_of(n) for n in NUMBERS}
+            assert await hit_ids(store, f"word{DAMAGED}") <= {id_of(DAMAGED)}
             assert await hit_ids(store, "lantern", within(ELSEWHERE)) == {id_of(0, ELSEWHERE)}
 
 
 @clause("damage.apart")
 @needs("durable", "semantic")
 @pytest.mark.asyncio
-async def test_search_by_meaning_passes_a_corrupt_record_over(harness: Harness, store: Store) -> None:
+async def test_search_by_meaning_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
     await _filled(store)
     async with _damaged(harness, store):
         for _ in range(2):
-            near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, DAMAGED])), len(SOUND))
-            assert {hit.record.key.id for hit in await store.search(near)} == {id_of(n) for n in SOUND}
+            near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, DAMAGED])), len(NUMBERS))
+            assert {id_of(n) for n in SOUND} <= {hit.head.key.id for hit in await store.search(near)} <= {id_of(n) for n in NUMBERS}
 
 
 # -- writes -----------------------------------------------------------------------------------------------------------
@@ -246,7 +244,7 @@ async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBE
         assert await hit_ids(store, f"word{DAMAGED}") == {id_of(DAMAGED)}
     if store.capabilities.semantic:
         hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, DAMAGED])), 1))
-        assert [hit.record.key.id for hit in hits] == [id_of(DAMAGED)]
+        assert [hit.head.key.id for hit in hits] == [id_of(DAMAGED)]
 
 
 @clause("damage.writes")

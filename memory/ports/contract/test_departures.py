@@ -348,7 +348,7 @@ async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(
     async def hits(*roles: Role) -> list[set[str]]:
         wanted = frozenset(roles or Role)
         found_ = [await store.search(Search(SAMPLES, within(HERE), by, 50, roles=wanted)) for by in ways(store, "cormorant", 1.0, 2.0)]
-        return [{hit.record.key.id for hit in some} for some in found_]
+        return [{hit.head.key.id for hit in some} for some in found_]
 
     def only(*numbers: int) -> list[set[str]]:
         return [{key_of(n).id for n in numbers}] * (store.capabilities.lexical + store.capabilities.semantic)

@@ -316,7 +316,7 @@ async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -
                 assert await asked(store, part=part) == wanted, part
                 assert (await store.count(Query(SAMPLES, within(HERE), part))).records == len(wanted), part
                 for by in ways(store, "lantern", 1.0):
-                    assert [h.record.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 9, part))] == wanted, part
+                    assert [h.head.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 9, part))] == wanted, part
     there = minutes[2].astimezone(timezone(timedelta(hours=2)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Le("valid_from", there)), 50) == 3
     assert await asked(store) == [id_of(n) for n in (3, 4)]

@@ -142,7 +142,7 @@ async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes
             assert await hit_ids(store, "lantern") == {id_of(1), id_of(2)} == await hit_ids(other, "lantern")
         if store.capabilities.semantic:
             hits = [await client.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5)) for client in (store, other)]
-            assert [[hit.record.key.id for hit in found_] for found_ in hits] == [[id_of(1), id_of(2)]] * 2
+            assert [[hit.head.key.id for hit in found_] for found_ in hits] == [[id_of(1), id_of(2)]] * 2
         await other.close()
         assert await asked(store) == [id_of(1), id_of(2)]
     finally:
@@ -417,7 +417,7 @@ async def test_search_by_words_is_refused_by_name(store: Store) -> None:
 async def test_records_are_found_by_meaning(store: Store) -> None:
     await done(store, put(record(1, vector=pack_vector([1, 0]))), put(record(2, vector=pack_vector([0, 1]))))
     hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([0.1, 1])), 1))
-    assert [hit.record.key.id for hit in hits] == [id_of(2)]
+    assert [hit.head.key.id for hit in hits] == [id_of(2)]
 
 
 @clause("flag.refused")
@@ -433,13 +433,13 @@ async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
 async def test_what_others_store_changes_neither_rank_nor_score(store: Store) -> None:
     mine = ["lantern lantern harbour", "harbour harbour " + "x " * 30, "lantern", "tide", "tide tide lantern harbour"]
     await done(store, *[put(record(n, texts={"content": text})) for n, text in enumerate(mine)])
-    before = [(hit.record.key, hit.score) for hit in await searched(store, "lantern harbour tide")]
+    before = [(hit.head.key, hit.score) for hit in await searched(store, "lantern harbour tide")]
     assert len(before) == 5
 
     for at in (FOREIGN, ELSEWHERE):
         await done(store, *[put(record(n, at, texts={"content": "lantern " * 40 + "tide"})) for n in range(60)])
 
-    assert [(hit.record.key, hit.score) for hit in await searched(store, "lantern harbour tide")] == before
+    assert [(hit.head.key, hit.score) for hit in await searched(store, "lantern harbour tide")] == before
 
 
 @clause("flag.refused", "isolation.where")

@@ -112,7 +112,7 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
 
     async def hits() -> list[list[str]]:
         searches = [Search(SAMPLES, within(HERE), by, 9, roles=roles) for by in ways(store, "lantern", 1.0, 0.0)]
-        return [[hit.record.key.id for hit in await store.search(search)] for search in searches]
+        return [[hit.head.key.id for hit in await store.search(search)] for search in searches]
 
     assert await asked(store, roles=roles) == [id_of(4)]
     assert (await store.count(Query(SAMPLES, within(HERE), roles=roles))).records == 1

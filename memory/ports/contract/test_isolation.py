@@ -73,7 +73,7 @@ async def test_search_by_meaning_stays_in_its_partition(store: Store, family: st
     await done(store, *[put(r) for r in records])
     for r in records:
         hits = await store.search(Search(SAMPLES, within(r.partition), Near(pack_vector([1.0])), 50))
-        assert [hit.record.key.id for hit in hits] == [r.key.id]
+        assert [hit.head.key.id for hit in hits] == [r.key.id]
 
 
 @clause("isolation.where")
@@ -180,7 +180,7 @@ async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
         assert (await store.count(everything)).records == 6
         assert [s is not None for s in await store.get(collection, [key_of(n) for n in range(9)])] == [n in numbers for n in range(9)]
         for by in ways(store, "lantern", 1.0):
-            assert [h.record.key.id for h in await store.search(Search(collection, within(HERE), by, 50))] == expected
+            assert [h.head.key.id for h in await store.search(Search(collection, within(HERE), by, 50))] == expected
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 6
     assert await asked(store, collection=MORE_SAMPLES) == [id_of(n) for n in range(3, 9)]
     assert (await store.count(Query(PLAIN, within(HERE)))).records == 0

@@ -115,6 +115,6 @@ async def test_words_and_vectors_are_found_after_reopening_and_those_of_the_dead
             assert await hit_ids(again, "harbour") == {id_of(3)}
         if again.capabilities.semantic:
             hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 9))
-            assert [hit.record.key.id for hit in hits] == [id_of(n) for n in (0, 3, 4, 5)]
+            assert [hit.head.key.id for hit in hits] == [id_of(n) for n in (0, 3, 4, 5)]
     finally:
         await again.close()

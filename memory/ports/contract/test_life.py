@@ -119,7 +119,7 @@ async def test_copies_in_every_role_are_found_again_after_reopening(harness: Har
                 assert await asked(again, roles=frozenset({role})) == [id_of(n)]
                 for by in ways(again, "lantern", 1.0, 0.0):
                     hits = await again.search(Search(SAMPLES, within(HERE), by, 10, roles=frozenset({role})))
-                    assert [hit.record.key for hit in hits] == [key_of(n)]
+                    assert [hit.head.key for hit in hits] == [key_of(n)]
     finally:
         await again.close()
 

@@ -14,9 +14,10 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, id_of, live, put, record
+from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, id_of, live, put, record, selections
+from memory.ports.heads import head_of
 from memory.ports.query import Eq, Hit, Near, Search, Tenant, Where, within
-from memory.ports.record import Record, Role, header, pack_vector, unpack_vector
+from memory.ports.record import Record, Role, pack_vector, unpack_vector
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion
 
@@ -28,7 +29,7 @@ async def _near(store: Store, *values: float, limit: int = 10, where: Where | No
 
 
 def _ids(hits: list[Hit]) -> list[str]:
-    return [hit.record.key.id for hit in hits]
+    return [hit.head.key.id for hit in hits]
 
 
 def _at(n: int, *values: float, **parts: Any) -> Record:
@@ -96,7 +97,7 @@ async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
     near = [put(_at(n, 1.0, chance.random(), 0.0, fields={"type": "common"})) for n in range(MANY) if n not in few]
     far = [put(_at(n, -1.0, chance.random(), 0.5, fields={"type": "rare"})) for n in few]
     await done(store, *near, *far)
-    assert {hit.record.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {id_of(n) for n in few}
+    assert {hit.head.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {id_of(n) for n in few}
 
 
 @clause("semantic.nearest")
@@ -111,22 +112,19 @@ async def test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way(store
     assert [unpack_vector((await live(store, n)).vector or b"") for n in (1, 2, 6)] == [[1, 0], [1, 0, 0], [1]]
 
 
-@clause("search.headers")
+@clause("search.heads", "heads.exact")
 @needs("semantic")
 @pytest.mark.asyncio
-async def test_a_hit_by_meaning_without_content_is_the_same_copy_with_the_same_score(store: Store) -> None:
+async def test_a_hit_by_meaning_is_the_same_copy_with_the_same_score_whatever_is_selected(store: Store) -> None:
     await done(store, *[put(_at(n, 1, n, texts={"content": "word"}, body={"k": n}, tier="long", role=Role.REPLICA)) for n in range(1, 5)])
-    whole, headers = [await _near(store, 1, 2, roles=frozenset({Role.REPLICA}), whole=whole) for whole in (True, False)]
-    assert [h.score for h in headers] == pytest.approx([h.score for h in whole])
-    assert [header(h.record) for h in headers] == [header(h.record) for h in whole]
-
-
-@clause("semantic.nearest", "content.exact")
-@needs("semantic")
-@pytest.mark.asyncio
-async def test_a_hit_is_the_whole_record(store: Store) -> None:
-    await done(store, put(_at(1, 1, 2, fields={"type": "fact"}, body={"k": [1]}, texts={"title": "t"})))
-    assert [hit.record for hit in await _near(store, 1, 2)] == [await live(store, 1)]
+    bare = await _near(store, 1, 2, roles=frozenset({Role.REPLICA}))
+    records = {n: await live(store, n) for n in range(1, 5)}
+    assert sorted(h.head.key for h in bare) == sorted(r.key for r in records.values())
+    for select in selections(SAMPLES):
+        hits = await _near(store, 1, 2, roles=frozenset({Role.REPLICA}), select=select)
+        by_key = {r.key: r for r in records.values()}
+        assert [h.head for h in hits] == [head_of(SAMPLES, by_key[h.head.key], select) for h in bare], select
+        assert [h.score for h in hits] == pytest.approx([h.score for h in bare])
 
 
 @clause("search.limit")

@@ -118,7 +118,7 @@ async def test_ids_come_by_code_point(store: Store) -> None:
         if store.capabilities.order:
             assert await _pages(store, limit, order=(Order("type"), Order("created_at", True))) == ids[::-1]
     for by in ways(store, "lantern", 1.0, 0.0):
-        assert [h.record.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 50))] == ids
+        assert [h.head.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 50))] == ids
 
 
 @clause("query.order", "query.pages")

@@ -12,7 +12,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, buried, delete, done, live, marked, one, put, record, release, searched
-from memory.ports.query import Near, Query, Search, within
+from memory.ports.query import Query, within
 from memory.ports.record import Owed, Record, Standing, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer
@@ -57,10 +57,6 @@ async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Stor
 
     async def handed_out() -> list[object]:
         out: list[object] = [await live(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
-        if store.capabilities.lexical:
-            out += [hit.record for hit in await searched(store, "lantern")]
-        if store.capabilities.semantic:
-            out += [hit.record for hit in await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5))]
         if store.capabilities.conditional:
             out.append((await one(store, put(record(1, version=2), Absent()))).stored)
         return out

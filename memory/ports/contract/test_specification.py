@@ -14,9 +14,10 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
-from memory.ports.contract.support import T0
+from memory.ports.contract.support import T0, everything_of
+from memory.ports.heads import head_of
 from memory.ports.query import Everywhere, Hit, Page, Query, Search, within
-from memory.ports.record import Key, Role
+from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Outcome, Write
 
@@ -102,14 +103,16 @@ async def test_words_find_the_records_that_the_specification_finds(harness: Harn
     for _ in range(30 if harness.stemming is STEMMING else 0):
         search = work.by_words(1_000)
         ours, theirs = await store.search(search), await specification.search(search)
-        assert {h.record.key for h in ours} == {h.record.key for h in theirs}, search
+        assert {h.head.key for h in ours} == {h.head.key for h in theirs}, search
         assert [h.score for h in ours] == sorted([h.score for h in ours], reverse=True), search
         if harness.exact_scores:
-            wanted = {h.record.key: h.score for h in theirs}
-            assert {h.record.key: h.score for h in ours} == pytest.approx(wanted, rel=1e-12), search
+            wanted = {h.head.key: h.score for h in theirs}
+            assert {h.head.key: h.score for h in ours} == pytest.approx(wanted, rel=1e-12), search
             assert await store.search(replace(search, limit=7)) == ours[:7], search
-        bare = await store.search(replace(search, whole=False))
-        assert [(h.record.key, h.record.version, h.score) for h in bare] == [(h.record.key, h.record.version, h.score) for h in ours], search
+        selecting = replace(search, select=everything_of(SAMPLES))
+        assert {h.head.key: h.head for h in await store.search(selecting)} == {h.head.key: h.head for h in await specification.search(selecting)}, (
+            search
+        )
 
 
 @clause("specification", "semantic.nearest")
@@ -127,11 +130,13 @@ async def test_the_nearest_are_those_of_the_specification_with_the_same_cosines(
         ours, theirs = await store.search(search), await specification.search(search)
         if harness.recall == 1.0:
             _same_hits(search, ours, theirs)
-        shared = {h.record.key for h in ours} & {h.record.key for h in theirs}
+        shared = {h.head.key for h in ours} & {h.head.key for h in theirs}
         assert len(shared) >= harness.recall * len(theirs) - 1, search
-        assert await store.get(SAMPLES, [h.record.key for h in ours]) == [h.record for h in ours]
+        select = everything_of(SAMPLES)
+        records = [r for r in await store.get(SAMPLES, [h.head.key for h in ours]) if isinstance(r, Record)]
+        assert [h.head for h in await store.search(replace(search, select=select))] == [head_of(SAMPLES, r, select) for r in records]
 
 
 def _same_hits(search: Search, ours: Sequence[Hit], theirs: Sequence[Hit]) -> None:
-    assert [h.record for h in ours] == [h.record for h in theirs], search
+    assert [h.head for h in ours] == [h.head for h in theirs], search
     assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-5), search

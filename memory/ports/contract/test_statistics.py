@@ -35,7 +35,7 @@ def _gone(n: int, at: Partition, **parts: Any) -> Record:
 async def _scores(store: Store, at: Where, whose: Sequence[Partition], text: str = "lantern harbour") -> dict[tuple[int, str], float]:
     """By number, and by place in what was asked, so that they compare with those of other places."""
     numbers = {key_of(n, p): (n, str(place)) for place, p in enumerate(whose) for n in (*KEPT, *GONE)}
-    return {numbers[hit.record.key]: hit.score for hit in await searched(store, text, at)}
+    return {numbers[hit.head.key]: hit.score for hit in await searched(store, text, at)}
 
 
 async def _deleted(store: Store) -> None:
@@ -161,7 +161,7 @@ async def test_a_record_that_moves_to_another_scope_is_found_there_alone(store: 
         assert await asked(store, within(place)) == ids
         assert (await store.count(Query(SAMPLES, within(place)))).records == len(ids)
         for by in ways(store, "lantern", 1.0, 0.0):
-            assert [hit.record.key.id for hit in await store.search(Search(SAMPLES, within(place), by, 9))] == ids
+            assert [hit.head.key.id for hit in await store.search(Search(SAMPLES, within(place), by, 9))] == ids
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 0
     stands = await found(store, 1)
     assert isinstance(stands, Record)

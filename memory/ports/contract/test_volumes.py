@@ -85,11 +85,11 @@ async def _walked(store: Store, query: Query | None, ids: list[str]) -> None:
 
 async def _all_found(harness: Harness, store: Store, ids: list[str]) -> None:
     if store.capabilities.lexical:
-        hits = await store.search(Search(SAMPLES, within(HERE), Words("lantern"), MAX_LIMIT, whole=False))
-        alike([h.record.key.id for h in hits], ids[:MAX_LIMIT])
+        hits = await store.search(Search(SAMPLES, within(HERE), Words("lantern"), MAX_LIMIT))
+        alike([h.head.key.id for h in hits], ids[:MAX_LIMIT])
     if store.capabilities.semantic and harness.recall == 1.0:
-        hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), MAX_LIMIT, whole=False))
-        alike([h.record.key.id for h in hits], [i for angle in range(7) for i in ids[angle::7]][:MAX_LIMIT])
+        hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), MAX_LIMIT))
+        alike([h.head.key.id for h in hits], [i for angle in range(7) for i in ids[angle::7]][:MAX_LIMIT])
 
 
 async def _all_erased(store: Store, ids: list[str]) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import PLAIN
+from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, hit_ids, id_of, live, put, record, searched
+from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, everything_of, hit_ids, id_of, live, put, record, searched, selections
+from memory.ports.heads import head_of
 from memory.ports.query import Eq, Search, Tenant, Words, within
-from memory.ports.record import Record, Role, header
+from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion
 
@@ -32,7 +33,7 @@ def text(n: int, content: str = "", **parts: Any) -> Record:
 
 async def _ranked(store: Store, query: str) -> list[int]:
     by_id = {id_of(n): n for n in range(100)}
-    return [by_id[hit.record.key.id] for hit in await searched(store, query)]
+    return [by_id[hit.head.key.id] for hit in await searched(store, query)]
 
 
 @clause("lexical.words")
@@ -48,21 +49,24 @@ async def test_any_content_word_of_the_query_finds_a_record(store: Store) -> Non
 @clause("lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
-async def test_a_hit_is_the_whole_record_with_a_positive_score_best_first(store: Store) -> None:
+async def test_a_hit_is_the_head_of_its_record_with_a_positive_score_best_first(store: Store) -> None:
     await done(store, *[put(text(n, "word " * n + "filler " * 10)) for n in range(1, 6)])
     hits = await searched(store, "word")
-    assert [hit.record for hit in hits] == [await live(store, n) for n in (5, 4, 3, 2, 1)]
+    assert [hit.head for hit in hits] == [head_of(SAMPLES, await live(store, n), frozenset()) for n in (5, 4, 3, 2, 1)]
     assert all(a.score > b.score > 0 for a, b in itertools.pairwise(hits))
 
 
-@clause("search.headers")
+@clause("search.heads", "heads.exact")
 @needs("lexical")
 @pytest.mark.asyncio
-async def test_a_hit_by_words_without_content_is_the_same_copy_with_the_same_score(store: Store) -> None:
+async def test_a_hit_by_words_is_the_same_copy_with_the_same_score_whatever_is_selected(store: Store) -> None:
     await done(store, *[put(text(n, "word " * n + "filler", body={"k": n}, tier="mid", role=Role.REPLICA)) for n in range(1, 5)])
-    whole, headers = [await searched(store, "word", roles=frozenset({Role.REPLICA}), whole=whole) for whole in (True, False)]
-    assert [h.score for h in headers] == pytest.approx([h.score for h in whole])
-    assert [header(h.record) for h in headers] == [header(h.record) for h in whole]
+    records = [await live(store, n) for n in (4, 3, 2, 1)]
+    bare = await searched(store, "word", roles=frozenset({Role.REPLICA}))
+    for select in selections(SAMPLES):
+        hits = await searched(store, "word", roles=frozenset({Role.REPLICA}), select=select)
+        assert [h.head for h in hits] == [head_of(SAMPLES, r, select) for r in records], select
+        assert [h.score for h in hits] == pytest.approx([h.score for h in bare])
 
 
 @clause("lexical.words")
@@ -74,7 +78,7 @@ async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
         store, put(text(1, "plain text of no interest")), put(record(2, texts={"title": query[:100].replace("\x00", " "), "content": "aardvark"}))
     )
     hits = await searched(store, query)
-    assert id_of(1) not in {hit.record.key.id for hit in hits}
+    assert id_of(1) not in {hit.head.key.id for hit in hits}
 
 
 @clause("lexical.words")
@@ -187,10 +191,10 @@ async def test_short_texts_rank_above_long_ones_of_the_same_words(store: Store) 
 @pytest.mark.asyncio
 async def test_ties_come_by_id_and_the_limit_cuts_the_worst(store: Store) -> None:
     await done(store, *[put(text(n, "lantern")) for n in (5, 3, 9, 1, 7)], put(text(4, "lantern lantern")))
-    for whole in (True, False):
+    for select in (frozenset[str](), everything_of(SAMPLES)):
         for limit in (50, 3):
-            hits = await searched(store, "lantern", limit=limit, whole=whole)
-            assert [h.record.key.id for h in hits] == [id_of(n) for n in (4, 1, 3, 5, 7, 9)][:limit]
+            hits = await searched(store, "lantern", limit=limit, select=select)
+            assert [h.head.key.id for h in hits] == [id_of(n) for n in (4, 1, 3, 5, 7, 9)][:limit]
 
 
 @clause("lexical.follows")
@@ -215,7 +219,7 @@ async def test_only_the_asked_roles_are_found_by_words(store: Store) -> None:
     await done(store, *[put(text(n, "lantern", role=role)) for n, role in enumerate(Role)])
     assert await _ranked(store, "lantern") == [0]
     replicas = await searched(store, "lantern", roles=frozenset({Role.REPLICA}))
-    assert [h.record.key.id for h in replicas] == [id_of(1)]
+    assert [h.head.key.id for h in replicas] == [id_of(1)]
 
 
 @clause("search.limit")
@@ -228,7 +232,7 @@ async def test_a_filter_chooses_before_the_limit_cuts(store: Store) -> None:
         put(text(70, "lantern " + "x " * 50, fields={"type": "quiet"})),
     )
     hits = await searched(store, "lantern", limit=1, filter=Eq("type", "quiet"))
-    assert [h.record.key.id for h in hits] == [id_of(70)]
+    assert [h.head.key.id for h in hits] == [id_of(70)]
 
 
 @clause("isolation.where")

@@ -17,6 +17,8 @@ from memory.orchestrator.kinds import KINDS
 from memory.policies.promotion import DEFAULT_RULES, Facts, PromotionRule, decide
 from memory.policies.ranking import fuse, rank_by_words
 from memory.policies.routing import TIERS, is_onward
+from memory.ports.heads import head_of
+from memory.ports.query import WORDS
 from memory.ports.record import Key, Record
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -149,11 +151,12 @@ async def test_records_without_an_index_are_ranked_by_words_all_the_same() -> No
         _record("2", title="Kubernetes deployment runbook", content="steps"),
         _record("3", content="nothing of the kind"),
     ]
-    assert [h.record.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 10)] == ["2", "1"]
-    assert [h.record.key.id for h in await rank_by_words(records, ENTRIES, "kubernetes", 1)] == ["2"]
-    assert await rank_by_words(records, ENTRIES, "alpaca", 10) == []
+    heads = [head_of(ENTRIES, record, {WORDS}) for record in records]
+    assert [h.head.key.id for h in await rank_by_words(heads, ENTRIES, "kubernetes", 10)] == ["2", "1"]
+    assert [h.head.key.id for h in await rank_by_words(heads, ENTRIES, "kubernetes", 1)] == ["2"]
+    assert await rank_by_words(heads, ENTRIES, "alpaca", 10) == []
     assert await rank_by_words([], ENTRIES, "alpaca", 10) == []
-    assert await rank_by_words(records, ENTRIES, " ?! ", 10) == []
+    assert await rank_by_words(heads, ENTRIES, " ?! ", 10) == []
 
 
 def test_a_rule_wrong_in_its_tier_says_so_as_bad_input() -> None:

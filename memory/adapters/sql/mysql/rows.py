@@ -10,13 +10,15 @@ from typing import Any, TypeAlias
 
 from memory.adapters.sql.columns import content_columns, field_column, text_column
 from memory.adapters.sql.mysql.schema import DERIVED, NAME_BYTES, SYSTEM_COLUMNS, TENANT_BYTES
-from memory.adapters.sql.plain import Decoder, header_of
+from memory.adapters.sql.plain import Decoder
 from memory.adapters.sql.values import (
     CORRUPT,
+    DECODERS,
     ENCODERS,
     MARK,
     RECORD,
     TOMBSTONE,
+    decode_tags,
     digest,
     encode_json,
     encode_owed,
@@ -182,17 +184,12 @@ class Layout:
             return Corrupt(key_of(row), f"cannot be read: {type(exc).__name__}")
 
 
-def decoded_header(row: Row) -> Record | None:
-    """A record without content, from the columns of `HEADER`; None where one of them cannot be read. Whoever reads the record by its key will see
-    whether the rest is sound.
-    """
-    try:
-        return header_of([value.decode() if isinstance(value, bytes) else value for value in row])
-    except ValueError:
-        return None
+def _shown(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+HEAD_DECODERS = {**DECODERS, FieldType.TEXT: _shown, FieldType.TAGS: lambda text: decode_tags(_shown(text))}
+"""What columns hold as values of heads: text comes as bytes."""
 
 
 def key_of(row: Row) -> Key:

@@ -13,18 +13,18 @@ from memory.adapters.sql.conditions import constant
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.pending import counts_of
 from memory.adapters.sql.mysql.places import MyPlaces
-from memory.adapters.sql.mysql.rows import decoded_header, shown
+from memory.adapters.sql.mysql.rows import shown
 from memory.adapters.sql.mysql.several import in_list, padded, portions
 from memory.adapters.sql.mysql.shelf import MyShelf
 from memory.adapters.sql.mysql.words import Postings
 from memory.adapters.sql.scoring import Candidates, Ints, gained, norms
 from memory.adapters.sql.server.questions import question, summed
-from memory.adapters.sql.server.shelf import Row, Spoiled
+from memory.adapters.sql.server.shelf import Row
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.words import token
 from memory.ports.pace import paced
 from memory.ports.query import Hit, Kind, Search, Words
-from memory.ports.record import Corrupt, Record, Role
+from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
 _RECORDS = frozenset({Kind.RECORD})
@@ -36,8 +36,8 @@ class TooManyPending(Exception):
     """So many records wait to be indexed that this is to be done first."""
 
 
-async def search(connection: Connection, shelf: MyShelf, places: MyPlaces, wanted: Search, most_waiting: int) -> tuple[list[Hit], list[Spoiled]]:
-    """The hits, and what was found unreadable among the rows read: then the search is to be made again.
+async def search(connection: Connection, shelf: MyShelf, places: MyPlaces, wanted: Search, most_waiting: int) -> list[Hit]:
+    """The best hits, best first.
 
     Raises `TooManyPending` where more than `most_waiting` records are not indexed yet.
     """
@@ -45,18 +45,17 @@ async def search(connection: Connection, shelf: MyShelf, places: MyPlaces, wante
     stems = [token(stem) for stem in query_words(wanted.by.text)]
     partitions = await places.numbers(connection, wanted.where)
     if not stems or not partitions or not shelf.collection.texts:
-        return [], []
+        return []
     candidates = await _candidates(connection, shelf, partitions, stems, wanted.roles, most_waiting)
     there = _There(connection, shelf, wanted, frozenset(partitions))
     hits: list[Hit] = []
-    spoiled: list[Spoiled] = []
     seen, step = 0, wanted.limit + wanted.limit // 4
     while seen < len(candidates.numbers) and len(hits) < wanted.limit:
         ranked, scores = candidates.best(seen + step)
-        hits += await _hits(there, dict(zip(ranked[seen:], scores[seen:], strict=True)), wanted.limit - len(hits), spoiled)
+        hits += await _hits(there, dict(zip(ranked[seen:], scores[seen:], strict=True)), wanted.limit - len(hits))
         seen, step = len(ranked), min(4 * step, shelf.thresholds.ranked_at_once)
-    hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
-    return hits[: wanted.limit], spoiled
+    hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
+    return hits[: wanted.limit]
 
 
 # -- candidates -------------------------------------------------------------------------------------------------------
@@ -159,45 +158,37 @@ class _There:
     search: Search
     partitions: frozenset[int]
 
-    async def rows(self, numbers: Sequence[int], what: str) -> list[Row]:
+    async def rows(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Row]:
         """The live rows of these numbers, in the asked roles, that the filter lets through, each with its number before it."""
         rows: list[Row] = []
         for some in portions(numbers, self.shelf.thresholds.listed):
             values: Values = padded(some)
             wide = len(values)
             chosen = self.shelf.shaper.filter(self.search.filter, values)
-            asked = question(self.shelf, _choose, (what, wide, self.search.roles, chosen), values)
+            asked = question(self.shelf, _choose, (columns, wide, self.search.roles, chosen), values)
             found = await self.connection.fetch(asked.sql, *asked.arguments)
             rows += [row[1:] for row in found if row[0] in self.partitions]
         return rows
 
 
-async def _hits(there: _There, scores: Mapping[int, float], wanted: int, spoiled: list[Spoiled]) -> list[Hit]:
-    """The best `wanted` among the records of these numbers that the filter lets through, in no order; what cannot be read is added to the spoiled."""
+async def _hits(there: _There, scores: Mapping[int, float], wanted: int) -> list[Hit]:
+    """The best `wanted` among the records of these numbers that the filter lets through, in no order."""
     numbers = list(scores)
     if len(numbers) > 2 * wanted:  # where many tie the id decides: only ids are read first
-        named = [(row[0], shown(row[1])) for row in await there.rows(numbers, "id")]
+        named = [(row[0], shown(row[1])) for row in await there.rows(numbers, ("id",))]
         numbers = [number for number, _ in sorted(named, key=lambda row: (-scores[row[0]], row[1]))[:wanted]]
+    heads = there.shelf.heads(there.search.select)
     hits: list[Hit] = []
-    whole = there.search.whole
-    async for number, *row in paced(await there.rows(numbers, "row" if whole else "header")):
-        if not whole:
-            record = decoded_header(row)
-            hits += [] if record is None else [Hit(record, scores[number])]
-            continue
-        stored = there.shelf.layout.read(row)
-        if isinstance(stored, Corrupt):
-            spoiled.append(Spoiled(row, stored.key, stored.problem))
-        elif isinstance(stored, Record):
-            hits.append(Hit(stored, scores[number]))
+    async for number, *row in paced(await there.rows(numbers, heads.columns)):
+        head = heads.read(heads.widened(heads.columns, row))
+        hits += [] if head is None else [Hit(head, scores[number])]
     return hits
 
 
 def _choose(shelf: Any, shape: Shape) -> sa.Select[Any]:
-    what, wide, roles, chosen = shape
+    columns, wide, roles, chosen = shape
     conditions = shelf.conditions()
     c = shelf.table.c
-    columns = {"id": (c.id,), "header": shelf.header_columns, "row": shelf.row_columns}[what]
     these = conditions.some(c.number, "i", wide)
     before = (c.partition_no.label("row_partition"), c.number.label("row_number"))
-    return sa.select(*before, *columns).where(these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
+    return sa.select(*before, *[c[name] for name in columns]).where(these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))

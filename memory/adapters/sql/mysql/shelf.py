@@ -18,12 +18,11 @@ from sqlalchemy.dialects import mysql
 
 from memory.adapters.sql.mysql.asking import MyConditions, MyShaper
 from memory.adapters.sql.mysql.connection import Ahead, Connection, ahead
-from memory.adapters.sql.mysql.rows import KIND, NUMBER, PARTITION, VERSION, Content, Layout, Row, layout_of, shown
+from memory.adapters.sql.mysql.rows import HEAD_DECODERS, KIND, NUMBER, PARTITION, VERSION, Content, Layout, Row, layout_of, shown
 from memory.adapters.sql.mysql.schema import table_of
 from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.mysql.words import Indexed, WordTable
-from memory.adapters.sql.plain import HEADER
 from memory.adapters.sql.server.shelf import Shelf, Spoiled
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.values import CORRUPT
@@ -45,7 +44,7 @@ class MyShelf(Shelf[Connection]):
     def __init__(self, collection: Collection, collation: str, packet: int, thresholds: Thresholds) -> None:
         layout = layout_of(collection)
         shaper = MyShaper(collection, layout.at, thresholds.values_written_out)
-        super().__init__(collection, table_of(collection, collation), layout, shaper, layout.columns, HEADER, thresholds)
+        super().__init__(collection, table_of(collection, collation), layout, shaper, layout.columns, HEAD_DECODERS, thresholds)
         self.packet = packet
         self.words = WordTable(collection, layout.parts, packet, thresholds) if collection.texts else None
         table = f"`{self.name}`"

@@ -163,10 +163,10 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):
             try:
-                return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted, most))
+                return await self._with(lambda connection: search(connection, shelf, self._my_places, wanted, most))
             except TooManyPending:
                 await self._take_up(shelf)
-        return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._my_places, wanted, sys.maxsize - 1))
+        return await self._with(lambda connection: search(connection, shelf, self._my_places, wanted, sys.maxsize - 1))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -86,30 +86,29 @@ def _postings(inner: str, number: int, few: bool) -> str:
 
 
 def among(shelf: PgShelf, search: Search, tenant: str, ids: Sequence[str]) -> Question:
-    """The live rows of these ids, in the asked roles, that the filter lets through: whole, or their headers."""
+    """The live rows of these ids, in the asked roles, that the filter lets through: what their heads take."""
     values: Values = [checked(tenant), [checked(record_id) for record_id in ids]]
     chosen = shelf.shaper.filter(search.filter, values)
-    return question(shelf, _among, (search.whole, search.roles, chosen), values)
+    return question(shelf, _among, (shelf.heads(search.select).columns, search.roles, chosen), values)
 
 
 def _among(shelf: Any, shape: Shape) -> sa.Select[Any]:
-    whole, roles, chosen = shape
+    columns, roles, chosen = shape
     conditions = PgConditions(shelf.table)
     c = shelf.table.c
     these = [c.tenant == conditions.value("s"), c.id == sa.any_(conditions.value("a"))]
-    columns = shelf.row_columns if whole else shelf.header_columns
-    return sa.select(*columns).where(*these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
+    return sa.select(*[c[name] for name in columns]).where(*these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
 
 
 def nearest(shelf: PgShelf, search: Search, partitions: Sequence[int], unit: bytes) -> Question:
     """The nearest records, each with its vector and distance: every vector of that length there is compared, so that narrow filters lose nothing."""
     values, where, chosen = asked(shelf, search.where, search.filter, partitions, walking=True)
     values += (len(unit), unit, search.limit)
-    return question(shelf, _nearest, (where, search.roles, chosen, search.whole), values)
+    return question(shelf, _nearest, (where, search.roles, chosen, shelf.heads(search.select).columns), values)
 
 
 def _nearest(shelf: Any, shape: Shape) -> sa.Select[Any]:
-    where, roles, chosen, whole = shape
+    where, roles, chosen, columns = shape
     conditions = _Near(shelf)
     c = shelf.table.c
     asked = [conditions.scope(where), conditions.standing(roles, _RECORDS), conditions.filter(chosen)]
@@ -118,9 +117,8 @@ def _nearest(shelf: Any, shape: Shape) -> sa.Select[Any]:
     namespace = shelf.vector_type.rpartition(".")[0]
     distance: sa.ColumnElement[float] = embedding.op(f"OPERATOR({namespace}.<=>)", return_type=sa.Double())(conditions.value("v"))
     asked.append(embedding.is_not(None))
-    columns = shelf.row_columns if whole else shelf.header_columns
     return (
-        sa.select(*columns, c.vector.label("exactly"), distance.label("distance"))
+        sa.select(*[c[name] for name in columns], c.vector.label("exactly"), distance.label("distance"))
         .where(*asked)
         .order_by(sa.literal_column("distance"), c.id)
         .limit(conditions.value("i"))

@@ -12,6 +12,7 @@ from sqlalchemy import BigInteger
 from sqlalchemy.dialects.postgresql import JSONB
 
 from memory.adapters.sql.columns import content_columns, field_column, text_column
+from memory.adapters.sql.heads import Decoders
 from memory.adapters.sql.postgresql.schema import COLUMN_TYPES, SYSTEM_COLUMNS, table_of
 from memory.adapters.sql.postgresql.values import canonical, checked, for_jsonb, from_jsonb, unescape
 from memory.adapters.sql.postgresql.words import counts_text, vector_text
@@ -242,18 +243,6 @@ class Layout:
         )
 
 
-HEADER = ("tenant", "id", "scope", "version", "role", "tier", "created_at", "updated_at", "generation")
-"""The columns `header_of` reads."""
-
-
-def header_of(row: Row) -> Record:
-    """A record without content, from the columns of `HEADER`. Whoever reads the record by its key will see whether it is sound."""
-    tenant, record_id, scope, version, role, tier, created_at, updated_at, generation = row[: len(HEADER)]
-    key = Key(unescape(tenant), unescape(record_id))
-    created, updated = aware(created_at), aware(updated_at)
-    return Record(key, unescape(scope), version, created, updated, generation=generation, role=_ROLES[role], tier=unescape(tier))
-
-
 # -- values -----------------------------------------------------------------------------------------------------------
 
 _TIMES = frozenset(name for name, kind, _ in SYSTEM_COLUMNS if kind is COLUMN_TYPES[FieldType.TIME])
@@ -345,3 +334,7 @@ def _array(items: Sequence[str]) -> str:
 def layout_of(collection: Collection) -> Layout:
     table_of(collection, "memory")  # refuses a name that no table can have
     return Layout(collection)
+
+
+HEAD_DECODERS: Decoders = {FieldType.TEXT: unescape, FieldType.TAGS: lambda tags: tuple(map(unescape, tags)), FieldType.TIME: lambda at: aware(at)}
+"""What columns hold as values of heads."""

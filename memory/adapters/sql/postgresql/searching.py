@@ -12,59 +12,55 @@ import numpy.typing as npt
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.places import PgPlaces
 from memory.adapters.sql.postgresql.questions import among, nearest, postings
-from memory.adapters.sql.postgresql.rows import ID, TENANT, Row, header_of
+from memory.adapters.sql.postgresql.rows import ID, TENANT, Row
 from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.values import unescape
 from memory.adapters.sql.postgresql.words import lexeme
 from memory.adapters.sql.scoring import gained, norms
-from memory.adapters.sql.server.shelf import Spoiled
 from memory.adapters.sql.words import Parts, token
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced
 from memory.ports.query import Hit, Near, Partitions, Search, Words
-from memory.ports.record import Corrupt, Key, Record
+from memory.ports.record import Key
 from memory.ports.text import query_words, rarity
 
 
-async def search(connection: Connection, shelf: PgShelf, places: PgPlaces, wanted: Search) -> tuple[list[Hit], list[Spoiled]]:
-    """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
+async def search(connection: Connection, shelf: PgShelf, places: PgPlaces, wanted: Search) -> list[Hit]:
+    """The best hits, best first."""
     numbers = await places.numbers(connection, wanted.where)
     if not numbers:
-        return [], []
+        return []
     asked = numbers if isinstance(wanted.where, Partitions) else ()
     if isinstance(wanted.by, Near):
-        return await _by_meaning(connection, shelf, wanted, wanted.by, asked) if shelf.embeds else ([], [])
+        return await _by_meaning(connection, shelf, wanted, wanted.by, asked) if shelf.embeds else []
     return await _by_words(connection, shelf, wanted, wanted.by, numbers, asked)
 
 
 # -- by words ---------------------------------------------------------------------------------------------------------
 
 
-async def _by_words(
-    connection: Connection, shelf: PgShelf, search: Search, by: Words, numbers: Sequence[int], asked: Sequence[int]
-) -> tuple[list[Hit], list[Spoiled]]:
+async def _by_words(connection: Connection, shelf: PgShelf, search: Search, by: Words, numbers: Sequence[int], asked: Sequence[int]) -> list[Hit]:
     stems = query_words(by.text)
     if not stems or not shelf.collection.texts:
-        return [], []
+        return []
     lexemes = ""
     if len(stems) * len(numbers) <= shelf.thresholds.lexemes_asked:
         lexemes = " or ".join([lexeme(number, stem) for number in numbers for stem in stems])
     question = postings(shelf, search, asked, lexemes, [token(stem) for stem in stems])
     answer = await connection.fetchrow(question.sql, *question.arguments)
     if answer is None or answer[0] is None or answer[4] is None:
-        return [], []
+        return []
     scores = _scored(_Postings(*answer), shelf.layout.parts, len(stems))
     ranked = sorted(scores, key=lambda score: (-score[1], score[0].id))
     hits: list[Hit] = []
-    spoiled: list[Spoiled] = []
     start, step = 0, search.limit
-    while start < len(ranked) and len(hits) < search.limit and not spoiled:  # more than once only where records changed in between
+    while start < len(ranked) and len(hits) < search.limit:  # more than once only where records changed in between
         some = dict(ranked[start : start + step])
         rows = await _rows_of(connection, shelf, search, list(some))
-        hits += await _hits(shelf, search, [(row, some[Key(unescape(row[TENANT]), unescape(row[ID]))]) for row in rows], spoiled)
+        hits += await _hits(shelf, search, [(row, some[Key(unescape(row[TENANT]), unescape(row[ID]))]) for row in rows])
         start, step = start + step, 4 * step
-    hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
-    return hits[: search.limit], spoiled
+    hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
+    return hits[: search.limit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +111,18 @@ async def _rows_of(connection: Connection, shelf: PgShelf, search: Search, keys:
 # -- by meaning -------------------------------------------------------------------------------------------------------
 
 
-async def _by_meaning(connection: Connection, shelf: PgShelf, search: Search, by: Near, partitions: Sequence[int]) -> tuple[list[Hit], list[Spoiled]]:
+async def _by_meaning(connection: Connection, shelf: PgShelf, search: Search, by: Near, partitions: Sequence[int]) -> list[Hit]:
     question = nearest(shelf, search, partitions, by.vector)
     rows = await connection.fetch(question.sql, *question.arguments)
-    spoiled: list[Spoiled] = []
     if not rows:
-        return [], []
+        return []
     cosines = exact_cosines(by.vector, [row["exactly"] for row in rows])  # the extension ranks in single precision
-    hits = await _hits(shelf, search, list(zip(rows, cosines, strict=True)), spoiled)
-    return sorted(hits, key=lambda hit: (-hit.score, hit.record.key.id)), spoiled
+    hits = await _hits(shelf, search, list(zip(rows, cosines, strict=True)))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))
 
 
-async def _hits(shelf: PgShelf, search: Search, scored: Sequence[tuple[Row, float]], spoiled: list[Spoiled]) -> list[Hit]:
-    """The hits of rows and their scores; rows that cannot be read are added to the spoiled."""
-    if not search.whole:
-        return [Hit(header_of(row), score) for row, score in scored]
-    hits: list[Hit] = []
-    async for row, score in paced(scored):
-        stored = shelf.layout.read(row)
-        if isinstance(stored, Corrupt):
-            spoiled.append(Spoiled(row[: len(shelf.layout.columns)], stored.key, stored.problem))
-        elif isinstance(stored, Record):
-            hits.append(Hit(stored, score))
-    return hits
+async def _hits(shelf: PgShelf, search: Search, scored: Sequence[tuple[Row, float]]) -> list[Hit]:
+    """The hits of rows and their scores."""
+    heads = shelf.heads(search.select)
+    found = [(heads.read(heads.widened(heads.columns, row)), score) async for row, score in paced(scored)]
+    return [Hit(head, score) for head, score in found if head is not None]

@@ -21,7 +21,7 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.rows import (
     ACCESSES,
     GENERATION,
-    HEADER,
+    HEAD_DECODERS,
     ID,
     KIND,
     PARTITION,
@@ -66,7 +66,7 @@ class PgShelf(Shelf[Connection]):
     def __init__(self, collection: Collection, schema: str, vector_type: str, thresholds: Thresholds) -> None:
         layout = layout_of(collection)
         shaper = PgShaper(collection, thresholds.values_written_out)
-        super().__init__(collection, table_of(collection, schema), layout, shaper, layout.columns, HEADER, thresholds)
+        super().__init__(collection, table_of(collection, schema), layout, shaper, layout.columns, HEAD_DECODERS, thresholds)
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type

@@ -112,7 +112,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         shelf = self._shelf(wanted.collection)
-        return await self._until_sound(shelf, lambda connection: search(connection, shelf, self._pg_places, wanted))
+        return await self._with(lambda connection: search(connection, shelf, self._pg_places, wanted))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -41,14 +41,14 @@ def asked(shelf: AnyShelf, where: Where, part: Filter | None, partitions: Sequen
     return shelf.shaper.texts(values) + of_filter, there, chosen
 
 
-def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int) -> Question:
-    """The rows of a page in order, each with whether there are any set aside behind it."""
+def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...] | None = None) -> Question:
+    """The rows of a page in order, these columns or all, each with whether there are any set aside behind it."""
     values, where, chosen = asked(shelf, query.where, query.filter, partitions, walking=walks(query.order))
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     written = limit if _is_usual(limit, shelf.thresholds.limits_written_out) else None
     if written is None:
         values.append(limit)
-    return question(shelf, _page, (where, query.roles, query.kinds, chosen, after, query.order, written), values)
+    return question(shelf, _page, (columns, where, query.roles, query.kinds, chosen, after, query.order, written), values)
 
 
 def _is_usual(limit: int, most: int) -> bool:
@@ -60,13 +60,14 @@ def _is_usual(limit: int, most: int) -> bool:
 
 
 def _page(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
-    where, roles, kinds, chosen, after, order, written = shape
+    columns, where, roles, kinds, chosen, after, order, written = shape
     conditions = shelf.conditions()
     wanted = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
     if after != TRUE:
         wanted.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
-    statement = sa.select(*shelf.row_columns, sa.literal_column(shelf.any_aside)).where(*wanted).order_by(*ordering)
+    chosen_columns = shelf.row_columns if columns is None else [shelf.table.c[name] for name in columns]
+    statement = sa.select(*chosen_columns, sa.literal_column(shelf.any_aside)).where(*wanted).order_by(*ordering)
     return shelf.walked(statement.limit(conditions.value("i") if written is None else sa.literal_column(str(written))), where, order)
 
 

@@ -12,7 +12,7 @@ from memory.adapters.sql.server.places import Places
 from memory.adapters.sql.server.questions import matches, page, totals
 from memory.adapters.sql.server.shelf import Row, Shelf, Spoiled
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Where, encode_cursor
+from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
 from memory.ports.record import Corrupt, JsonValue, Key, Stored, Tombstone
 
 AnyShelf: TypeAlias = Shelf[Any]
@@ -57,7 +57,11 @@ async def query(connection: Any, shelf: AnyShelf, places: AnyPlaces, query: Quer
     rows, more = await _rows(connection, shelf, query, partitions or ())
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []
-    async for row in paced(rows):
+    heads: list[Head] = []
+    if query.select is not None:
+        reader = shelf.heads(query.select)
+        heads = [head async for row in paced(rows) if (head := reader.read(row)) is not None]
+    async for row in paced(rows if query.select is None else ()):
         stored = shelf.layout.read(row)
         if isinstance(stored, Corrupt):
             spoiled.append(Spoiled(row[:-1], stored.key, stored.problem))
@@ -70,16 +74,20 @@ async def query(connection: Any, shelf: AnyShelf, places: AnyPlaces, query: Quer
     if not rows or rows[0][-1]:
         corrupt = await shelf.aside(connection, query.where, partitions or ())
     corrupt += [s.key for s in spoiled if s.key not in corrupt]
-    return Page(tuple(answers), cursor, tuple(corrupt)), spoiled
+    return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), spoiled
 
 
 async def _rows(connection: Any, shelf: AnyShelf, query: Query, partitions: Sequence[int]) -> tuple[Sequence[Row], bool]:
     """The rows of a page in order, and whether there are more behind it."""
     limit = query.limit
     take = limit + 1
+    heads = None if query.select is None else shelf.heads(query.select)
+    columns = None if heads is None else heads.with_order(query.order)
     while True:
-        question = page(shelf, query, partitions, take)
+        question = page(shelf, query, partitions, take, columns)
         rows = await shelf.read(connection, question.sql, question.arguments)
+        if heads is not None and columns is not None:
+            rows = [[*heads.widened(columns, row), row[-1]] for row in rows]
         if len(rows) < take:
             return rows, False
         if not isinstance(query.where, Everywhere):

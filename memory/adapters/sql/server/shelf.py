@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import Conditions
+from memory.adapters.sql.heads import Decoders, Heads
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.server.desk import Held, Layout
 from memory.adapters.sql.server.thresholds import ServerThresholds
@@ -47,7 +48,7 @@ class Shelf(ABC, Generic[C]):
         layout: Layout,
         shaper: Shaper,
         columns: Sequence[str],
-        header: Sequence[str],
+        decoders: Decoders,
         thresholds: ServerThresholds,
     ) -> None:
         self.collection = collection
@@ -60,8 +61,16 @@ class Shelf(ABC, Generic[C]):
         self.at = {name: i for i, name in enumerate(columns)}
         self.prepared: dict[Any, Statement] = {}
         self.row_columns = tuple([table.c[name] for name in columns])
-        self.header_columns = tuple([table.c[name] for name in header])
+        self._decoders = decoders
+        self._heads: dict[frozenset[str], Heads] = {}
         self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
+
+    def heads(self, select: frozenset[str]) -> Heads:
+        """How heads with this selection are read."""
+        made = self._heads.get(select)
+        if made is None:
+            made = self._heads[select] = Heads(self.collection, select, self.at, self._decoders)
+        return made
 
     def conditions(self) -> Conditions:
         """Conditions of one statement about the table."""

@@ -15,7 +15,7 @@ from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
 from memory.adapters.sql.sqlite.statements import matches, page, totals
 from memory.adapters.sql.sqlite.writes import Hand
 from memory.adapters.sql.values import CORRUPT
-from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Where, encode_cursor
+from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
 from memory.ports.record import Corrupt, JsonValue, Key, Stored, Tombstone
 
 
@@ -64,7 +64,11 @@ def query(session: Session, query: Query) -> tuple[Page, list[Spoiled]]:
     found, more = _rows(session, shelf, query, partitions or ())
     answers: list[Stored] = []
     spoiled: list[Spoiled] = []
-    for row in found:
+    heads: list[Head] = []
+    if query.select is not None:
+        reader = shelf.heads(query.select)
+        heads = [head for row in found if (head := reader.read(row.row)) is not None]
+    for row in found if query.select is None else ():
         stored = shelf.layout.read(row.row)
         if isinstance(stored, Corrupt):
             spoiled.append(Spoiled(shelf, row.number, stored.key, stored.problem))
@@ -76,22 +80,26 @@ def query(session: Session, query: Query) -> tuple[Page, list[Spoiled]]:
         cursor = encode_cursor(shelf.shaper.position(query.order, last), last[ID])
     corrupt = shelf.aside(session, query.where, partitions or ())
     corrupt += [s.key for s in spoiled if s.key not in corrupt]
-    return Page(tuple(answers), cursor, tuple(corrupt)), spoiled
+    return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), spoiled
 
 
 def _rows(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[list[Found], bool]:
     """The rows of a page in order, and whether there are more behind it."""
     limit = query.limit
-    if len(partitions) == 1 and walks(query.order):  # an index brings them in order
-        rows = [Found(r[0], r[1:]) for r in page(session, shelf, query, partitions, limit + 1, whole=True)]
+    if query.select is None and len(partitions) == 1 and walks(query.order):  # an index brings them in order
+        rows = [Found(r[0], r[1:]) for r in page(session, shelf, query, partitions, limit + 1, None)]
         return rows[:limit], len(rows) > limit
     # Sorting wide rows is slow: the page is found first by number, then read.
     take = limit + 1
     while True:
-        chosen = [n for (n,) in page(session, shelf, query, partitions, take, whole=False)]
-        by_number = {f.number: f for f in shelf.at(session, chosen)}
-        rows_in_order = [by_number[n] for n in chosen if n in by_number]
-        if len(chosen) < take:
+        if query.select is None:
+            chosen = [n for (n,) in page(session, shelf, query, partitions, take, ())]
+            by_number = {f.number: f for f in shelf.at(session, chosen)}
+            rows_in_order, ended = [by_number[n] for n in chosen if n in by_number], len(chosen) < take
+        else:
+            rows_in_order = _narrow(session, shelf, query, query.select, partitions, take)
+            ended = len(rows_in_order) < take
+        if ended:
             return rows_in_order, False
         if not isinstance(query.where, Everywhere):
             return rows_in_order[:limit], True
@@ -103,6 +111,13 @@ def _rows(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int
         if end < len(places):
             return rows_in_order[:end], True
         take *= 2
+
+
+def _narrow(session: Session, shelf: Shelf, query: Query, select: frozenset[str], partitions: Sequence[int], take: int) -> list[Found]:
+    """The rows of a page of heads, of which only the columns that these take are read."""
+    heads = shelf.heads(select)
+    columns = heads.with_order(query.order)
+    return [Found(r[0], heads.widened(columns, r[1:])) for r in page(session, shelf, query, partitions, take, columns)]
 
 
 def _partitions(session: Session, where: Where) -> list[int] | None:

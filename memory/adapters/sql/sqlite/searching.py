@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memory.adapters.sql.plain import HEADER, header_of
 from memory.adapters.sql.sqlite.members import MemberCache
 from memory.adapters.sql.sqlite.partitions import numbers_of
 from memory.adapters.sql.sqlite.ranking import by_meaning, by_words
-from memory.adapters.sql.sqlite.reads import Spoiled
 from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.shelf import Shelf, shelf_of
 from memory.adapters.sql.sqlite.statements import among
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import Hit, Near, Search
-from memory.ports.record import Corrupt, Record
 
 
-def search(session: Session, search: Search, cache: MemberCache) -> tuple[list[Hit], list[Spoiled]]:
-    """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
+def search(session: Session, search: Search, cache: MemberCache) -> list[Hit]:
+    """The best hits, best first."""
     shelf = shelf_of(search.collection)
     partitions = numbers_of(session, search.where)
     held = cache.members(session, shelf, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
@@ -33,16 +30,13 @@ def search(session: Session, search: Search, cache: MemberCache) -> tuple[list[H
     else:
         candidates = by_words(session, shelf, search.by.text, [n for n, _ in held], members, search.roles)
     hits: list[Hit] = []
-    spoiled: list[Spoiled] = []
     seen, step = 0, search.limit + search.limit // 4
     while seen < len(candidates.numbers) and len(hits) < search.limit:
         ranked, scores = candidates.best(seen + step)
-        reader = _Reader(session, shelf, search, dict(zip(ranked[seen:], scores[seen:], strict=True)), search.limit - len(hits))
-        hits += reader.hits()
-        spoiled += reader.spoiled
+        hits += _Reader(session, shelf, search, dict(zip(ranked[seen:], scores[seen:], strict=True)), search.limit - len(hits)).hits()
         seen, step = len(ranked), min(4 * step, session.thresholds.rows_at_once)
-    hits.sort(key=lambda hit: (-hit.score, hit.record.key.id))
-    return hits[: search.limit], spoiled
+    hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
+    return hits[: search.limit]
 
 
 class _Reader:
@@ -52,35 +46,19 @@ class _Reader:
         self._session, self._shelf, self._search = session, shelf, search
         self._scores, self._wanted = scores, wanted
         self._near = search.by.vector if isinstance(search.by, Near) else None
-        self.spoiled: list[Spoiled] = []
 
     def hits(self) -> list[Hit]:
         """Those among the best `wanted` that can be read, in no order."""
         numbers = list(self._scores)
         if len(numbers) > 2 * self._wanted:
             numbers = self._narrowed(numbers)
-        if not self._search.whole:
-            return self._headers(numbers)
-        rows = self._among(numbers)
-        at = self._shelf.layout.at["vector"] + 1 if self._near is not None else 0
-        best = self._best([(r[0], r[self._shelf.layout.at["id"] + 1], r[at]) for r in rows])
-        by_number = {r[0]: r for r in rows}
-        hits = []
-        for number, score in best:
-            stored = self._shelf.layout.read(by_number[number][1:])
-            if isinstance(stored, Corrupt):
-                self.spoiled.append(Spoiled(self._shelf, number, stored.key, stored.problem))
-            elif isinstance(stored, Record) and stored.role in self._search.roles:
-                hits.append(Hit(stored, score))
-        return hits
-
-    def _headers(self, numbers: list[int]) -> list[Hit]:
-        """The same without contents. Checksums are over whole rows: who reads the record by its key will see whether it is sound."""
-        rows = self._among(numbers, (*HEADER, "vector") if self._near is not None else HEADER)
-        best = self._best([(r[0], r[2], r[-1]) for r in rows])
-        by_number = {r[0]: r for r in rows}
-        headers = [(header_of(by_number[number][1:]), score) for number, score in best]
-        return [Hit(record, score) for record, score in headers if record is not None]
+        heads = self._shelf.heads(self._search.select)
+        columns = heads.columns if self._near is None or "vector" in heads.columns else (*heads.columns, "vector")
+        vector = columns.index("vector") + 1 if self._near is not None else 0
+        rows = {r[0]: r for r in self._among(numbers, columns)}
+        best = self._best([(r[0], r[2], r[vector]) for r in rows.values()])
+        found = [(heads.read(heads.widened(columns, rows[number][1:])), score) for number, score in best]
+        return [Hit(head, score) for head, score in found if head is not None]
 
     def _narrowed(self, numbers: list[int]) -> list[int]:
         """The best `wanted` of them, from no more of each row than that takes."""
@@ -88,7 +66,7 @@ class _Reader:
         rows = [(r[0], r[1], r[-1]) for r in self._among(numbers, columns)]
         return [number for number, _ in self._best(rows)]
 
-    def _among(self, numbers: Sequence[int], columns: tuple[str, ...] = ()) -> list[Any]:
+    def _among(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Any]:
         chunks = chunked(numbers, self._session.thresholds.rows_at_once)
         return [row for c in chunks for row in among(self._session, self._shelf, c, self._search.filter, self._search.roles, columns)]
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.heads import Heads
 from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite.rows import KIND, PARTITION, VERSION, fingerprint, layout_of
 from memory.adapters.sql.sqlite.schema import Tables, tables_of
 from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.words import WordIndex
-from memory.adapters.sql.values import CORRUPT, Row
+from memory.adapters.sql.values import CORRUPT, DECODERS, Row
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection, FieldType
@@ -66,6 +67,7 @@ class Shelf:
         self.shaper = Shaper(collection, self.layout.at)
         self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
         self.prepared: dict[Any, Any] = {}  # see `statements`
+        self._heads: dict[frozenset[str], Heads] = {}
         columns = ", ".join(f'"{c}"' for c in self.layout.columns)
         name = f'"{self.name}"'
         self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
@@ -87,6 +89,13 @@ class Shelf:
         self._several = f"SELECT number, {columns} FROM {name} WHERE number IN "  # noqa: S608
 
     # -- reading ------------------------------------------------------------------------------------------------------
+
+    def heads(self, select: frozenset[str]) -> Heads:
+        """How heads with this selection are read."""
+        made = self._heads.get(select)
+        if made is None:
+            made = self._heads[select] = Heads(self.collection, select, self.layout.at, DECODERS)
+        return made
 
     def find(self, session: Session, key: Key) -> Found | None:
         """The row under the key. Where the index finds none a second one is asked: a damaged index must not hide a record."""

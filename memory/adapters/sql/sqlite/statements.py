@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement, compiled, kept
-from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope
+from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Shelf
 from memory.adapters.sql.values import RECORD
@@ -49,24 +49,28 @@ def _asked(shelf: Shelf, query: Query, partitions: Sequence[int], walking: bool 
     return values + of_filter, where, chosen
 
 
-def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int, whole: bool) -> list[Any]:
-    """The rows of a page in order, each with its number before it; only the numbers unless `whole`."""
-    values, where, chosen = _asked(shelf, query, partitions, walking=whole)
+def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...] | None) -> list[Any]:
+    """The rows of a page in order, each with its number before it: these columns, or all."""
+    values, where, chosen = _asked(shelf, query, partitions, walking=len(partitions) == 1 and walks(query.order))
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     values.append(limit)
-    shape = (whole, where, query.roles, query.kinds, chosen, after, query.order)
+    shape = (columns, where, query.roles, query.kinds, chosen, after, query.order)
     return prepared(session, shelf, _page, shape, len(values)).rows(session, values)
 
 
 def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
-    whole, where, roles, kinds, chosen, after, order = shape
+    columns, where, roles, kinds, chosen, after, order = shape
     conditions = Conditions(shelf.table)
     asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
     if after != TRUE:
         asked.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
-    statement = sa.select(shelf.table if whole else shelf.table.c.number).where(*asked).order_by(*ordering)
-    return statement.limit(conditions.value("i"))
+    return sa.select(*_columns(shelf, columns)).where(*asked).order_by(*ordering).limit(conditions.value("i"))
+
+
+def _columns(shelf: Shelf, names: tuple[str, ...] | None) -> list[Any]:
+    """The number of a row and these columns of it, or all of them."""
+    return [shelf.table] if names is None else [shelf.table.c.number, *(shelf.table.c[name] for name in names)]
 
 
 def totals(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[int, int]:
@@ -102,10 +106,8 @@ def _matches(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
 # -- candidates of a search -------------------------------------------------------------------------------------------
 
 
-def among(
-    session: Session, shelf: Shelf, numbers: Sequence[int], part: Filter | None, roles: frozenset[Role], columns: tuple[str, ...] = ()
-) -> list[Any]:
-    """The live rows of these numbers, in these roles, that the filter lets through, each with its number before it: these columns, or all."""
+def among(session: Session, shelf: Shelf, numbers: Sequence[int], part: Filter | None, roles: frozenset[Role], columns: tuple[str, ...]) -> list[Any]:
+    """The live rows of these numbers, in these roles, that the filter lets through, each with its number and these columns."""
     wide = 1 << (len(numbers) - 1).bit_length()
     values: Values = [*numbers, *[numbers[0]] * (wide - len(numbers))]
     shape = (wide, roles, shelf.shaper.filter(part, values), columns)
@@ -117,5 +119,4 @@ def _among(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
     conditions = Conditions(shelf.table)
     these = shelf.table.c.number.in_(conditions.values("i" * wide))
     asked = [these, conditions.standing(roles, frozenset({Kind(RECORD)})), conditions.filter(chosen)]
-    chosen = [shelf.table.c.number, *(shelf.table.c[c] for c in columns)] if columns else [shelf.table]
-    return sa.select(*chosen).where(*asked)
+    return sa.select(*_columns(shelf, columns)).where(*asked)

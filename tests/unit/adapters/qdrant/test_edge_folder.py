@@ -162,7 +162,7 @@ async def test_optimising_leaves_the_loop_free_and_the_data_as_it_is(folder: Pat
     await breathing
     assert [(await w).key.id for w in waiting] == [id_of(n) for n in range(5)]
     hits = await store.search(Search(SAMPLES, within(HERE), Near(_at(700)), 3))
-    assert hits[0].record.key.id == id_of(700)
+    assert hits[0].head.key.id == id_of(700)
     await done(store, put(record(3, version=2)))
     assert longest < 5.0, "only closing and opening hold the loop"
     await store.close()

@@ -87,7 +87,7 @@ async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(either: 
     assert await hit_ids(either, "cormorant") == {id_of(1)}
     assert await hit_ids(either, "harbour") == set()
     (near,) = await either.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 1))
-    assert near.record.key == key_of(1)
+    assert near.head.key == key_of(1)
     assert near.score == pytest.approx(1.0)
 
 

@@ -57,7 +57,7 @@ async def searching_and_deleting_take_it_too(store: Store) -> None:
     await done(store, *[put(r, collection=MORE_SAMPLES) for r in records])
     part = In("type", tuple([f"t{n}" for n in range(10, MANY)]))
     hits = await store.search(Search(MORE_SAMPLES, within(HERE), Words("word"), 50, part))
-    assert {hit.record.key.id for hit in hits} == {r.key.id for r in records[10:]}
+    assert {hit.head.key.id for hit in hits} == {r.key.id for r in records[10:]}
     assert await store.delete_matching(Query(MORE_SAMPLES, within(HERE), part), 5) == 10
     left = await store.get(MORE_SAMPLES, [r.key for r in records])
     assert [isinstance(stored, Record) for stored in left] == [True] * 10 + [False] * 10

@@ -92,7 +92,7 @@ async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStor
             for where in (within(HERE), within(HERE, ELSEWHERE), Tenant(HERE.tenant)):
                 for roles in (frozenset({Role.HOME}), frozenset({Role.HOME, Role.CACHED})):
                     hits, expected = [await searched(s, f"{asked} lodum", where, roles=roles) for s in (store, specification)]
-                    assert {h.record.key: round(h.score, 9) for h in hits} == {h.record.key: round(h.score, 9) for h in expected}
+                    assert {h.head.key: round(h.score, 9) for h in hits} == {h.head.key: round(h.score, 9) for h in expected}
     assert await _indexed(raw) == await _standing(raw) != set()
     await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant), roles=frozenset(Role)), next(versions))
     assert await raw("SELECT * FROM memory_words_samples") == []

@@ -58,5 +58,5 @@ async def test_a_long_question_finds_and_scores_as_a_short_one_does(store: Postg
     by = Words(" ".join(f"word{n}" for n in range(30)) + " shared")
     search = Search(SAMPLES, within(HERE), by, 50)
     ours, theirs = await store.search(search), await specification.search(search)
-    assert [h.record.key for h in ours] == [h.record.key for h in theirs]
+    assert [h.head.key for h in ours] == [h.head.key for h in theirs]
     assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-12)

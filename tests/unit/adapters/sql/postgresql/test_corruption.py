@@ -51,10 +51,10 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
         assert page.corrupt == (key_of(1),)
-        assert [h.record.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
+        assert [h.head.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
         if store.capabilities.semantic:
             near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
-            assert {h.record.key for h in near} == {key_of(0), key_of(2)}
+            assert {h.head.key for h in near} == {key_of(0), key_of(2)}
 
 
 @pytest.mark.parametrize("first", ["query", "search"])

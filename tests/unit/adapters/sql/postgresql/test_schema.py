@@ -174,7 +174,7 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     again = PostgresStore(server.url(schema))
     await again.open(DECLARED)
     hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
-    assert [h.record.key.id for h in hits] == [id_of(n) for n in range(3)]
+    assert [h.head.key.id for h in hits] == [id_of(n) for n in range(3)]
     await again.close()
 
 
@@ -186,7 +186,7 @@ async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(stor
     again = PostgresStore(server.url(schema), thresholds=Thresholds(embedded_at_once=2))
     await again.open(DECLARED)
     hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
-    assert [h.record.key.id for h in hits] == [id_of(2), id_of(4)]
+    assert [h.head.key.id for h in hits] == [id_of(2), id_of(4)]
     await again.close()
 
 

@@ -128,8 +128,8 @@ async def test_vectors_stay_exact_beside_the_extension(store: PostgresStore) -> 
     await done(store, put(record(1, vector=vector)))
     assert (await live(store, 1)).vector == vector
     if store.capabilities.semantic:
-        hits = await store.search(Search(SAMPLES, within(HERE), Near(vector), 5, whole=False))
-        assert [(h.record.key.id, h.record.vector) for h in hits] == [(id_of(1), None)]
+        hits = await store.search(Search(SAMPLES, within(HERE), Near(vector), 5))
+        assert [(h.head.key.id, h.head.vector) for h in hits] == [(id_of(1), None)]
 
 
 async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: PostgresStore) -> None:
@@ -156,5 +156,5 @@ async def test_a_text_beyond_the_limits_of_a_tsvector_is_kept_and_found(store: P
     many = " ".join([f"word{n}x" for n in range(120_000)])
     await done(store, put(record(1, texts={"title": "lantern", "content": many})), put(record(2, texts={"content": "lantern " * 40_000})))
     assert (await live(store, 1)).texts["content"] == many
-    assert {h.record.key.id for h in await searched(store, "lantern")} == {id_of(1), id_of(2)}
-    assert [h.record.key.id for h in await searched(store, "word17x")] == [id_of(1)]
+    assert {h.head.key.id for h in await searched(store, "lantern")} == {id_of(1), id_of(2)}
+    assert [h.head.key.id for h in await searched(store, "word17x")] == [id_of(1)]

@@ -126,7 +126,7 @@ async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_w
         return put(record(n, texts={"content": f"common number{n}"}), collection=entries)
 
     async def hits(store: SqliteStore, word: str) -> list[str]:
-        return [hit.record.key.id for hit in await store.search(Search(entries, within(HERE), Words(word), 50))]
+        return [hit.head.key.id for hit in await store.search(Search(entries, within(HERE), Words(word), 50))]
 
     store = SqliteStore(f"sqlite:///{file}")
     await store.open(collections)

@@ -69,7 +69,7 @@ async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_ne
 
     async def near() -> list[tuple[str, float]]:
         hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 10))
-        return [(h.record.key.id, round(h.score, 6)) for h in hits]
+        return [(h.head.key.id, round(h.score, 6)) for h in hits]
 
     other = await opened(file)
     await done(other, put(record(1, vector=pack_vector([1.0, 0.0]))), put(record(2, vector=pack_vector([0.0, 1.0]))))

@@ -94,7 +94,7 @@ async def test_the_same_question_with_other_values_is_prepared_once(store: Sqlit
 async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqliteStore) -> None:
     await done(store, *[put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"})) for n in range(300)])
     hits = await store.search(Search(SAMPLES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
-    assert [h.record.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
+    assert [h.head.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
 
 
 async def test_words_are_found_as_soon_as_they_are_stored_and_never_after_they_are_gone(store: SqliteStore) -> None:

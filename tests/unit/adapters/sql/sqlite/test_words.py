@@ -79,7 +79,7 @@ async def test_writes_and_reads_go_on_without_a_word_index_and_a_repair_brings_i
     assert (await live(filled, 4)).texts == {"content": "common special4"}
     assert len((await filled.query(Query(SAMPLES, within(HERE)))).records) == 3
     near = await filled.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 3.0])), 5))
-    assert id_of(3) in {hit.record.key.id for hit in near}
+    assert id_of(3) in {hit.head.key.id for hit in near}
     with pytest.raises(StoreError, match=r"word index.*repair"):
         await searched(filled, "common")
     assert len(await problems(filled)) == 2

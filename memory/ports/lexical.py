@@ -1,0 +1,62 @@
+"""A record's words as one column of bytes: how many there are, and how often each of their stems stands in which part of the text.
+
+Made from the texts once, it ranks the record for any question without cutting a text again. Words are cut and stemmed by `memory.ports.text`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection as Several
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+
+from memory.ports.collections import Collection
+from memory.ports.text import words
+
+LONGEST = 128
+"""Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
+_BITS = 60
+"""Of one integer, shared by the counts of a word in each part."""
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@lru_cache(maxsize=65_536)
+def token(stem: str) -> str:
+    """A stem as it is kept. No stem has a '#' in it."""
+    return stem if len(stem) <= LONGEST else "#" + blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
+    """The texts' words, packed. The same texts give the same bytes, in whatever order they come."""
+    bits = _bits(collection)
+    most = 2**bits - 1
+    total, packed = 0, dict[str, int]()
+    for place, part in enumerate(collection.texts):
+        stems = words(texts.get(part.name, ""))
+        total += len(stems)
+        for stem, count in Counter(map(token, stems)).items():
+            packed[stem] = packed.get(stem, 0) + (min(count, most) << (place * bits))
+    return _to_json([total, packed]).encode()
+
+
+def length(packed: bytes) -> int:
+    """The number of words over all parts."""
+    return int(packed[1 : packed.index(b",")])
+
+
+def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
+    """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
+    held: dict[str, int] = json.loads(packed)[1]
+    bits = _bits(collection)
+    most = 2**bits - 1
+    found: dict[str, float] = {}
+    for stem in stems:
+        if numbers := held.get(token(stem)):
+            found[stem] = sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
+    return found
+
+
+def _bits(collection: Collection) -> int:
+    return _BITS // max(1, len(collection.texts))
