@@ -70,7 +70,7 @@ class Engine:
             turns=self.turns,
         )
         self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure, lives=lives)
-        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)
+        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, owed=self.owed)
         self.browsing = Browsing(self.placement)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
         self.tiering = Tiering(self.placement, self.owed, self.cache, self.generations)

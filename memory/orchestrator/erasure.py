@@ -13,15 +13,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.generations import OPERATIONS_SCOPE, SCOPED, UNDER_WAY, Generations, operation_key
-from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
+from memory.orchestrator.generations import CARRIED, DELETE, OPERATIONS_SCOPE, SCOPED, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.owed import ERASE, KEEP, OF_COPIES, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -34,7 +33,7 @@ from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
 log = logging.getLogger(__name__)
 
 DIGEST = "request_digest"
-"""The field, and the entry of a tombstone's note, that tells a repeated keyed write from another under the same key."""
+"""The field that tells a repeated keyed write from another under the same key."""
 HOMES = frozenset({Role.HOME})
 OTHER_ROLES = frozenset(Role) - HOMES
 WATCHED, REMEMBERED = "watch", "erased"
@@ -76,7 +75,7 @@ class Erasure:
             grave = self._grave(collection, record, store)
             outcome = await self._placement.write_one("delete.home", store, grave)
             if outcome.applied:
-                fallen = Tombstone(key, grave.version, grave.owed, grave.note)
+                fallen = Tombstone(key, grave.version, grave.owed)
                 await self._owed.try_finish(Debt(collection, store, fallen))
                 return True
             if (error := refused(store, outcome)) is not None:
@@ -84,38 +83,32 @@ class Erasure:
             await patience.wait()
 
     def _grave(self, collection: Collection, record: Record, store: Store) -> Delete:
-        owed: list[Owed] = [o for o in carried_over(record) if o.kind != KEEP]
+        owed: list[Owed] = [o for o in carried_over(record) if o.step != KEEP]
         owed += self._owed_elsewhere(store)
         if collection is ENTRIES:
-            unfinished = [o.data["record"] for o in record.owed if o.kind == KEEP]
+            unfinished = [o.data["record"] for o in record.owed if o.step == KEEP]
             versions = [record.previous, *(v for kept in unfinished for v in (kept["version"], kept["previous"]))]
             known = sorted({v for v in versions if v is not None})
-            owed += [Owed(UNKEEP, {"versions": known})] if known else []
-            owed.append(Owed(UNRELATE))
+            owed += [Owed(UNKEEP, UNKEEP, {"versions": known})] if known else []
+            owed.append(Owed(UNRELATE, UNRELATE))
         return Delete(
             collection,
             record.key,
             version=self._placement.next_version(record.version),
             when=AtVersion(record.version),
             owed=tuple(owed),
-            note=self._note(record),
             discard_at=None if owed else self._placement.tombstone_until(),
+            settles=OF_COPIES,
         )
 
     def _owed_elsewhere(self, store: Store) -> list[Owed]:
         """What a deletion owes the stores beside the record's home."""
         topology = self._placement.topology
-        owed = [Owed(UNPLACE)] if topology.later(store) else []
-        return owed if topology.cache is None else [Owed(UNCACHE), *owed]
+        owed = [Owed(UNPLACE, UNPLACE)] if topology.later(store) else []
+        return owed if topology.cache is None else [Owed(UNCACHE, UNCACHE), *owed]
 
     async def _uncache(self, debt: Debt, owed: Owed) -> bool:
         return await self._cache.invalidate(debt.collection, debt.holder.key)
-
-    @staticmethod
-    def _note(record: Record) -> dict[str, Any]:
-        """What a repeated keyed write needs to know of a deleted record: a digest, dates and the version; no text."""
-        digest = record.fields.get(DIGEST)
-        return {} if digest is None else {DIGEST: digest, "version": record.version, "created_at": record.created_at.isoformat()}
 
     async def _delete_unreadable(self, collection: Collection, key: Key, where: str) -> bool:
         """What cannot be read can still be erased: a tombstone in its place, which owes what hangs on it, as far as that can be read."""
@@ -128,7 +121,7 @@ class Erasure:
 
     def _owed_blindly(self) -> tuple[Owed, ...]:
         """What the tombstone of an entry owes whose record cannot say which versions of it were kept: they are looked for."""
-        return (Owed(UNKEEP, {"versions": []}), Owed(UNRELATE))
+        return (Owed(UNKEEP, UNKEEP, {"versions": []}), Owed(UNRELATE, UNRELATE))
 
     async def _bury(self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]) -> Tombstone:
         """A tombstone over whatever stands there, however new it says it is."""
@@ -181,7 +174,7 @@ class Erasure:
             fields={"kind": UNDER_WAY},
             body=data,
             tier="mid",
-            owed=(Owed(ERASE, data),),
+            owed=(Owed(ERASE, ERASE, data),),
         )
 
     def _stores(self) -> Sequence[Store]:
@@ -227,10 +220,9 @@ class Erasure:
         return 0 if cache else entries  # a damaged copy there is of no role
 
     async def _leave_tombstones(self, store: Store, collection: Collection, partition: Partition, older: Lt | None, roles: frozenset[Role]) -> int:
-        keep = (DIGEST,) if collection is ENTRIES else ()
         query = Query(collection, within(partition), filter=older, roles=roles)
         with step("erase.delete"):
-            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), keep)
+            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), CARRIED)
 
     async def _arriving(self, store: Store, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
@@ -273,7 +265,8 @@ class Erasure:
             owed=(),
             previous=None,
         )
-        await self._placement.write_one("erase.end", self._placement.topology.archive, Put(OPERATIONS, new, AtVersion(operation.version)))
+        ended = Put(OPERATIONS, new, AtVersion(operation.version), settles=frozenset({ERASE}))
+        await self._placement.write_one("erase.end", self._placement.topology.archive, ended)
 
     # -- after an erasure ---------------------------------------------------------------------------------------------
 

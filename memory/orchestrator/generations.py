@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 SYSTEM_TENANT = "~memory"
 """Owner of the records that serve the engine itself; no caller's tenant may have this name."""
 OPERATIONS_SCOPE = "operations"
+DELETE = "delete"
+"""The step that deletes other records, each at the version noted."""
+CARRIED = frozenset({DELETE})
+"""What an erased record goes on owing. No step is carried whose data is what a record said."""
 SCOPED = (ENTRIES, ENTRY_VERSIONS, RELATIONS)
 """The collections whose records belong to callers' scopes; the others are the engine's own and hold no caller's text."""
 UNDER_WAY = "erase"
@@ -138,7 +142,7 @@ class Generations:
         for collection in SCOPED:
             query = Query(collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
-                erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until())
+                erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), CARRIED)
         return erased
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:

@@ -21,6 +21,7 @@ from memory.ports.record import Tombstone
 from memory.ports.storable import Unstorable, encode_integer
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put, RaiseGeneration, Status, When
 
+OWING_NOTHING: Document = {"owing": {"$ne": True}}
 ROUNDS = 100
 """How often a write is begun again because others changed what it is about in between."""
 
@@ -126,7 +127,17 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
         decision = decide(write, slot_of(shelf, found), 0)
         if not decision.changes:
             return decision.outcome
+        if found is not None and await _instead(shelf, found, document):
+            if ASIDE in found:
+                await desk.aside.forget(shelf, [write.key])
+            return decision.outcome
     raise Busy
+
+
+async def _instead(shelf: Shelf, found: Document, document: Document) -> bool:
+    """Store the document in the place of exactly what was found; whether that still stood there."""
+    there = {"_id": {"$eq": found["_id"]}} | as_it_was(found)
+    return bool((await shelf.documents.update_one(there, replacement(document))).matched_count)
 
 
 async def _blindly(shelf: Shelf, write: Put, document: Document, permit: Permit) -> bool:
@@ -156,21 +167,25 @@ async def _exactly(shelf: Shelf, write: Put, found: Document | None, document: D
 
 
 def standing(when: When, version: int) -> Document:
-    """The condition on what stands there. Nothing at all is an upsert's business; a fence has no version, and a corrupt document may have none."""
+    """The condition on what stands there; what owes is to be looked at.
+
+    Nothing at all is an upsert's business; a fence has no version, and a corrupt document may have none.
+    """
     match when:
         case Absent():
             return {"kind": {"$eq": FENCE}}
         case AtVersion(n, _, tier) if not _possible(n, tier):
             return NEVER
         case AtVersion(n, None, None):
-            return {"version": {"$eq": n}, "kind": {"$in": [RECORD, TOMBSTONE]}}
+            return {"version": {"$eq": n}, "kind": {"$in": [RECORD, TOMBSTONE]}} | OWING_NOTHING
         case AtVersion(n, role, tier):
             asked: Mapping[str, Any] = {"role": role and role.value, "tier": tier}
-            return {"version": {"$eq": n}, "kind": {"$eq": RECORD}, **{name: {"$eq": value} for name, value in asked.items() if value is not None}}
+            there = {"version": {"$eq": n}, "kind": {"$eq": RECORD}} | OWING_NOTHING
+            return there | {name: {"$eq": value} for name, value in asked.items() if value is not None}
         case Always():
             return {}
         case _:
-            return {"$or": [{"version": {"$lt": version}}, {"version": {"$eq": None}}]}
+            return {"$or": [{"version": {"$lt": version}}, {"version": {"$eq": None}}]} | OWING_NOTHING
 
 
 def _possible(version: int, tier: str | None) -> bool:

@@ -68,9 +68,9 @@ CALLS: Mapping[str, Asked] = {
     "put Newer": Asked(_apply(lambda r: put(record(_n(r), version=2), Newer())), 1),
     "put Always": Asked(_apply(lambda r: put(record(_n(r), version=2))), 1),
     "put Newer over what owes": Asked(
-        _apply(lambda r: put(record(_n(r), version=2, owed=(Owed("deliver", {"to": "long"}),)), Newer())),
+        _apply(lambda r: put(record(_n(r), version=2, owed=(Owed("deliver", "deliver", {"to": "long"}),)), Newer())),
         1,
-        {"owed": (Owed("deliver", {"to": "long"}),)},
+        {"owed": (Owed("deliver", "deliver", {"to": "long"}),)},
     ),
     "delete": Asked(_apply(lambda r: delete(_n(r), 9)), 1),
     "release": Asked(_apply(lambda r: release(_n(r))), 1),
