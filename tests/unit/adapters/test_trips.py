@@ -95,7 +95,7 @@ ALLOWED: Mapping[str, tuple[int | None, ...]] = {
     "put AtVersion": (1, 1, 6, 1),
     "put Newer": (1, 1, 6, 1),
     "put Always": (1, 1, 6, 1),
-    "put Newer over what owes": (1, 1, 6, 1),
+    "put Newer over what owes": (1, 4, 6, 4),
     "delete": (1, 1, 5, 1),
     "release": (1, 2, 5, 2),
     "annotate": (1, 2, 2, 2),

@@ -91,7 +91,10 @@ class PgShelf(Shelf[Connection]):
         self.delete = self._forgetting(f"DELETE {this} AND t.checksum = $3")
         count = len(stored)
         row = f"SELECT {self._one()}"
-        self.swap = f"{self._update(row)} AND t.checksum = ${count + 1} RETURNING true"
+        exactly = f"{self._update(row)} AND t.checksum = ${count + 1}"
+        self.swap = f"{exactly} RETURNING true"
+        self.bury_over = self._forgetting(exactly)
+        self.put_over = f"{self._place()}{self._update(row, ', allowed')} AND t.checksum = ${count + 2} RETURNING true"
         # Many rows
         self._many: dict[tuple[str, tuple[int, ...], bool], str] = {}
         self.delete_many = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -21,7 +20,7 @@ from memory.adapters.sql.postgresql.searching import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.postgresql.writing import Owing, write_one
+from memory.adapters.sql.postgresql.writing import write_one
 from memory.adapters.sql.server.batch import NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.ports.answering import expecting
@@ -100,8 +99,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if len(writes) == 1:
             write = writes[0]
-            with suppress(Owing):
-                return [await self._with(lambda connection: write_one(connection, self._shelf, self._pg_places, write))]
+            return [await self._with(lambda connection: write_one(connection, self._shelf, self._pg_places, write))]
         try:
             return await self._with(lambda connection: self._batch(connection, writes, together))
         except NotTogether as undone:

@@ -1,6 +1,6 @@
 """One write: one statement where what it asks can be said in one, else a look and a swap that holds only if nothing changed since.
 
-No statement replaces what owes a step: whether that may be is a batch's to decide.
+What owes a step is always looked at: whether it may be replaced is decided here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.values import checked
 from memory.adapters.sql.server.store import Busy
 from memory.ports.collections import Collection
-from memory.ports.deciding import Decision, Slot, decide
-from memory.ports.record import Corrupt, Tombstone
+from memory.ports.deciding import Decision, decide
+from memory.ports.record import Tombstone
 from memory.ports.storable import Unstorable
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When
 
@@ -26,12 +26,8 @@ Single = Put | Delete | Release | Annotate | Purge | RaiseGeneration
 Shelves = Callable[[Collection], PgShelf]
 
 
-class Owing(Exception):
-    """What stands there owes a step, and a single statement does not replace that."""
-
-
 async def write_one(connection: Connection, shelves: Shelves, places: PgPlaces, write: Single) -> Outcome:
-    """Carry out one write in a transaction of its own. Raises `Owing`, and nothing has changed, where a batch has to decide."""
+    """Carry out one write in a transaction of its own."""
     try:
         if isinstance(write, RaiseGeneration):
             return Outcome(Status.APPLIED, number=await places.raise_generation(connection, write.partition, write.to))
@@ -63,7 +59,10 @@ async def _put(connection: Connection, shelf: PgShelf, places: PgPlaces, write: 
     held = shelf.held(await shelf.find(connection, write.key))
     if now is None or now.number != place.number:
         return None
-    return _unless_it_would_do(decide(write, held.slot, now.generation), held.slot)
+    decision = decide(write, held.slot, now.generation)
+    if decision.changes and held.row is not None and await connection.fetchval(shelf.put_over, *values, given, held.row[-1]):
+        return Outcome(Status.APPLIED, version=record.version, generation=generation)
+    return _unless_it_would_do(decision)
 
 
 async def _delete(connection: Connection, shelf: PgShelf, write: Delete) -> Outcome | None:
@@ -72,16 +71,15 @@ async def _delete(connection: Connection, shelf: PgShelf, write: Delete) -> Outc
     if await _blindly(connection, shelf, write.when, values, put=False):
         return Outcome(Status.APPLIED, version=write.version)
     held = shelf.held(await shelf.find(connection, write.key))
-    return _unless_it_would_do(decide(write, held.slot, 0), held.slot)
-
-
-def _unless_it_would_do(decision: Decision, slot: Slot) -> Outcome | None:
-    """Why a write was not carried out, by what stands there now; None where it would be now."""
-    if not decision.changes:
+    decision = decide(write, held.slot, 0)
+    if decision.changes and held.row is not None and await connection.fetchval(shelf.bury_over, *values, held.row[-1]):
         return decision.outcome
-    if isinstance(slot.stored, Corrupt) or (slot.stored is not None and slot.stored.owed):
-        raise Owing
-    return None
+    return _unless_it_would_do(decision)
+
+
+def _unless_it_would_do(decision: Decision) -> Outcome | None:
+    """Why a write was not carried out, by what stands there now; None where it would be now."""
+    return None if decision.changes else decision.outcome
 
 
 async def _blindly(connection: Connection, shelf: PgShelf, when: When, values: list[Any], *, put: bool) -> bool:
