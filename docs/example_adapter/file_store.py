@@ -17,11 +17,11 @@ from typing import Any
 from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
 from memory.ports.asking import condition, page_of
-from memory.ports.base import BaseStore, record_bytes
+from memory.ports.base import BaseStore, content_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
-from memory.ports.deciding import Slot, decide
+from memory.ports.deciding import Slot, carried, decide
 from memory.ports.query import Count, Everywhere, Kind, Page, Partitions, Query
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
@@ -77,15 +77,14 @@ class FileStore(BaseStore):
 
     async def _count(self, query: Query) -> Count:
         matching, _ = self._matching(query)
-        return Count(len(matching), sum(record_bytes(s) for s in matching if isinstance(s, Record)))
+        return Count(len(matching), sum(content_bytes(s) for s in matching if isinstance(s, Record)))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         slots, generations = self._copied()
         matching, corrupt = self._matching(query)
         buried = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
         for one in matching:
-            kept = {name: one.fields[name] for name in keep if one.fields.get(name) is not None} if isinstance(one, Record) else {}
-            buried.append(Tombstone(one.key, max(one.version + 1, version), note=kept, discard_at=discard_at))
+            buried.append(Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at))
         slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in buried}
         self._keep(slots, generations)
         return len(buried)

@@ -18,9 +18,10 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import DELETE
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import DELETE, Debt, OwedWork
+from memory.orchestrator.owed import Debt, OwedWork
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience
@@ -179,7 +180,7 @@ class Derivation:
         """
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
-        debts = [Owed(DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
+        debts = [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
         patience = Patience(self._placement, record.key.id)
         while True:
             there = await self._placement.locate(ENTRIES, record.key, born_in=store)

@@ -74,7 +74,7 @@ class Engine:
             turns=self.turns,
         )
         self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure, lives=lives)
-        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations)
+        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, owed=self.owed)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, owed=self.owed)

@@ -19,7 +19,7 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import KEEP, Debt, OwedWork, carried_over, no_room
+from memory.orchestrator.owed import KEEP, REPLICATE, Debt, OwedWork, carried_over, no_room
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.tiering import owed_replicas
@@ -179,13 +179,13 @@ class Entries:
         kept = kept_version(old, new.version)
         replicas = owed_replicas(self._placement, ENTRIES, store, old.tier)
         beside = store is self._placement.topology.archive and store.capabilities.atomic
-        keep = () if beside else (Owed(KEEP, {"record": codec.to_json(kept)}),)
+        keep = () if beside else (Owed(f"{KEEP}:{kept.version}", KEEP, {"record": codec.to_json(kept)}),)
         new = replace(new, owed=(*carried_over(old), *replicas, *keep))
         if (full := no_room(new.owed, self._placement.topology.archive)) is not None:
             if await self._owed.finish(Debt(ENTRIES, store, old)):
                 raise full
             return None
-        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier))]
+        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=frozenset({REPLICATE}))]
         if beside:
             writes.append(Put(ENTRY_VERSIONS, kept, Absent()))
         outcomes = await self._placement.write("update.home", store, *writes, together=beside)

@@ -14,16 +14,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.generations import CARRIED, DELETE, OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.kinds import Kind
-from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
+from memory.orchestrator.owed import ERASE, KEEP, OF_COPIES, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -78,7 +77,7 @@ class Erasure:
             grave = self._grave(collection, record, store)
             outcome = await self._placement.write_one("delete.home", store, grave)
             if outcome.applied:
-                fallen = Tombstone(key, grave.version, grave.owed, grave.note)
+                fallen = Tombstone(key, grave.version, grave.owed)
                 await self._owed.try_finish(Debt(collection, store, fallen))
                 return True
             if (error := refused(store, outcome)) is not None:
@@ -86,31 +85,31 @@ class Erasure:
             await patience.wait()
 
     def _grave(self, collection: Collection, record: Record, store: Store) -> Delete:
-        owed: list[Owed] = [o for o in carried_over(record) if o.kind != KEEP]
+        owed: list[Owed] = [o for o in carried_over(record) if o.step != KEEP]
         owed += self._owed_elsewhere(store)
         kind = self._placement.kinds.of(collection)
         if kind.versions is not None:
-            unfinished = [o.data["record"] for o in record.owed if o.kind == KEEP]
+            unfinished = [o.data["record"] for o in record.owed if o.step == KEEP]
             versions = [record.previous, *(v for kept in unfinished for v in (kept["version"], kept["previous"]))]
             known = sorted({v for v in versions if v is not None})
-            owed += [Owed(UNKEEP, {"versions": known})] if known else []
+            owed += [Owed(UNKEEP, UNKEEP, {"versions": known})] if known else []
         if kind.children:
-            owed.append(Owed(UNRELATE))
+            owed.append(Owed(UNRELATE, UNRELATE))
         return Delete(
             collection,
             record.key,
             version=self._placement.next_version(record.version),
             when=AtVersion(record.version),
             owed=tuple(owed),
-            note=_note(kind, record),
             discard_at=None if owed else self._placement.tombstone_until(),
+            settles=OF_COPIES,
         )
 
     def _owed_elsewhere(self, store: Store) -> list[Owed]:
         """What a deletion owes the stores beside the record's home."""
         topology = self._placement.topology
-        owed = [Owed(UNPLACE)] if topology.later(store) else []
-        return owed if topology.cache is None else [Owed(UNCACHE), *owed]
+        owed = [Owed(UNPLACE, UNPLACE)] if topology.later(store) else []
+        return owed if topology.cache is None else [Owed(UNCACHE, UNCACHE), *owed]
 
     async def _uncache(self, debt: Debt, owed: Owed) -> bool:
         return await self._cache.invalidate(debt.collection, debt.holder.key)
@@ -126,8 +125,8 @@ class Erasure:
 
     def _owed_blindly(self, kind: Kind) -> tuple[Owed, ...]:
         """What a tombstone owes whose record cannot say which versions of it were kept: they are looked for."""
-        unkeep = () if kind.versions is None else (Owed(UNKEEP, {"versions": []}),)
-        return (*unkeep, *((Owed(UNRELATE),) if kind.children else ()))
+        unkeep = () if kind.versions is None else (Owed(UNKEEP, UNKEEP, {"versions": []}),)
+        return (*unkeep, *((Owed(UNRELATE, UNRELATE),) if kind.children else ()))
 
     async def _bury(self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]) -> Tombstone:
         """A tombstone over whatever stands there, however new it says it is."""
@@ -180,7 +179,7 @@ class Erasure:
             fields={"kind": UNDER_WAY},
             body=data,
             tier="mid",
-            owed=(Owed(ERASE, data),),
+            owed=(Owed(ERASE, ERASE, data),),
         )
 
     def _stores(self) -> Sequence[Store]:
@@ -229,7 +228,7 @@ class Erasure:
     async def _leave_tombstones(self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role]) -> int:
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         with step("erase.delete"):
-            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), kind.note)
+            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), CARRIED)
 
     async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
@@ -273,7 +272,8 @@ class Erasure:
             owed=(),
             previous=None,
         )
-        await self._placement.write_one("erase.end", self._placement.topology.archive, Put(OPERATIONS, new, AtVersion(operation.version)))
+        ended = Put(OPERATIONS, new, AtVersion(operation.version), settles=frozenset({ERASE}))
+        await self._placement.write_one("erase.end", self._placement.topology.archive, ended)
 
     # -- after an erasure ---------------------------------------------------------------------------------------------
 
@@ -346,12 +346,6 @@ class Erasure:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
-
-
-def _note(kind: Kind, record: Record) -> dict[str, Any]:
-    """What a tombstone says of the record it deletes: the fields its kind notes, with dates and the version; no text."""
-    said: dict[str, Any] = {name: record.fields[name] for name in kind.note if record.fields.get(name) is not None}
-    return {**said, "version": record.version, "created_at": record.created_at.isoformat()} if said else {}
 
 
 def _asked_of(operation: Record) -> tuple[Partition, int]:

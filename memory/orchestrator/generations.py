@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 SYSTEM_TENANT = "~memory"
 """Owner of the records that serve the engine itself; no caller's tenant may have this name."""
 OPERATIONS_SCOPE = "operations"
+DELETE = "delete"
+"""The step that deletes other records, each at the version noted."""
+CARRIED = frozenset({DELETE})
+"""What an erased record goes on owing. No step is carried whose data is what a record said."""
 UNDER_WAY = "erase"
 """The kind of an erasure's operation record while it is being carried out; its later kinds are `erasure`'s business."""
 
@@ -136,7 +140,7 @@ class Generations:
         for kind in self._placement.kinds.scoped:
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
-                erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until())
+                erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), CARRIED)
         return erased
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.domain.scope import ScopeKind
-from memory.orchestrator.collections import DIGEST, ENTRIES, ENTRY_VERSIONS, LEASES, OPERATIONS, RELATIONS, SETTINGS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, OPERATIONS, RELATIONS, SETTINGS
 from memory.policies.routing import Route, replicas_of, route
 from memory.ports.collections import Collection
 
@@ -32,8 +32,6 @@ class Kind:
     movable: bool = False
     """Whether promotion rules and sweeps move its records to later tiers."""
     exported: bool = True
-    note: tuple[str, ...] = ()
-    """The fields that a tombstone keeps."""
 
     def route(self, scope_kind: ScopeKind | None = None) -> Route:
         """Where a new record is born, and why."""
@@ -95,7 +93,6 @@ KINDS = Kinds(
         children=((RELATIONS, "source_id"), (RELATIONS, "target_id")),
         replicated=True,
         movable=True,
-        note=(DIGEST,),
     ),
     Kind(ENTRY_VERSIONS, exported=False),
     Kind(RELATIONS),

@@ -67,7 +67,7 @@ class Lives:
                 row = (await store.get(ENTRIES, [key]))[0]
             highest = max(highest, getattr(row, "version", 0))
             if isinstance(row, Tombstone) and row.owed and (left := await self._owed.finish(Debt(ENTRIES, store, row))):
-                undone = ", ".join(owed.kind for owed in left)
+                undone = ", ".join(owed.step for owed in left)
                 raise StoreUnavailable(
                     store.name, f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again"
                 )

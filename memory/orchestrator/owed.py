@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 
 REPLICATE = "replicate"  # put a whole copy into a later tier
 KEEP = "keep"  # store the version that an edit replaced
-DELETE = "delete"  # delete other records, each at the version noted
 UNPLACE = "unplace"  # leave tombstones in the later stores
 UNCACHE = "uncache"  # take a deleted record out of the cache
 UNKEEP = "unkeep"  # erase the kept versions of a deleted record
@@ -41,6 +40,9 @@ ERASE = "erase"  # erase a scope in one store
 
 HOLDS_PLACE = "holds_place"
 """Said by the debt of a mark under an id that another writer derives as well, from a key or a source."""
+
+OF_COPIES = frozenset({REPLICATE, KEEP, ARRIVE})
+"""What is due only while there is a living record: a deletion settles it wherever it comes to."""
 
 MOST_VERSIONS_OWED = 16
 MOST_BYTES_OWED = 1_000_000
@@ -88,9 +90,9 @@ class OwedWork:
             ARRIVE: self._arrive,
         }
 
-    def register(self, kind: str, finisher: Finisher) -> None:
-        """Who finishes this kind of step: true when done or no longer due, false to leave it for later; it raises where it is refused."""
-        self._finishers[kind] = finisher
+    def register(self, name: str, finisher: Finisher) -> None:
+        """Who finishes the steps of this name: true when done or no longer due, false to leave it for later; it raises where it is refused."""
+        self._finishers[name] = finisher
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -105,11 +107,11 @@ class OwedWork:
         for (store, collection), keys in by_place.items():
             with contextlib.suppress(StoreError), step("owed.look"):
                 rows = await store.get(collection, list(dict.fromkeys(keys)))
-                owing = {(row.key, owed.kind) for row in rows if isinstance(row, Record | Mark | Tombstone) for owed in row.owed}
+                owing = {(row.key, owed.id) for row in rows if isinstance(row, Record | Mark | Tombstone) for owed in row.owed}
                 damaged = {row.key for row in rows if isinstance(row, Corrupt)}
-                for place, (debt, problem) in list(self._problems.items()):
+                for place, (debt, _) in list(self._problems.items()):
                     key = debt.holder.key
-                    if (debt.store, debt.collection) == (store, collection) and key not in damaged and (key, problem.step) not in owing:
+                    if (debt.store, debt.collection) == (store, collection) and key not in damaged and (key, place[2]) not in owing:
                         del self._problems[place]
         return self.problems
 
@@ -129,31 +131,31 @@ class OwedWork:
         """Whether the step is done. Whatever goes wrong is this step's alone."""
         key = debt.holder.key
         try:
-            if owed.kind not in self._finishers:
+            if owed.step not in self._finishers:
                 raise MemoryTiersError("this version of the library does not know the step; a newer one left it")
             if (target := self._target(owed)) is not None:
                 refuse_away(target, away)
-            done = await self._finishers[owed.kind](debt, owed)
+            done = await self._finishers[owed.step](debt, owed)
         except Exception as error:  # noqa: BLE001 - of one step; the record's other steps, and other records, go on
             waits = bool(getattr(error, "retryable", False))
             if isinstance(error, StoreUnavailable):
                 away.add(error.store)
-            log.warning("%s of %s %s: %s", owed.kind, key.id, "waits" if waits else "cannot be done", error)
-            self._problems[debt.collection.name, key, owed.kind] = debt, Problem(owed.kind, key.tenant, key.id, str(error), waits)
-            self._problems.move_to_end((debt.collection.name, key, owed.kind))
+            log.warning("%s of %s %s: %s", owed.step, key.id, "waits" if waits else "cannot be done", error)
+            self._problems[debt.collection.name, key, owed.id] = debt, Problem(owed.step, key.tenant, key.id, str(error), waits)
+            self._problems.move_to_end((debt.collection.name, key, owed.id))
             if len(self._problems) > PROBLEMS_REMEMBERED:
                 self._problems.popitem(last=False)
             return False
         if done:
-            self._problems.pop((debt.collection.name, key, owed.kind), None)
+            self._problems.pop((debt.collection.name, key, owed.id), None)
         return done
 
     def _target(self, owed: Owed) -> Store | None:
         """The one store a step needs, where it is known beforehand."""
         topology = self._placement.topology
-        if owed.kind in (REPLICATE, ARRIVE):
+        if owed.step in (REPLICATE, ARRIVE):
             return topology.home(owed.data["to"])
-        return topology.archive if owed.kind in (KEEP, UNKEEP, UNRELATE) else None
+        return topology.archive if owed.step in (KEEP, UNKEEP, UNRELATE) else None
 
     async def try_finish(self, debt: Debt, away: set[str] | None = None) -> bool:
         """`finish` after an acknowledged write: a failure leaves the rest to maintenance and does not fail the write. True when nothing is left."""
@@ -169,7 +171,7 @@ class OwedWork:
         by_route: dict[tuple[str, Store, str], list[tuple[Debt, Owed]]] = {}
         for debt in debts:
             for owed in debt.holder.owed:
-                if owed.kind == REPLICATE:
+                if owed.step == REPLICATE:
                     by_route.setdefault((debt.collection.name, debt.store, owed.data["to"]), []).append((debt, owed))
         for (_, source, tier), group in by_route.items():
             target = self._placement.topology.home(tier)
@@ -220,7 +222,7 @@ class OwedWork:
             discard_at = self._placement.now() + self._mark_life(debt.holder)
         elif isinstance(debt.holder, Tombstone):
             discard_at = self._placement.tombstone_until()
-        return Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=steps, discard_at=discard_at)
+        return Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=tuple(o.id for o in steps), discard_at=discard_at)
 
     def _mark_life(self, mark: Mark) -> timedelta:
         """A mark that holds a place that others may yet write to is kept as long as a tombstone there would be."""
@@ -248,6 +250,9 @@ class OwedWork:
             return False  # an arriving copy owes its replica only once it is home
         target = self._placement.topology.home(owed.data["to"])
         outcome = await self._placement.write_one("replica.deliver", target, self._replica(debt, owed))
+        if (older := in_the_way(outcome, debt.holder.version)) is not None:
+            await self.finish(Debt(debt.collection, target, older))
+            return False
         return await self._done(target, outcome, debt.holder, debt.store)
 
     async def _keep(self, debt: Debt, owed: Owed) -> bool:
@@ -267,6 +272,8 @@ class OwedWork:
         return versions
 
     async def _unplace(self, debt: Debt, owed: Owed) -> bool:
+        """Where an earlier life's tombstone still owes, that is finished first; the next look leaves ours."""
+        done = True
         for store in self._placement.topology.later(debt.store):
             tombstone = Delete(
                 debt.collection,
@@ -274,9 +281,13 @@ class OwedWork:
                 version=debt.holder.version,
                 when=Newer(),
                 discard_at=self._placement.tombstone_until(),
+                settles=OF_COPIES,
             )
-            await self._placement.write_one("delete.elsewhere", store, tombstone)
-        return True
+            outcome = await self._placement.write_one("delete.elsewhere", store, tombstone)
+            if (older := in_the_way(outcome, tombstone.version)) is not None:
+                await self.finish(Debt(debt.collection, store, older))
+                done = False
+        return done
 
     async def _unkeep(self, debt: Debt, owed: Owed) -> bool:
         """Leave a tombstone for each kept version: those the archive has, and those that a slow writer has yet to bring.
@@ -363,14 +374,22 @@ def _is_there(outcome: Outcome) -> bool:
     return outcome.status is not Status.REJECTED
 
 
+def in_the_way(outcome: Outcome, version: int) -> Holder | None:
+    """What stands there where nothing but its debts keeps a newer write of this version out."""
+    there = outcome.stored
+    if outcome.status is not Status.CONFLICT or there is None or isinstance(there, Corrupt):
+        return None
+    return there if there.owed and there.version < version else None
+
+
 def carried_over(record: Record) -> tuple[Owed, ...]:
     """What a record's next version still owes of this one's debts: all but replicas, which the new version brings itself."""
-    return tuple(o for o in record.owed if o.kind != REPLICATE)
+    return tuple(o for o in record.owed if o.step != REPLICATE)
 
 
 def no_room(owed: Sequence[Owed], archive: Store) -> StoreUnavailable | None:
     """The refusal of an edit whose record would carry too much of its own past, which the archive has not taken yet; None where there is room."""
-    kept = [o for o in owed if o.kind == KEEP]
+    kept = [o for o in owed if o.step == KEEP]
     if len(kept) <= MOST_VERSIONS_OWED and (len(kept) < 2 or sum(_size(o) for o in kept) <= MOST_BYTES_OWED):
         return None
     earlier = f"{len(kept) - 1} earlier version{'s' if len(kept) > 2 else ''}"

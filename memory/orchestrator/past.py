@@ -70,4 +70,4 @@ async def locate_each(placement: Placement, keys: Sequence[Key]) -> tuple[list[L
 
 
 def _owed_by(records: Iterable[Record]) -> Iterable[Record]:
-    return (codec.record_from_json(ENTRY_VERSIONS, owed.data["record"]) for record in records for owed in record.owed if owed.kind == KEEP)
+    return (codec.record_from_json(ENTRY_VERSIONS, owed.data["record"]) for record in records for owed in record.owed if owed.step == KEEP)

@@ -8,16 +8,17 @@ from datetime import datetime
 from typing import Literal, get_args
 
 from memory.domain import door, ids
-from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.dangling import parents_of, standing
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
+from memory.orchestrator.owed import Debt, OwedWork
 from memory.orchestrator.placement import Placement, refused
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
-from memory.ports.record import Key, Record
+from memory.ports.record import Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
 Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
@@ -38,11 +39,12 @@ class Relation(Shown):
 class Relations:
     """The repository of relations."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure, generations: Generations) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure, generations: Generations, owed: OwedWork) -> None:
         self._placement = placement
         self._entries = entries
         self._erasure = erasure
         self._generations = generations
+        self._owed = owed
 
     async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:
         """Link two active entries; the same link again is a `Conflict` that names the first (D40).
@@ -81,6 +83,8 @@ class Relations:
                 raise Conflict("relation already exists", record.key.id)
             else:
                 tombstone = outcome.version
+                if isinstance(outcome.stored, Tombstone) and await self._owed.finish(Debt(RELATIONS, archive, outcome.stored)):
+                    raise StoreUnavailable(archive.name, "the link was deleted, which is not finished: it can be made again after that; try again")
         raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
     async def _check_ends(self, tenant: str, record: Record, *ends: str) -> None:

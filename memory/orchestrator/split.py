@@ -205,9 +205,9 @@ class SplitStore:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     @_to_its_end
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         asked = self._asked(query.collection, query.where)
-        return sum(await all_of(part.delete_matching(replace(query, where=where), version, discard_at, keep) for part, where in asked))
+        return sum(await all_of(part.delete_matching(replace(query, where=where), version, discard_at, carry) for part, where in asked))
 
     @_to_its_end
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:

@@ -23,7 +23,7 @@ from memory.domain.errors import InvalidInput, StoreError, StoreUnavailable
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import DIGEST
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.owed import ARRIVE, HOLDS_PLACE, REPLICATE, Debt, OwedWork
+from memory.orchestrator.owed import ARRIVE, HOLDS_PLACE, REPLICATE, Debt, OwedWork, in_the_way
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import refuse_away
@@ -179,7 +179,8 @@ class Tiering:
 
     async def _copy(self, collection: Collection, copies: Mapping[Key, Record], source: Store, target: Store, to: str) -> Steps:
         """Step 1. What of it cannot go on; of all others an arriving copy of this version stands in the target."""
-        outcomes = await self._placement.write("move.copy", target, *[Put(collection, copy, Newer()) for copy in copies.values()])
+        puts = [Put(collection, copy, Newer(), settles=frozenset({REPLICATE})) for copy in copies.values()]
+        outcomes = await self._placement.write("move.copy", target, *puts)
         steps: Steps = {}
         flags: list[Annotate] = []
         for copy, outcome in zip(copies.values(), outcomes, strict=True):
@@ -207,6 +208,8 @@ class Tiering:
         if outcome.status is Status.REJECTED:  # its scope was erased, or the source is behind: looking again will show it
             await self._generations.lives_on(copy, source)
             return AGAIN
+        if (older := in_the_way(outcome, copy.version)) is not None:
+            return Step(MoveResult.POSTPONED) if await self._owed.finish(Debt(collection, target, older)) else AGAIN
         return await self._meet(collection, copy, to, outcome)
 
     async def _meet(self, collection: Collection, copy: Record, to: str, outcome: Outcome) -> Step | Annotate | None:
@@ -263,7 +266,7 @@ class Tiering:
         """
         if released is not None and isinstance(released.stored, Mark):
             return False  # another mover released it: the copy is home
-        forget = Purge(collection, key, at=version, role_is=Role.ARRIVING)
+        forget = Purge(collection, key, at=version, role_is=Role.ARRIVING, settles=frozenset({REPLICATE}))
         return (await self._placement.write_one("move.abort", target, forget)).applied
 
 
@@ -302,10 +305,10 @@ def _has_come(copy: Stored | None, record: Record) -> bool:
 
 def _owed_arrival(record: Record, to: str) -> Owed:
     """What a mark owes the copy it points to."""
-    return Owed(ARRIVE, {"to": to} | ({HOLDS_PLACE: True} if _is_derived(record) else {}))
+    return Owed(f"{ARRIVE}:{to}", ARRIVE, {"to": to} | ({HOLDS_PLACE: True} if _is_derived(record) else {}))
 
 
 def owed_replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
     """The replicas a record owes while `tier` is its home; one that would stand in the home's own store is delivered already."""
     tiers = [t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home]
-    return tuple(Owed(REPLICATE, {"to": t}) for t in tiers)
+    return tuple(Owed(f"{REPLICATE}:{t}", REPLICATE, {"to": t}) for t in tiers)

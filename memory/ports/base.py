@@ -18,7 +18,7 @@ from typing import ClassVar, TypeVar
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import vector_problem, write_problem
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search, Tenant, Words
@@ -137,13 +137,8 @@ class BaseStore(ABC):
             return []
         return await self._translated(self._search(search))
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
-        query = self._checked(query)
-        for name in keep:
-            declared = query.collection.field(name)
-            if declared is None or declared.type is not FieldType.TEXT:
-                raise InvalidInput(name, "only declared text fields can be kept in a tombstone's note")
-        return await self._translated(self._delete_matching(query, version, discard_at, keep))
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
+        return await self._translated(self._delete_matching(self._checked(query), version, discard_at, carry))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -193,7 +188,7 @@ class BaseStore(ABC):
         raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
 
     @abstractmethod
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int: ...
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int: ...
 
     async def _audit(self, repair: bool) -> Audit:
         """For an adapter that derives nothing from its records."""
@@ -282,7 +277,13 @@ class BaseStore(ABC):
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
-def record_bytes(record: Record) -> int:
-    """The size of a record as `max_record_bytes` counts it."""
+def content_bytes(record: Record) -> int:
+    """The size of what a record says, as `Count` tells it."""
     content = _as_json([dict(record.fields), dict(record.body), dict(record.texts)])
     return len(content.encode("utf-8", "surrogatepass")) + len(record.vector or b"")
+
+
+def record_bytes(record: Record) -> int:
+    """The size of a record as `max_record_bytes` counts it: what it says and what it owes, which may be as much."""
+    owed = _as_json([[o.id, o.step, dict(o.data)] for o in record.owed]) if record.owed else ""
+    return content_bytes(record) + len(owed.encode("utf-8", "surrogatepass"))

@@ -46,7 +46,7 @@ class Capabilities:
     (`delete_matching` of what is of a lower generation) for as long as a call from before it may still arrive.
     """
     max_record_bytes: int | None = None
-    """The largest record, in bytes of its content as JSON in UTF-8 with the vector's bytes added."""
+    """The largest record, in bytes of its content and of what it owes as JSON in UTF-8 with the vector's bytes added."""
     max_batch: int | None = None
     """The most writes one `apply` takes."""
     max_vector_dims: int | None = None

@@ -157,9 +157,9 @@ def _owed(owed: object) -> str:
     for step in owed:
         if not isinstance(step, Owed):
             return f"owed: takes steps, not {type(step).__name__}"
-        if problem := _text("owed: kind", step.kind) or _json("owed", step.data):
+        if problem := _text("owed: id", step.id) or _text("owed: step", step.step) or _json("owed", step.data):
             return problem
-    return ""
+    return "owed: two steps have the same id" if len({step.id for step in owed}) < len(owed) else ""
 
 
 def _key(key: Key) -> str:

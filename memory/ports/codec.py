@@ -16,7 +16,7 @@ from memory.ports.record import FieldValue, JsonValue, Key, Mark, Owed, Record, 
 def to_json(standing: Standing) -> dict[str, JsonValue]:
     """Everything it says, bookkeeping too. Moments are microseconds since 1970, bytes base64."""
     base = {"tenant": standing.key.tenant, "id": standing.key.id, "version": standing.version}
-    owed = [[step.kind, dict(step.data)] for step in standing.owed]
+    owed = [[step.id, step.step, dict(step.data)] for step in standing.owed]
     if isinstance(standing, Mark):
         left = {"scope": standing.scope, "to": standing.to, "owed": owed, "discard_at": _micros(standing.discard_at)}
         return {"kind": Kind.MARK.value, **base, **left}
@@ -47,7 +47,7 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
 
 def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing:
     """What `to_json` was given. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
-    key, owed = Key(data["tenant"], data["id"]), tuple(Owed(kind, step) for kind, step in data["owed"])
+    key, owed = Key(data["tenant"], data["id"]), tuple(Owed(*step) for step in data["owed"])
     if data["kind"] == Kind.MARK:
         return Mark(key, data["scope"], data["version"], data["to"], owed, _moment(data["discard_at"]))
     if data["kind"] == Kind.TOMBSTONE:
@@ -72,7 +72,7 @@ def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> R
         generation=data["generation"],
         role=Role(data["role"]),
         tier=data["tier"],
-        owed=tuple(Owed(kind, step) for kind, step in data["owed"]),
+        owed=tuple(Owed(*step) for step in data["owed"]),
         previous=data["previous"],
         accesses=data["accesses"],
         accessed_at=_moment(data["accessed_at"]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from memory.ports.record import Corrupt, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.record import Corrupt, Mark, Owed, Record, Role, Standing, Stored, Tombstone
 from memory.ports.writes import (
     Absent,
     Always,
@@ -55,7 +55,7 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
         case Put():
             return _put(write, slot, generation)
         case Delete():
-            if not _holds(write.when, slot, write.version):
+            if not _holds(write.when, slot, write.version) or owes_on(slot.stored, write.owed, write.settles):
                 return _conflict(slot)
             tombstone = Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)
             return Decision(Outcome(Status.APPLIED, version=write.version), True, tombstone)
@@ -66,7 +66,8 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
         case Purge():
             if slot.stored is None:
                 return Decision(Outcome(Status.APPLIED))
-            return Decision(Outcome(Status.APPLIED), True) if write.takes(slot.stored) else _conflict(slot)
+            takes = write.takes(slot.stored) and not owes_on(slot.stored, (), write.settles)
+            return Decision(Outcome(Status.APPLIED), True) if takes else _conflict(slot)
         case _:
             assert_never(write)
 
@@ -89,6 +90,19 @@ def _holds(when: When, slot: Slot, version: int) -> bool:
             assert_never(when)
 
 
+def owes_on(stored: Stored | None, owed: tuple[Owed, ...], settles: frozenset[str]) -> bool:
+    """Whether what stands there owes a step that a write neither carries on, which owes these, nor settles."""
+    if stored is None or isinstance(stored, Corrupt) or not stored.owed:
+        return False
+    too = {o.id for o in owed}
+    return any(o.id not in too and o.step not in settles for o in stored.owed)
+
+
+def carried(owed: tuple[Owed, ...], carry: frozenset[str]) -> tuple[Owed, ...]:
+    """What the tombstone owes that `delete_matching` leaves where this is owed."""
+    return tuple([o for o in owed if o.step in carry])
+
+
 def _conflict(slot: Slot) -> Decision:
     return Decision(Outcome(Status.CONFLICT, version=slot.version, stored=slot.stored))
 
@@ -97,7 +111,7 @@ def _put(write: Put, slot: Slot, generation: int) -> Decision:
     record = write.record if write.record.generation is not None else replace(write.record, generation=generation)
     if record.generation is not None and record.generation < generation:
         return Decision(Outcome(Status.REJECTED, version=slot.version, reason="generation"))
-    if not _holds(write.when, slot, record.version):
+    if not _holds(write.when, slot, record.version) or (not isinstance(write.when, Always) and owes_on(slot.stored, record.owed, write.settles)):
         return _conflict(slot)
     return Decision(Outcome(Status.APPLIED, version=record.version, generation=record.generation), True, record)
 
@@ -108,6 +122,8 @@ def _release(write: Release, slot: Slot) -> Decision:
         return Decision(Outcome(Status.APPLIED, version=write.at))
     if not isinstance(stored, Record) or stored.version != write.at or stored.role is not Role.HOME:
         return _conflict(slot)
+    if owes_on(stored, write.owed, write.settles):
+        return _conflict(slot)
     return Decision(Outcome(Status.APPLIED, version=write.at), True, Mark(write.key, stored.scope, write.at, write.to, write.owed, write.discard_at))
 
 
@@ -115,7 +131,7 @@ def _annotate(write: Annotate, slot: Slot) -> Decision:
     stored = slot.stored
     if stored is None or isinstance(stored, Corrupt) or stored.version != write.at or not _annotatable(stored, write):
         return _conflict(slot)
-    owed = _without(stored.owed, write.settle)
+    owed = without(stored.owed, write.settle)
     annotated: Standing
     if isinstance(stored, Record):
         annotated = replace(
@@ -138,5 +154,6 @@ def _annotatable(stored: Standing, write: Annotate) -> bool:
     return write.role_is is None and write.role is None and write.tier is None and write.accessed_at is None
 
 
-def _without(owed: tuple[Owed, ...], settled: tuple[Owed, ...]) -> tuple[Owed, ...]:
-    return tuple([o for o in owed if o not in settled]) if owed and settled else owed
+def without(owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+    """What is still owed once the steps of these ids are done."""
+    return tuple([o for o in owed if o.id not in settled]) if owed and settled else owed

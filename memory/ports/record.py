@@ -61,12 +61,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """One step that remains to be done for a record: set in the same write as the record, taken away when done.
+    """One step that remains to be done for a record: set in the same write as the record, settled when done, never overwritten (see `writes`).
 
-    `kind` names the step (the orchestrator's business), `data` is JSON that the step needs. Stores keep both untouched.
+    `id` is unique in its holder. `step` names what is to be done (the orchestrator's business), `data` is JSON that it needs. Stores keep all
+    three untouched.
     """
 
-    kind: str
+    id: str
+    step: str
     data: Mapping[str, JsonValue] = field(default_factory=dict)
 
 

@@ -103,11 +103,10 @@ class Store(Protocol):
         """The best matches, best first, at most `limit`; ties by id ascending. See `Search`."""
         ...
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         """Leave tombstones, each of version `max(stored + 1, version)`, for the records that match (`limit`, `order`, `cursor` aside).
 
-        `keep` names declared text fields whose values, where there are any, each tombstone's note keeps under the field's name: digests and the
-        like, never what a record said.
+        A tombstone goes on owing the steps that `carry` names; the others, whose data may be what the record said, are dropped.
 
         Returns how many there were. A corrupt record of the asked partitions matches whatever the filter: erasure must reach it.
         """

@@ -10,7 +10,16 @@ How a condition meets what is stored (`-` is nothing stored):
 | `Newer()`     | apply | v < the new version   | v < new version | v < new version       |
 | `Always()`    | apply | apply                 | apply           | apply                 |
 
-Where a corrupt record stands, `Absent()` and `AtVersion(n)` do not hold, and `Newer()` does unless the version that can still be read is not lower.
+What is owed is settled, never overwritten. A put, a deletion, a release or a purge, allowed or not by its condition, meets what owes so:
+
+| what stands there owes a step that     | live, mark or tombstone, owing |
+|----------------------------------------|--------------------------------|
+| the write owes too, by its `id`        | as above: it is carried on     |
+| is of one of the `settles` of a write  | as above: it is dropped        |
+| is neither                             | conflict, but for `Always()`   |
+
+Where a corrupt record stands, nothing is known to be owed, `Absent()` and `AtVersion(n)` do not hold, and `Newer()` does unless the version that
+can still be read is not lower.
 A store that decides without reading the content may let `AtVersion(n)` hold over damage that nobody has met yet: what it leaves is whole.
 
 Clauses (`memory.ports.contract.clauses`): write.*, put.*, delete.*, release.*, annotate.*, purge.*, generation.*, damage.writes.
@@ -62,11 +71,13 @@ class Put:
 
     A record whose generation is None gets the partition's current generation; one with a number lower than the partition's
     current generation is rejected with reason "generation" whatever the condition says: it was erased.
+    `settles` names the steps that what stands there may owe and this write drops.
     """
 
     collection: Collection
     record: Record
     when: When
+    settles: frozenset[str] = frozenset()
 
     @property
     def key(self) -> Key:
@@ -88,6 +99,7 @@ class Delete:
     owed: tuple[Owed, ...] = ()
     note: Mapping[str, JsonValue] = field(default_factory=dict)
     discard_at: datetime | None = None
+    settles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,7 @@ class Release:
     to: str
     owed: tuple[Owed, ...] = ()
     discard_at: datetime | None = None
+    settles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +123,7 @@ class Annotate:
     """Change bookkeeping of what stands under the key at exactly version `at`, without a new version.
 
     Applies to live copies, and for `settle` and `discard_at` also to marks and tombstones. `role_is` restricts it to a live copy in
-    that role. `settle` takes owed steps away (those not owed are no error); nothing can be added to what is owed.
+    that role. `settle` takes the owed steps of these ids away (those not owed are no error); nothing can be added to what is owed.
     `accessed_at` also counts one access.
     """
 
@@ -120,7 +133,7 @@ class Annotate:
     role_is: Role | None = None
     role: Role | None = None
     tier: str | None = None
-    settle: tuple[Owed, ...] = ()
+    settle: tuple[str, ...] = ()
     discard_at: datetime | None = None
     accessed_at: datetime | None = None
 
@@ -137,9 +150,10 @@ class Purge:
     key: Key
     at: int
     role_is: Role | None = None
+    settles: frozenset[str] = frozenset()
 
     def takes(self, stored: Stored) -> bool:
-        """Whether this purge forgets what stands there."""
+        """Whether this purge forgets what stands there, where that owes nothing else."""
         if isinstance(stored, Record):
             return stored.version == self.at and stored.role is (self.role_is or Role.CACHED) and stored.role in (Role.CACHED, Role.ARRIVING)
         return isinstance(stored, Mark | Tombstone) and stored.version == self.at and self.role_is is None

@@ -79,9 +79,9 @@ class Reached(InMemoryStore):
         await self.reach()
         return await super()._search(search)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         await self.reach()
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 class HonestServer(InMemoryServer):
@@ -133,10 +133,10 @@ class HangsOnAFrozenServer(Reached):
 
 @liar(f"{EVERY_CALL}[LetsTheDriversErrorThrough-dead]", HonestServer)
 class LetsTheDriversErrorThrough(Reached):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         if self.state.gone:
             raise ConnectionRefusedError(111, "Connection refused")
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar(f"{EVERY_CALL}[ShowsItsPassword-dead]", HonestServer)
@@ -247,9 +247,9 @@ class TakesDamageForAbsence(InMemoryStore):
 
 @liar("test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other", InMemoryServer)
 class ErasesOnlyWhatItCanRead(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         damaged = {key: (self.state.standing(name, key), why) for (name, key), why in self.state._spoiled.items() if name == query.collection.name}
-        count = await super()._delete_matching(query, version, discard_at, keep)
+        count = await super()._delete_matching(query, version, discard_at, carry)
         for key, (stood, why) in damaged.items():
             if not self.state.spoiled(query.collection.name, key):
                 self.state.place(query.collection.name, key, stood)

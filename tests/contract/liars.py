@@ -498,12 +498,12 @@ class ErasesEachPlaceOnce(InMemoryStore):
         super().__init__(*args, **kwargs)
         self._erased: set[str] = set()
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         place = repr(query.where)
         if place in self._erased:
             return 0
         self._erased.add(place)
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar("test_every_value_comes_back_to_the_last_bit")
@@ -529,7 +529,7 @@ class ComparesNumbersAsDoubles(InMemoryStore):
 class TakesWholeRealsForIntegers(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and write.record.owed:
-            owed = tuple(Owed(step.kind, _whole(step.data)) for step in write.record.owed)
+            owed = tuple(Owed(step.id, step.step, _whole(step.data)) for step in write.record.owed)
             write = replace(write, record=replace(write.record, owed=owed))
         return super().lie(write)
 
@@ -573,7 +573,7 @@ class StartsAfreshWhenOpenedTwice(InMemoryStore):
 
 @liar("test_deleting_what_matches_leaves_tombstones_above_both_versions")
 class LeavesNoTombstones(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         page = await super()._query(replace(query, limit=10**9, order=(), cursor=None))
         for record in page.records:
             self.state.place(query.collection.name, record.key, None)

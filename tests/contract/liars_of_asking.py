@@ -125,10 +125,10 @@ class ListsTenThousandEverywhere(InMemoryStore):
 
 @liar(MANY_GRAVES)
 class ErasesTenThousandAtMost(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         page = await super()._query(replace(query, limit=MOST, order=(), cursor=None))
         some = In("id", tuple(r.key.id for r in page.records))
-        return await super()._delete_matching(replace(query, filter=some), version, discard_at, keep)
+        return await super()._delete_matching(replace(query, filter=some), version, discard_at, carry)
 
 
 @liar(MANY_GRAVES)
@@ -142,8 +142,8 @@ class ListsTenThousandTombstones(InMemoryStore):
 class CountsErasedInPortions(InMemoryStore):
     """Its last portion is the count it returns."""
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        count = await super()._delete_matching(query, version, discard_at, keep)
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        count = await super()._delete_matching(query, version, discard_at, carry)
         return count if count <= 5_000 else count % 5_000
 
 
@@ -161,8 +161,8 @@ def _contains(part: Filter | None, kind: type) -> bool:
 def _erasing(name: str, kind: type, instead: Callable[[Query], Query]) -> None:
     """A liar that takes one kind of filter for another when it erases."""
 
-    async def delete(self: InMemoryStore, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        return await InMemoryStore._delete_matching(self, instead(query) if _contains(query.filter, kind) else query, version, discard_at, keep)
+    async def delete(self: InMemoryStore, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        return await InMemoryStore._delete_matching(self, instead(query) if _contains(query.filter, kind) else query, version, discard_at, carry)
 
     liar(ERASED)(type(name, (InMemoryStore,), {"_delete_matching": delete, "__module__": __name__}))
 
@@ -185,27 +185,27 @@ _erasing("ErasesWhatStandsAtTheEndToo", Gt, _bounded(Gt, Ge))
 
 @liar("test_deleting_what_matches_touches_no_mark_and_no_tombstone")
 class BuriesMarksToo(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         for s in list(self.state.everything(query.collection.name)):
             if isinstance(s, Mark):
                 self.state.place(query.collection.name, s.key, Tombstone(s.key, max(s.version + 1, version)))
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar("test_deleting_what_matches_touches_no_mark_and_no_tombstone")
 class BuriesTheDeadAgain(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         for s in list(self.state.everything(query.collection.name)):
             if isinstance(s, Tombstone):
                 self.state.place(query.collection.name, s.key, replace(s, discard_at=discard_at))
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar("test_tombstones_keep_empty_texts_too_and_their_end_in_utc")
 class KeepsNoEmptyTextInNotes(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         before = {s.key for s in self.state.everything(query.collection.name) if isinstance(s, Record)}
-        count = await super()._delete_matching(query, version, discard_at, keep)
+        count = await super()._delete_matching(query, version, discard_at, carry)
         for key in before:
             stands = self.state.standing(query.collection.name, key)
             if isinstance(stands, Tombstone):
@@ -215,8 +215,8 @@ class KeepsNoEmptyTextInNotes(InMemoryStore):
 
 @liar("test_tombstones_keep_empty_texts_too_and_their_end_in_utc")
 class DropsTheZoneOfErasures(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        return await super()._delete_matching(query, version, None if discard_at is None else discard_at.replace(tzinfo=UTC), keep)
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        return await super()._delete_matching(query, version, None if discard_at is None else discard_at.replace(tzinfo=UTC), carry)
 
 
 # -- zones ------------------------------------------------------------------------------------------------------------
@@ -309,9 +309,9 @@ class FindsByTheRoleOfThePut(_Remembers):
 class FindsErasedByMeaning(InMemoryStore):
     _erased: tuple[Record, ...] = ()
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         self._erased = tuple(self.state.live(query.collection.name, query.where))
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
@@ -339,11 +339,11 @@ class CountsEveryCollection(InMemoryStore):
 
 @liar("test_collections_are_searched_and_asked_apart")
 class ErasesEveryCollection(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         for other in DECLARED:
             if other.name != query.collection.name:
-                await super()._delete_matching(Query(other, query.where), version, discard_at, ())
-        return await super()._delete_matching(query, version, discard_at, keep)
+                await super()._delete_matching(Query(other, query.where), version, discard_at, frozenset())
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar("test_together_that_failed_leaves_no_trace_in_generations_or_indexes")

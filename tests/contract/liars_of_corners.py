@@ -26,13 +26,13 @@ from tests.contract.liars import LIARS, PerWrite, liar
 
 @liar("test_erasing_takes_no_notice_of_a_cursor")
 class ErasesFromTheCursorOn(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         if query.cursor is None:
-            return await super()._delete_matching(query, version, discard_at, keep)
+            return await super()._delete_matching(query, version, discard_at, carry)
         left = {r.key.id for r in (await super()._query(replace(query, limit=10**9))).records}
         erased = 0
         for id_ in left:
-            erased += await super()._delete_matching(replace(query, filter=Eq("id", id_), cursor=None), version, discard_at, keep)
+            erased += await super()._delete_matching(replace(query, filter=Eq("id", id_), cursor=None), version, discard_at, carry)
         return erased
 
 
@@ -90,10 +90,10 @@ class AsksTheFirstFiveHundredPartitions(InMemoryStore):
 
 @liar("test_many_partitions_are_asked_and_erased_together")
 class ErasesTheFirstFiveHundredPartitions(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         if isinstance(query.where, Partitions):
             query = replace(query, where=Partitions(query.where.partitions[:500]))
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 # -- what is past its time, though nobody but readers hides it --------------------------------------------------------
@@ -119,10 +119,10 @@ class CountsHideTheExpired(InMemoryStore):
 
 @liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class ErasureSkipsTheExpired(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         alive = Not(Lt("expires_at", datetime.now(UTC)))
         return await super()._delete_matching(
-            replace(query, filter=alive if query.filter is None else And((query.filter, alive))), version, discard_at, keep
+            replace(query, filter=alive if query.filter is None else And((query.filter, alive))), version, discard_at, carry
         )
 
 
@@ -308,10 +308,10 @@ class LosesErasuresWhenItDies(Dies):
         for name, key, old in getattr(self.state, "unsynced", []):
             self.state.place(name, key, old)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         matching, _ = self._matching(query)
         self.state.unsynced = [(query.collection.name, s.key, s) for s in matching if isinstance(s, Record)]  # type: ignore[attr-defined]
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,7 +15,7 @@ from tests.contract.liars import PerWrite, liar
 
 WHEREVER = "test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_roles_as_a_query_does"
 BARE = "test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection"
-SIZED = "test_every_part_of_a_records_content_counts_towards_its_size"
+SIZED = "test_every_part_of_a_records_content_and_what_it_owes_count_towards_its_size"
 HITS = "test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits"
 REPEATED = "test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time"
 
@@ -25,19 +24,19 @@ REPEATED = "test_bookkeeping_departures_and_generations_repeated_leave_what_they
 
 @liar(WHEREVER)
 class ErasesOneTenantOfAll(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         if isinstance(query.where, Everywhere):
             matching, corrupt = self._matching(query)
             tenants = sorted({s.key.tenant for s in matching} | {key.tenant for key in corrupt})
             query = replace(query, where=Tenant(tenants[0] if tenants else ""))
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar(WHEREVER)
 class ErasesEveryRoleOfATenant(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         query = replace(query, roles=frozenset(Role)) if isinstance(query.where, Tenant) else query
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar(WHEREVER)
@@ -48,9 +47,9 @@ class CountsEveryRoleOfATenant(InMemoryStore):
 
 @liar(BARE)
 class KeepsWhatTheErasedOwed(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         owed = {s.key: s.owed for s in self._matching(query)[0] if isinstance(s, Record)}
-        erased = await super()._delete_matching(query, version, discard_at, keep)
+        erased = await super()._delete_matching(query, version, discard_at, carry)
         for key, steps in owed.items():
             stands = self.state.standing(query.collection.name, key)
             assert stands is not None
@@ -60,16 +59,16 @@ class KeepsWhatTheErasedOwed(InMemoryStore):
 
 @liar(BARE)
 class ErasesOthersThanEntriesForGood(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        return await super()._delete_matching(query, version, discard_at if query.collection.name == "samples" else None, keep)
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        return await super()._delete_matching(query, version, discard_at if query.collection.name == "samples" else None, carry)
 
 
 @liar("test_erasure_reaches_a_corrupt_record_in_every_collection", InMemoryServer)
 class ErasesDamageOfEntriesAlone(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         name = query.collection.name
         spared = {} if name == "samples" else {key: self.state.standing(name, key) for key in self._matching(query)[1]}
-        erased = await super()._delete_matching(query, version, discard_at, keep)
+        erased = await super()._delete_matching(query, version, discard_at, carry)
         for key, stood in spared.items():
             self.state.place(name, key, stood)
             self.state.spoil(name, key)
@@ -78,19 +77,19 @@ class ErasesDamageOfEntriesAlone(InMemoryStore):
 
 @liar("test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest")
 class ErasesFromItsIndexesFirst(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         for standing in self._matching(query)[0]:
             if isinstance(standing, Record):
                 self.state.place(query.collection.name, standing.key, replace(standing, texts={}, vector=None))
         await asyncio.sleep(0)
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
 
 @liar("test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest")
 class BuriesFirstAndDatesAfterwards(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         keys = [s.key for s in self._matching(query)[0]]
-        erased = await super()._delete_matching(query, version, None, keep)
+        erased = await super()._delete_matching(query, version, None, carry)
         await asyncio.sleep(0)
         for key in keys:
             stands = self.state.standing(query.collection.name, key)

@@ -18,7 +18,7 @@ from memory.ports.writes import Absent, Annotate, Delete, Outcome, Purge, Put, R
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
-SETTLED = "test_a_step_that_is_owed_more_than_once_is_settled_at_once"
+SETTLED = "test_steps_are_told_apart_by_their_ids_alone"
 TOLD = "test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_leaves_it"
 CARRIED = "test_every_kind_of_write_that_is_carried_out_tells_its_version_generation_and_number"
 LATE = "test_what_is_rejected_for_its_generation_tells_the_version_that_stands_there_and_nothing_of_it"
@@ -31,7 +31,7 @@ BARE = "test_nothing_of_what_stood_there_is_left_in_what_comes_after"
 class _Settles(PerWrite):
     """Takes owed steps away in its own manner."""
 
-    def without(self, owed: tuple[Owed, ...], settled: tuple[Owed, ...]) -> tuple[Owed, ...]:
+    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
         raise NotImplementedError
 
     def lie(self, write: Write) -> Outcome:
@@ -46,30 +46,24 @@ class _Settles(PerWrite):
 
 
 @liar(SETTLED)
-class SettlesOneOfEqualSteps(_Settles):
-    def without(self, owed: tuple[Owed, ...], settled: tuple[Owed, ...]) -> tuple[Owed, ...]:
-        left = list(owed)
-        for step in settled:
-            if step in left:
-                left.remove(step)
-        return tuple(left)
+class SettlesEveryStepOfTheName(_Settles):
+    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+        names = {step.step for step in owed if step.id in settled}
+        return tuple(step for step in owed if step.step not in names)
 
 
 @liar(SETTLED)
-class SettlesStepsThatReadAlike(_Settles):
-    def without(self, owed: tuple[Owed, ...], settled: tuple[Owed, ...]) -> tuple[Owed, ...]:
-        alike = {(step.kind, str(sorted(f"{k}{v}" for k, v in step.data.items()))) for step in settled}
-        return tuple(s for s in owed if (s.kind, str(sorted(f"{k}{v}" for k, v in s.data.items()))) not in alike)
+class SettlesStepsWhoseIdsReadAlike(_Settles):
+    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+        alike = {step_id.strip().casefold() for step_id in settled}
+        return tuple(step for step in owed if step.id.strip().casefold() not in alike)
 
 
 @liar(SETTLED)
 class MakesStepsDistinctWhenOneIsSettled(_Settles):
-    def without(self, owed: tuple[Owed, ...], settled: tuple[Owed, ...]) -> tuple[Owed, ...]:
-        left: list[Owed] = []
-        for step in owed:
-            if step not in settled and step not in left:
-                left.append(step)
-        return tuple(left)
+    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+        distinct = {repr((step.step, step.data)): step for step in reversed(owed) if step.id not in settled}
+        return tuple(step for step in owed if step in distinct.values())
 
 
 # -- what outcomes tell -----------------------------------------------------------------------------------------------
@@ -232,9 +226,9 @@ class BuriesDamageWithoutWhatIsOwed(_Heals):
 
 @liar("test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other", InMemoryServer)
 class ErasesDamageForGood(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         _, corrupt = self._matching(query)
-        erased = await super()._delete_matching(query, version, discard_at, keep)
+        erased = await super()._delete_matching(query, version, discard_at, carry)
         for key in corrupt:
             stands = self.state.standing(query.collection.name, key)
             assert isinstance(stands, Tombstone)

@@ -40,7 +40,7 @@ def _on_bodies(write: Write, change: Callable[[Any], Any], least: int = 0) -> Wr
 
 def _on_owed(write: Write, change: Callable[[Any], Any]) -> Write:
     def steps(owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
-        return tuple(Owed(o.kind, _mapped(o.data, change)) for o in owed)
+        return tuple(Owed(o.id, o.step, _mapped(o.data, change)) for o in owed)
 
     if isinstance(write, Put):
         return replace(write, record=replace(write.record, owed=steps(write.record.owed)))
@@ -117,8 +117,8 @@ class TakesDigitsForNumbers(_Changes):
 class KeepsStepsAsASet(_Changes):
     def changed(self, write: Write) -> Write:
         if isinstance(write, Put):
-            distinct = {o.kind: o for o in write.record.owed}
-            return replace(write, record=replace(write.record, owed=tuple(sorted(distinct.values(), key=lambda o: o.kind))))
+            distinct = {o.step: o for o in write.record.owed}
+            return replace(write, record=replace(write.record, owed=tuple(sorted(distinct.values(), key=lambda o: o.step))))
         return write
 
 
@@ -131,7 +131,7 @@ class DropsNullsFromSteps(_Changes):
             return [without(v) for v in value] if isinstance(value, list) else value
 
         if isinstance(write, Put):
-            return replace(write, record=replace(write.record, owed=tuple(Owed(o.kind, without(o.data)) for o in write.record.owed)))
+            return replace(write, record=replace(write.record, owed=tuple(Owed(o.id, o.step, without(o.data)) for o in write.record.owed)))
         return write
 
 
@@ -390,9 +390,9 @@ IN = "test_nothing_that_was_handed_in_leads_into_the_store"
 
 def _thawed(standing: Standing) -> Any:
     if isinstance(standing, Record):
-        owed = tuple(Owed(o.kind, thaw(o.data)) for o in standing.owed)
+        owed = tuple(Owed(o.id, o.step, thaw(o.data)) for o in standing.owed)
         return replace(standing, body=thaw(standing.body), fields=dict(standing.fields), texts=dict(standing.texts), owed=owed)
-    owed = tuple(Owed(o.kind, thaw(o.data)) for o in standing.owed)
+    owed = tuple(Owed(o.id, o.step, thaw(o.data)) for o in standing.owed)
     return replace(standing, owed=owed, note=thaw(standing.note)) if isinstance(standing, Tombstone) else replace(standing, owed=owed)
 
 

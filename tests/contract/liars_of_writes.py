@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.record import Owed, Partition, Record, Tombstone, pack_vector, unpack_vector
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Release, Status, Write
+from memory.ports.query import Query
+from memory.ports.record import Owed, Partition, Record, Standing, Tombstone, pack_vector, unpack_vector
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, Release, Status, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
@@ -63,7 +64,7 @@ class WritesStepsBackWithoutEmptyLists(PerWrite):
         outcome = super().lie(write)
         stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) and write.settle else None
         if isinstance(write, Annotate) and stands is not None:
-            owed = tuple(Owed(step.kind, _without_empty_lists(step.data)) for step in stands.owed)
+            owed = tuple(Owed(step.id, step.step, _without_empty_lists(step.data)) for step in stands.owed)
             self.state.place(write.collection.name, write.key, replace(stands, owed=owed))
         return outcome
 
@@ -74,18 +75,6 @@ def _without_empty_lists(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_empty_lists(v) for v in value] or {}
     return value
-
-
-@liar("test_json_is_the_same_text_after_an_annotation")
-class SettlesTheSameTextAlone(PerWrite):
-    """A step whose keys come in another order is another one to it."""
-
-    def lie(self, write: Write) -> Outcome:
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
-        if isinstance(write, Annotate) and stands is not None:
-            texts = {json.dumps([step.kind, step.data]) for step in stands.owed}
-            write = replace(write, settle=tuple(step for step in write.settle if json.dumps([step.kind, step.data]) in texts))
-        return super().lie(write)
 
 
 @liar("test_json_is_the_same_text_after_an_annotation")
@@ -100,12 +89,12 @@ class WritesNotesBackThroughDoubles(PerWrite):
 
 
 @liar("test_every_text_comes_back_unchanged_in_bookkeeping_too")
-class CutsKindsOfStepsOfReleases(PerWrite):
+class CutsNamesOfStepsOfReleases(PerWrite):
     """At 64 characters."""
 
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Release):
-            write = replace(write, owed=tuple(Owed(step.kind[:64], step.data) for step in write.owed))
+            write = replace(write, owed=tuple(Owed(step.id, step.step[:64], step.data) for step in write.owed))
         return super().lie(write)
 
 
@@ -191,3 +180,66 @@ class ReadsTheCountAndWritesItBack(InMemoryStore):
             assert isinstance(now, Record)
             self.state.place(write.collection.name, write.key, replace(now, accesses=read.accesses + 1))
         return outcomes
+
+
+OWES = "test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it"
+
+
+class _Overwrites(PerWrite):
+    """Asks what is owed in its own manner."""
+
+    def overlooks(self, write: Put | Delete | Release | Purge, stands: Standing) -> bool:
+        raise NotImplementedError
+
+    def lie(self, write: Write) -> Outcome:
+        if isinstance(write, Put | Delete | Release | Purge):
+            stands = self.state.standing(write.collection.name, write.key)
+            if stands is not None and stands.owed and self.overlooks(write, stands):
+                write = replace(write, settles=frozenset(step.step for step in stands.owed))
+        return super().lie(write)
+
+
+@liar(OWES)
+class OverwritesWhatTombstonesOwe(_Overwrites):
+    def overlooks(self, write: Put | Delete | Release | Purge, stands: Standing) -> bool:
+        return isinstance(stands, Tombstone)
+
+
+@liar(OWES)
+class TellsStepsApartByTheirNamesAlone(_Overwrites):
+    """A step is carried on, to it, where the write owes one of the same name."""
+
+    def overlooks(self, write: Put | Delete | Release | Purge, stands: Standing) -> bool:
+        owed = write.record.owed if isinstance(write, Put) else () if isinstance(write, Purge) else write.owed
+        return {step.step for step in stands.owed} <= {step.step for step in owed} | write.settles
+
+
+@liar(OWES)
+class SettlesNothingWithAWrite(PerWrite):
+    def lie(self, write: Write) -> Outcome:
+        return super().lie(replace(write, settles=frozenset()) if isinstance(write, Put | Delete | Release | Purge) else write)
+
+
+@liar(OWES)
+class SettlesByIdsWithAWrite(_Overwrites):
+    def overlooks(self, write: Put | Delete | Release | Purge, stands: Standing) -> bool:
+        return {step.id for step in stands.owed} <= write.settles
+
+
+@liar("test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_else")
+class CarriesNothing(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        return await super()._delete_matching(query, version, discard_at, frozenset())
+
+
+@liar("test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_else")
+class CarriesEverything(InMemoryStore):
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        steps = {step.step for standing in self.state.everything(query.collection.name) for step in standing.owed}
+        return await super()._delete_matching(query, version, discard_at, frozenset(steps))
+
+
+@liar("test_every_part_of_a_records_content_and_what_it_owes_count_towards_its_size", InMemoryServer)
+class CountsNothingOfWhatIsOwed(InMemoryStore):
+    def _record_refusal(self, record: Record) -> str:
+        return super()._record_refusal(replace(record, owed=()))

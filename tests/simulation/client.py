@@ -285,7 +285,7 @@ class EngineClient(Reader):
         if copies:
             state, copy = copies[0 if o.pick % 4 else o.pick % len(copies)]  # the home, mostly
             state.spoil(ENTRIES.name, key)
-            self.history.registers[name].unknown |= {owed.data["record"]["version"] for c in copies for owed in c[1].owed if owed.kind == KEEP}
+            self.history.registers[name].unknown |= {owed.data["record"]["version"] for c in copies for owed in c[1].owed if owed.step == KEEP}
             self.history.registers[name].damaged |= copy.role is not Role.CACHED
 
     # -- moving -------------------------------------------------------------------------------------------------------

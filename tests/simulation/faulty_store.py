@@ -69,8 +69,8 @@ class FaultyStore:
     async def search(self, search: Search) -> list[Hit]:
         return await self._call("search", lambda: self._server.store.search(search), shown=search)
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
-        call = lambda: self._server.store.delete_matching(query, version, discard_at, keep)  # noqa: E731
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
+        call = lambda: self._server.store.delete_matching(query, version, discard_at, carry)  # noqa: E731
         return await self._call("delete_matching", call, writes=True, shown=query)
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:

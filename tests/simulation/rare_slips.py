@@ -90,18 +90,18 @@ RARE_SLIPS: dict[str, Slip] = {
         ("a copy expires before its original",),
     ),
     "an-edit-forgets-whose-deletion-is-owed": Slip(
-        owed, "carried_over", "o.kind != REPLICATE", "o.kind == KEEP", ("summed up, edited, and its sources still to be deleted",)
+        owed, "carried_over", "o.step != REPLICATE", "o.step == KEEP", ("summed up, edited, and its sources still to be deleted",)
     ),
     # deletions
     "what-cannot-be-read-leaves-its-past": Slip(
         erasure,
         "Erasure._owed_blindly",
-        '(Owed(UNKEEP, {"versions": []}),)',
+        '(Owed(UNKEEP, UNKEEP, {"versions": []}),)',
         "()",
         ("delete.unreadable", "version.find"),
     ),
     "with-a-cache-later-stores-are-forgotten": Slip(
-        erasure, "Erasure._owed_elsewhere", "[Owed(UNCACHE), *owed]", "[Owed(UNCACHE)]", ("delete.elsewhere",)
+        erasure, "Erasure._owed_elsewhere", "[Owed(UNCACHE, UNCACHE), *owed]", "[Owed(UNCACHE, UNCACHE)]", ("delete.elsewhere",)
     ),
     "a-silent-cache-counts-as-cleared": Slip(
         erasure,

@@ -92,7 +92,11 @@ SLIPS: dict[str, Slip] = {
         owed, "OwedWork._keep", "generation=debt.holder.generation", "generation=None", ("version.keep", "erase.")
     ),
     "an-edit-owes-its-kept-version-to-nobody": Slip(
-        entries, "Entries._replace", 'keep = () if beside else (Owed(KEEP, {"record": codec.to_json(kept)}),)', "keep = ()", _KEEP
+        entries,
+        "Entries._replace",
+        'keep = () if beside else (Owed(f"{KEEP}:{kept.version}", KEEP, {"record": codec.to_json(kept)}),)',
+        "keep = ()",
+        _KEEP,
     ),
     "an-edit-beside-the-archive-keeps-no-version": Slip(entries, "Entries._replace", "if beside:\n", "if False:\n", ("update.",)),
     "an-update-of-what-was-erased-is-acknowledged": Slip(
@@ -131,7 +135,7 @@ SLIPS: dict[str, Slip] = {
         births, "Births._revive", "owed=owed_replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
     ),
     # deletions
-    "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.kind != KEEP]", "[]", ("delete.home",)),
+    "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.step != KEEP]", "[]", ("delete.home",)),
     "deletion-leaves-relations": Slip(owed, "OwedWork._delete_children", "if tombstones:", "if False:", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
@@ -151,11 +155,11 @@ SLIPS: dict[str, Slip] = {
     "erasure-counts-copies-too": Slip(
         erasure,
         "Erasure._erase_in",
-        "at_home = await self._leave_tombstones(store, kind, partition, older, HOMES)",
-        "at_home = await self._leave_tombstones(store, kind, partition, older, frozenset(Role))",
+        "at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES)",
+        "at_home = await self._leave_tombstones(store, kind, [partition], older, frozenset(Role))",
         _ERASE,
     ),
-    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, data),),", "", _ERASE),
+    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, ERASE, data),),", "", _ERASE),
     "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
     "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase_scope", "1 + await", "await", _ERASE),
     "erasure-takes-what-was-written-since": Slip(erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)),
@@ -171,7 +175,7 @@ SLIPS: dict[str, Slip] = {
     "what-is-done-stays-owed": Slip(owed, "OwedWork.finish", "if done:", "if False:", ("owed.",)),
     "what-failed-is-taken-for-done": Slip(owed, "OwedWork._tried", "return False\n    if done:", "return True\n    if done:", ("owed.", "replica.")),
     "an-edit-carries-replicas-and-nothing-else": Slip(
-        owed, "carried_over", "o.kind != REPLICATE", "o.kind == REPLICATE", ("version.keep", "update.")
+        owed, "carried_over", "o.step != REPLICATE", "o.step == REPLICATE", ("version.keep", "update.")
     ),
     # moves
     "a-move-is-aborted-though-marked": Slip(

@@ -34,7 +34,7 @@ def _version(version: int | None) -> str:
 
 
 def _record(r: Record) -> str:
-    owed = f" owes {[o.kind for o in r.owed]}" if r.owed else ""
+    owed = f" owes {[o.step for o in r.owed]}" if r.owed else ""
     text = next(iter(r.texts.values()), "") if "content" not in r.texts else r.texts["content"]
     return f"{_key(r.key)} {_version(r.version)} {r.role}@{r.tier or '?'} g{r.generation} '{text[:24]}'{owed}"
 
@@ -48,7 +48,7 @@ def _when(when: object) -> str:
 def _annotate(w: Annotate) -> str:
     parts = [
         f"role={w.role}" if w.role else "",
-        f"settle={[o.kind for o in w.settle]}" if w.settle else "",
+        f"settle={list(w.settle)}" if w.settle else "",
         "discard" if w.discard_at else "",
         "accessed" if w.accessed_at else "",
     ]
@@ -70,7 +70,7 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     Key: _key,
     Record: _record,
     Mark: lambda m: f"Mark({_key(m.key)} {_version(m.version)} to {m.to}{' owes' if m.owed else ''})",
-    Tombstone: lambda t: f"Tombstone({_key(t.key)} {_version(t.version)}{f' owes {[o.kind for o in t.owed]}' if t.owed else ''})",
+    Tombstone: lambda t: f"Tombstone({_key(t.key)} {_version(t.version)}{f' owes {[o.step for o in t.owed]}' if t.owed else ''})",
     Put: lambda w: f"Put({w.collection.name} {_record(w.record)} when {_when(w.when)})",
     Delete: lambda w: f"Delete({w.collection.name} {_key(w.key)} to {_version(w.version)} when {_when(w.when)}{' owes' if w.owed else ''})",
     Release: lambda w: f"Release({_key(w.key)} at {_version(w.at)} to {w.to})",

@@ -128,13 +128,13 @@ class FileStore(BaseStore):
         reading = Reading(self.name, self._library, self._deadline())
         return await self._run(lambda: reading.search(search))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deadline = self._deadline()
 
         def delete() -> int:
             reading, batch = Reading(self.name, self._library, deadline), Batch(self._library)
             with self._library.locked(deadline):
-                count = batch.bury(query.collection, reading.to_delete(query), version, discard_at, keep)
+                count = batch.bury(query.collection, reading.to_delete(query), version, discard_at, carry)
                 batch.commit()
                 return count
 

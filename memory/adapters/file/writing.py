@@ -15,7 +15,7 @@ from memory.adapters.file.records import Look
 from memory.adapters.file.sealing import seal_record, unseal_record
 from memory.adapters.file.shelves import Entry
 from memory.ports.collections import Collection
-from memory.ports.deciding import Slot, decide
+from memory.ports.deciding import Slot, carried, decide
 from memory.ports.record import Key, Partition, Record, Standing, Tombstone
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
@@ -75,15 +75,14 @@ class Batch:
                 return Outcome(Status.REJECTED, reason=f"record: it cannot be written as JSON ({exc})")
         return decision.outcome
 
-    def bury(self, collection: Collection, entries: Sequence[Entry], version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    def bury(self, collection: Collection, entries: Sequence[Entry], version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         """Leave tombstones for these, also for what cannot be read. Returns how many."""
         for entry in entries:
             look = self._looks[(collection.name, entry.key)] = self._library.sound(entry.place, collection)
             slot = look.slot(entry.key)
             above = version if slot.version is None else max(slot.version + 1, version)
-            kept = slot.stored.fields if isinstance(slot.stored, Record) else {}
-            note = {name: kept[name] for name in keep if kept.get(name) is not None}
-            self._leave(collection, entry.key, Tombstone(entry.key, above, note=note, discard_at=discard_at))
+            owed = carried(slot.stored.owed, carry) if isinstance(slot.stored, Record) else ()
+            self._leave(collection, entry.key, Tombstone(entry.key, above, owed, discard_at=discard_at))
         return len(entries)
 
     def _slot(self, collection: Collection, key: Key) -> Slot:

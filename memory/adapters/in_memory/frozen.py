@@ -75,7 +75,7 @@ def frozen_mapping(value: Mapping[str, JsonValue]) -> FrozenDict:
 
 
 def frozen_owed(owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
-    return tuple([Owed(o.kind, frozen_mapping(o.data)) for o in owed]) if owed else ()
+    return tuple([Owed(o.id, o.step, frozen_mapping(o.data)) for o in owed]) if owed else ()
 
 
 def in_utc(at: datetime) -> datetime:

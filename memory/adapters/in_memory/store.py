@@ -15,10 +15,11 @@ from memory.adapters.in_memory.ranking import by_words
 from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
 from memory.ports.asking import condition, page_of
-from memory.ports.base import BaseStore, record_bytes
+from memory.ports.base import BaseStore, content_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
+from memory.ports.deciding import carried
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
@@ -108,7 +109,7 @@ class InMemoryStore(BaseStore):
 
     async def _count(self, query: Query) -> Count:
         matching, _ = self._matching(query)
-        return Count(len(matching), sum(record_bytes(s) for s in matching if isinstance(s, Record)))
+        return Count(len(matching), sum(content_bytes(s) for s in matching if isinstance(s, Record)))
 
     async def _search(self, search: Search) -> list[Hit]:
         self._forget()
@@ -121,15 +122,14 @@ class InMemoryStore(BaseStore):
             found = [(r, score) for r, score in weighed if lets_through(r)]
         return [Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)]
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         matching, corrupt = self._matching(query)
         keys = [s.key for s in matching if isinstance(s, Record)] + corrupt
         for key in keys:
             stored = self.state.standing(query.collection.name, key)
             over = max(stored.version + 1, version) if stored else version
-            kept = stored.fields if isinstance(stored, Record) and key not in corrupt else {}
-            note = {name: kept[name] for name in keep if kept.get(name) is not None}
-            self.state.place(query.collection.name, key, Tombstone(key, over, note=note, discard_at=maybe_in_utc(discard_at)))
+            owed = carried(stored.owed, carry) if stored and key not in corrupt else ()
+            self.state.place(query.collection.name, key, Tombstone(key, over, owed, discard_at=maybe_in_utc(discard_at)))
         return len(keys)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:

@@ -18,9 +18,10 @@ from memory.adapters.mongo.filters import both, located
 from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.values import Document
 from memory.ports.asking import Condition, condition
+from memory.ports.deciding import carried
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Head, Kind, Page, Query, decode_cursor, encode_cursor
-from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
+from memory.ports.record import Corrupt, Key, Owed, Record, Stored, Tombstone
 from memory.ports.storable import Unstorable
 
 
@@ -132,7 +133,7 @@ class Burial:
     query: Query
     version: int
     discard_at: datetime | None
-    keep: Sequence[str]
+    carry: frozenset[str]
 
     @cached_property
     def lets_through(self) -> Condition:
@@ -190,15 +191,15 @@ async def _bury(shelf: Shelf, aside: Aside, doomed: Sequence[tuple[Document, Tom
 def _tombstone(shelf: Shelf, document: Document, burial: Burial) -> Tombstone | None:
     """What is left of a document; None where it stays."""
     stored = shelf.layout.read(document)
-    note: dict[str, Any] = {}
+    owed: tuple[Owed, ...] = ()
     if isinstance(stored, Record):
         if stored.role not in burial.query.roles or not burial.lets_through(stored):
             return None
-        note = {name: stored.fields[name] for name in burial.keep if stored.fields.get(name) is not None}
+        owed = carried(stored.owed, burial.carry)
     elif not isinstance(stored, Corrupt):
         return None
     version = document.get("version")
     sound = isinstance(stored, Record)
     # A corrupt document's version counts only where it can be true.
     known = int(version) if isinstance(version, int) and (sound or 0 < version < 2 * max(burial.version, 1)) else 0
-    return Tombstone(key_in(document), max(known + 1, burial.version), note=note, discard_at=burial.discard_at)
+    return Tombstone(key_in(document), max(known + 1, burial.version), owed, discard_at=burial.discard_at)

@@ -210,9 +210,9 @@ class MongoStore(BaseStore):
         shelf, text = self._shelf(wanted.collection), wanted.by.text
         return await self._to_its_end(search(shelf, wanted, text))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         assert self._desk is not None  # noqa: S101 - it is open
-        burial = Burial(query, version, discard_at, keep)
+        burial = Burial(query, version, discard_at, carry)
         return await self._to_its_end(reading.delete_matching(self._shelf(query.collection), self._desk.aside, burial))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------

@@ -86,11 +86,11 @@ def encode_json(name: str, value: JsonValue) -> str:
 
 
 def encode_owed(owed: Sequence[Owed]) -> str:
-    return encode_json("owed", [[step.kind, dict(step.data)] for step in owed])
+    return encode_json("owed", [[step.id, step.step, dict(step.data)] for step in owed])
 
 
 def decode_owed(text: str | None) -> tuple[Owed, ...]:
-    return tuple([Owed(kind, data) for kind, data in from_json(text)]) if text else ()
+    return tuple([Owed(*step) for step in from_json(text)]) if text else ()
 
 
 def maybe_moment(at: int | None) -> datetime | None:

@@ -20,6 +20,7 @@ from memory.ports.record import Tombstone
 from memory.ports.storable import Unstorable, encode_integer
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put, RaiseGeneration, Status, When
 
+OWING_NOTHING: Document = {"$ne": ["$owing", True]}
 ROUNDS = 100
 """How often a write is begun again because others changed what it is about in between."""
 
@@ -112,11 +113,10 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
     except Unstorable as exc:
         return Outcome(Status.REJECTED, reason=str(exc))
     upsert = not isinstance(write.when, AtVersion)
+    where = standing(write.when, write.version)
     for _ in range(ROUNDS):
         try:
-            before = await shelf.documents.find_one_and_update(
-                shelf.at(write.key), replacement(document, standing(write.when, write.version)), {ASIDE: 1}, upsert=upsert
-            )
+            before = await shelf.documents.find_one_and_update(shelf.at(write.key), replacement(document, where), {ASIDE: 1}, upsert=upsert)
         except Exception as exc:
             if not is_refused(exc):
                 raise
@@ -129,25 +129,26 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
         decision = decide(write, slot_of(shelf, found), 0)
         if not decision.changes:
             return decision.outcome
+        where = standing(write.when, write.version) if found is None else unchanged(found)
     raise Busy
 
 
 def standing(when: When, version: int) -> Document | bool:
-    """The condition on what stands there, as an expression. Nothing has no version, and a corrupt document may have none."""
+    """The condition on what stands there, as an expression: what owes is to be looked at. Nothing has no version, a corrupt document perhaps none."""
     match when:
         case Absent():
             return {"$lte": ["$kind", None]}
         case AtVersion(n, _, tier) if not _possible(n, tier):
             return False
         case AtVersion(n, None, None):
-            return {"$and": [{"$eq": ["$version", n]}, {"$in": ["$kind", [RECORD, TOMBSTONE]]}]}
+            return {"$and": [{"$eq": ["$version", n]}, {"$in": ["$kind", [RECORD, TOMBSTONE]]}, OWING_NOTHING]}
         case AtVersion(n, role, tier):
             asked: Mapping[str, Any] = {"version": n, "kind": RECORD, "role": role and role.value, "tier": tier}
-            return {"$and": [{"$eq": [f"${name}", {"$literal": value}]} for name, value in asked.items() if value is not None]}
+            return {"$and": [*[{"$eq": [f"${name}", {"$literal": value}]} for name, value in asked.items() if value is not None], OWING_NOTHING]}
         case Always():
             return True
         case _:
-            return {"$lt": ["$version", version]}  # also of what has none
+            return {"$and": [{"$lt": ["$version", version]}, OWING_NOTHING]}  # also of what has none
 
 
 def _possible(version: int, tier: str | None) -> bool:

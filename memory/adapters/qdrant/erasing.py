@@ -16,10 +16,10 @@ from memory.adapters.qdrant.payloads import Payload, key_of, reader_of
 from memory.adapters.qdrant.places import place
 from memory.ports.asking import condition
 from memory.ports.collections import Collection
-from memory.ports.deciding import Slot
+from memory.ports.deciding import Slot, carried
 from memory.ports.pace import paced
 from memory.ports.query import Count, Query
-from memory.ports.record import Corrupt, Key, Record, Tombstone
+from memory.ports.record import Corrupt, Key, Owed, Record, Tombstone
 
 SAMPLE = 256
 """Points whose sizes tell how large all of them are. Their ids are digests, so the first ones are as good as drawn by lot."""
@@ -49,9 +49,9 @@ def _sizes(found: Sequence[Found]) -> int:
     return sum([size for f in found if isinstance(size := f.payload.get("bytes"), int)])
 
 
-async def delete_matching(engine: Engine, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+async def delete_matching(engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
     """Tombstones for what matches and for every corrupt record there, whatever the filter: so the filter is applied here."""
-    eraser = _Eraser(engine, query, version, discard_at, keep)
+    eraser = _Eraser(engine, query, version, discard_at, carry)
     where = engine.conditions.every(place(engine.conditions, query.collection, query.where, query.roles))
     deleted = 0
     after: Any = None
@@ -65,9 +65,9 @@ async def delete_matching(engine: Engine, query: Query, version: int, discard_at
 
 
 class _Eraser:
-    def __init__(self, engine: Engine, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> None:
+    def __init__(self, engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> None:
         self._engine, self._query = engine, query
-        self._version, self._discard_at, self._keep = version, discard_at, keep
+        self._version, self._discard_at, self._carry = version, discard_at, carry
         self._lets_through = condition(query.filter)
 
     async def delete(self, standing: dict[str, Payload]) -> int:
@@ -86,14 +86,14 @@ class _Eraser:
         if isinstance(stored, Corrupt):
             if _point_of(self._query.collection, stored.key) != point:  # whose it was is damaged too: a tombstone would be nobody's
                 return Change(point, payload, None)
-            return self._tombstone(point, payload, slot, {})
+            return self._tombstone(point, payload, slot, ())
         if not isinstance(stored, Record) or stored.role not in self._query.roles or not self._lets_through(stored):
             return None
-        return self._tombstone(point, payload, slot, {name: value for name in self._keep if (value := stored.fields.get(name)) is not None})
+        return self._tombstone(point, payload, slot, carried(stored.owed, self._carry))
 
-    def _tombstone(self, point: str, payload: Payload, slot: Slot, note: dict[str, object]) -> Change:
+    def _tombstone(self, point: str, payload: Payload, slot: Slot, owed: tuple[Owed, ...]) -> Change:
         over = self._version if slot.version is None else max(slot.version + 1, self._version)
-        return change_to(self._query.collection, point, payload, Tombstone(key_of(payload), over, note=note, discard_at=self._discard_at))
+        return change_to(self._query.collection, point, payload, Tombstone(key_of(payload), over, owed, discard_at=self._discard_at))
 
 
 def _point_of(collection: Collection, key: Key) -> str | None:

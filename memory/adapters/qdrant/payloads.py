@@ -91,11 +91,11 @@ def _json(name: str, value: JsonValue) -> str:
 
 
 def _owed_text(owed: Iterable[Owed]) -> str:
-    return _json("owed", [[o.kind, dict(o.data)] for o in owed])
+    return _json("owed", [[o.id, o.step, dict(o.data)] for o in owed])
 
 
 def _owed(text: str | None) -> tuple[Owed, ...]:
-    return tuple([Owed(kind, data) for kind, data in _from_json(text)]) if text else ()
+    return tuple([Owed(*step) for step in _from_json(text)]) if text else ()
 
 
 def _when(at: int | None) -> datetime | None:

@@ -127,8 +127,8 @@ class QdrantStore(BaseStore):
     async def _search(self, wanted: Search) -> list[Hit]:
         return await search(self._engine, wanted)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        return await erasing.delete_matching(self._engine, query, version, discard_at, keep)
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        return await erasing.delete_matching(self._engine, query, version, discard_at, carry)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -25,8 +25,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b, sha1
-from typing import Any
+from hashlib import sha1
 
 from memory.adapters.redis.fields import codec_of
 from memory.adapters.redis.names import partition_token, plain_bytes
@@ -122,12 +121,6 @@ def name_of(partition: Partition) -> bytes:
     return _json_bytes("scope", [partition.tenant, partition.scope])
 
 
-def owed_token(step: Owed) -> str:
-    """What two equal steps have in common, whatever the order of their keys."""
-    text = json.dumps([step.kind, _comparable(dict(step.data))], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return blake2b(plain_bytes(text), digest_size=8).hexdigest()
-
-
 def milliseconds(at: datetime | None) -> str:
     """A moment as an expiry: never early."""
     if at is None:
@@ -145,7 +138,7 @@ def _books(tier: str, accesses: int, accessed_at: datetime | None, discard_at: d
         return _json_bytes("tier", [tier, "0", "", ""])
     line = [tier, digits("accesses", accesses).lstrip("0") or "0", written(accessed_at), written(discard_at)]
     for step in owed:
-        line += [owed_token(step), _to_json([step.kind, dict(step.data)])]
+        line += [step.id, step.step, _to_json(dict(step.data))]
     return _json_bytes("owed", line)
 
 
@@ -163,12 +156,3 @@ def _json_bytes(name: str, value: JsonValue) -> bytes:
         return plain_bytes(_to_json(value))
     except (ValueError, TypeError, RecursionError) as exc:
         raise Unstorable(f"{name}: {exc}") from exc
-
-
-def _comparable(value: Any) -> Any:
-    """Equal values alike: 1.0 is 1."""
-    if isinstance(value, Mapping):
-        return {k: _comparable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_comparable(v) for v in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value

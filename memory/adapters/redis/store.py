@@ -43,6 +43,7 @@ from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.deciding import carried
 from memory.ports.pace import paced
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
@@ -212,24 +213,23 @@ class RedisStore(BaseStore):
                 size += sum(content_size(match.entry.value) for match in kept)
         return Count(records, size)
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deleted = 0
         with self._under_way():
             async for matches in Question(self._link, query).matching():
                 while matches:
-                    calls = [self._burial(match, version, discard_at, keep) for match in matches]
+                    calls = [self._burial(match, version, discard_at, carry) for match in matches]
                     answers = await self._write(calls)
                     deleted += sum(answer.status == "A" for answer in answers)
                     matches = await self._again(query, [m for m, answer in zip(matches, answers, strict=True) if answer.status != "A"])
         return deleted
 
-    def _burial(self, match: Match, version: int, discard_at: datetime | None, keep: Sequence[str]) -> Call:
+    def _burial(self, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Call:
         """A tombstone for what was read, if exactly that still stands there."""
         found, value = match.found, match.entry.value
         stood = found.version if not isinstance(found, Corrupt) else version_in(value)
-        fields = found.fields if isinstance(found, Record) else {}
-        note = {name: fields[name] for name in keep if fields.get(name) is not None}
-        tombstone = grave_parts(identity_of(found.key), "", (), discard_at, note)
+        owed = carried(found.owed, carry) if isinstance(found, Record) else ()
+        tombstone = grave_parts(identity_of(found.key), "", owed, discard_at, {})
         return delete_call(match.entry.spot.place, b"S" + value[:SEAL_END], b"", max(stood + 1, version), tombstone)
 
     async def _again(self, query: Query, matches: Sequence[Match]) -> list[Match]:

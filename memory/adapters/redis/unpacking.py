@@ -114,7 +114,8 @@ _READERS: dict[int, Callable[[Collection, bytes, bytes, bytes, bytes], Stored]] 
 
 
 def _owed(line: list[str]) -> tuple[Owed, ...]:
-    return tuple([Owed(*_from_json(step)[0]) for step in line[5::2]])
+    steps = zip(line[4::3], line[5::3], line[6::3], strict=True)
+    return tuple([Owed(step_id, step, _from_json(data)[0]) for step_id, step, data in steps])
 
 
 def _read_moment(text: str) -> datetime | None:

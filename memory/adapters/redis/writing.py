@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection as AbcCollection
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import assert_never
@@ -15,15 +17,13 @@ from memory.adapters.redis.packing import (
     letter_of,
     milliseconds,
     name_of,
-    owed_token,
     record_parts,
     written,
 )
 from memory.adapters.redis.reading import Spot
 from memory.adapters.redis.scripts import Argument, Call
 from memory.adapters.redis.unpacking import stored_in
-from memory.ports.collections import Collection
-from memory.ports.record import Key, Partition, Record, Role
+from memory.ports.record import Key, Partition, Role
 from memory.ports.storable import Unstorable
 from memory.ports.writes import (
     Absent,
@@ -50,18 +50,19 @@ def call_for(write: Write, brought: int = 0) -> Call:
     """The script's call for a write. `brought` is what a put to another bucket than its partition's own was told there as the generation; only on a
     cluster. Raises `Unstorable` where no value can hold it."""
     match write:
-        case Put(collection, record, when):
-            return _put(collection, record, when, brought)
-        case Delete(collection, key, version, when, owed, note, discard_at):
+        case Put():
+            return _put(write, brought)
+        case Delete(collection, key, version, when, owed, note, discard_at, settles):
             tombstone = grave_parts(identity_of(key), "", owed, discard_at, note)
-            return delete_call(place_of(collection.name, key), _condition(when), _tier(when), version, tombstone)
-        case Release(collection, key, at, to, owed, discard_at):
+            return delete_call(place_of(collection.name, key), _condition(when), _tier(when), version, tombstone, settles)
+        case Release(collection, key, at, to, owed, discard_at, settles):
             mark = grave_parts(b"", to, owed, discard_at, {})
-            return _call("release", place_of(collection.name, key), _version(at), plain_bytes(to), mark.owing, mark.ends, mark.books, mark.digest)
+            parts = (mark.owing, mark.ends, mark.books, mark.digest)
+            return _call("release", place_of(collection.name, key), _version(at), plain_bytes(to), *parts, *_listed(settles))
         case Annotate():
             return _annotate(write)
-        case Purge(collection, key, at, role_is):
-            return _call("purge", place_of(collection.name, key), _version(at), _letter(role_is))
+        case Purge(collection, key, at, role_is, settles):
+            return _call("purge", place_of(collection.name, key), _version(at), _letter(role_is), *_listed(settles))
         case RaiseGeneration(partition, to):
             if to is not None and to > MOST_GENERATIONS:
                 raise Unstorable(f"to: a generation is at most {MOST_GENERATIONS}")
@@ -83,13 +84,14 @@ def _call(operation: str, place: Place, *arguments: Argument) -> Call:
     return Call(place.bucket, (operation, place.bucket, place.collection, place.tenant, place.id, *arguments))
 
 
-def _put(collection: Collection, record: Record, when: When, brought: int) -> Call:
+def _put(write: Put, brought: int) -> Call:
+    record, when = write.record, write.when
     if record.generation is not None and not 0 <= record.generation <= MOST_GENERATIONS:
         raise Unstorable(f"generation: must be between 0 and {MOST_GENERATIONS}")
-    parts = record_parts(collection, record)
+    parts = record_parts(write.collection, record)
     return _call(
         "put",
-        place_of(collection.name, record.key),
+        place_of(write.collection.name, record.key),
         _condition(when),
         _tier(when),
         "" if record.generation is None else record.generation,
@@ -99,12 +101,13 @@ def _put(collection: Collection, record: Record, when: When, brought: int) -> Ca
         parts.books,
         parts.identity,
         parts.content,
+        *_listed(write.settles),
     )
 
 
-def delete_call(place: Place, condition: str | bytes, tier: bytes, version: int, tombstone: Parts) -> Call:
+def delete_call(place: Place, condition: str | bytes, tier: bytes, version: int, tombstone: Parts, settles: frozenset[str] = frozenset()) -> Call:
     parts = (tombstone.owing, tombstone.ends, tombstone.books, tombstone.identity, tombstone.digest, tombstone.content)
-    return _call("delete", place, condition, tier, digits("version", version), *parts)
+    return _call("delete", place, condition, tier, digits("version", version), *parts, *_listed(settles))
 
 
 def _annotate(write: Annotate) -> Call:
@@ -118,9 +121,13 @@ def _annotate(write: Annotate) -> Call:
         written(write.accessed_at),
         written(write.discard_at),
         milliseconds(write.discard_at),
-        len(write.settle),
-        *[owed_token(step) for step in write.settle],
+        *_listed(write.settle),
     )
+
+
+def _listed(texts: AbcCollection[str]) -> Sequence[Argument]:
+    """Texts as the script takes them: how many, then each."""
+    return (len(texts), *map(plain_bytes, texts))
 
 
 def prepare_call(write: Put) -> Call:

@@ -106,11 +106,11 @@ def encode_json(name: str, value: JsonValue) -> str:
 
 
 def encode_owed(owed: Sequence[Owed]) -> str | None:
-    return encode_json("owed", [[o.kind, dict(o.data)] for o in owed]) if owed else None
+    return encode_json("owed", [[o.id, o.step, dict(o.data)] for o in owed]) if owed else None
 
 
 def decode_owed(text: str | None) -> tuple[Owed, ...]:
-    return tuple([Owed(kind, data) for kind, data in json.loads(text)]) if text else ()
+    return tuple([Owed(*step) for step in json.loads(text)]) if text else ()
 
 
 def maybe_micros(at: Any) -> int | None:

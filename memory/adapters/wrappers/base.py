@@ -80,9 +80,9 @@ class Wrapper:
     async def search(self, search: Search) -> list[Hit]:
         return await self._call(Call("search", (search.collection.name,)), lambda: self.inner.search(search))
 
-    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
+    async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         call = Call("delete_matching", (query.collection.name,))
-        return await self._call(call, lambda: self.inner.delete_matching(query, version, discard_at, keep))
+        return await self._call(call, lambda: self.inner.delete_matching(query, version, discard_at, carry))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

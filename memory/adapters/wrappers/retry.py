@@ -122,7 +122,7 @@ def _is_there(record: Record, stored: Record) -> bool:
 
 def _is_annotated(write: Annotate, stored: Record) -> bool:
     """Whether a change of role has been made: the role it starts from is gone, the one it leads to is there, and what it settles is not owed."""
-    if any(step in stored.owed for step in write.settle):
+    if any(step.id in write.settle for step in stored.owed):
         return False
     return stored.version == write.at and write.role is not None and stored.role is write.role and write.tier in (None, stored.tier)
 

@@ -149,7 +149,7 @@ class Play:
                 idle = [one for one in await self.store.idle_partitions() if one in theirs]
                 return await self.store.vacuum() >= 0 and await self._alike(lambda s: s.forget_partitions(idle))
             case Erase(query):
-                return await self._alike(lambda s: s.delete_matching(query, 7, T0, ("type",)))
+                return await self._alike(lambda s: s.delete_matching(query, 7, T0, frozenset({"deliver"})))
             case Ask(query):
                 return await self._alike(lambda s: _answer(s, query))
             case Find(search):

@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record, step_ids
 from memory.ports.query import (
     MAX_LIMIT,
     And,
@@ -48,7 +48,8 @@ TEXTS = ("", "a", "A", "ab", "é", "\uffff", "\U0001f600", "a b", '"', "\\", "\n
 REALS = (0.0, -0.0, 0.1 + 0.2, 0.3, 0.5, 1.0, 2.0**53, 2.5, -1e308)
 VERSIONS = (1, 1, 2, 2, 3, 3, 4, 5, 2**53, 2**53 + 1, 2**62)
 MOMENTS = (T0, T0 + timedelta(microseconds=1), T0 + timedelta(seconds=2), T0 - timedelta(days=400), T0.replace(year=9999), T0.replace(year=1))
-STEPS = (Owed("deliver", {"to": "long", "n": 1}), Owed("erase", {"deep": [1, {"x": None}]}))
+STEPS = (Owed("1", "deliver", {"to": "long", "n": 1}), Owed("2", "erase", {"deep": [1, {"x": None}]}), Owed("3", "deliver"))
+SETTLED = (frozenset({"deliver", "erase"}), frozenset({"deliver"}), frozenset[str]())
 NUMBERS = (-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1)
 SEALS = (b"", b"\x00", b"\x00\x00", b"a", bytes(range(256)), b"\xff")
 ORDERED = (
@@ -136,16 +137,24 @@ class RandomWork:
         if not self.claims.conditional:
             return Put(SAMPLES, made, Always())
         changes: dict[str, Any] = chance.choice(
-            ({"tier": "x"}, {"role": Role.HOME}, {"accessed_at": T0}, {"discard_at": T0}, {"settle": STEPS[:1]}, {"role_is": made.role, "tier": "y"})
+            (
+                {"tier": "x"},
+                {"role": Role.HOME},
+                {"accessed_at": T0},
+                {"discard_at": T0},
+                {"settle": step_ids(STEPS[:1])},
+                {"role_is": made.role, "tier": "y"},
+            )
         )
+        settles = chance.choice(SETTLED)
         writes: list[Write] = [
-            Put(SAMPLES, made, self._when(version)),
-            Put(SAMPLES, made, Newer()),
+            Put(SAMPLES, made, self._when(version), settles),
+            Put(SAMPLES, made, Newer(), settles),
             Put(MORE_SAMPLES, made, Absent()),
-            Delete(SAMPLES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0),
-            Release(SAMPLES, made.key, version, chance.choice(("mid", "long")), made.owed, T0),
+            Delete(SAMPLES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0, settles),
+            Release(SAMPLES, made.key, version, chance.choice(("mid", "long")), made.owed, T0, settles),
             Annotate(SAMPLES, made.key, version, **changes),
-            Purge(SAMPLES, made.key, version, chance.choice((None, Role.ARRIVING))),
+            Purge(SAMPLES, made.key, version, chance.choice((None, Role.ARRIVING)), settles),
         ]
         return chance.choices(writes, weights=[5, 5, 1, 2, 1, 2, 1])[0]
 

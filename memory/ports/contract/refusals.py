@@ -55,8 +55,8 @@ def _everywhere(value: Any) -> dict[str, tuple[dict[str, Any], str]]:
         "a body": ({"body": {"said": SECRET, "x": value}}, "body"),
         "a list of a body": ({"body": {"said": SECRET, "x": [1, value]}}, "body"),
         "the depth of a body": ({"body": {"said": SECRET, "x": {"y": [{"z": value}]}}}, "body"),
-        "a step": ({"owed": (Owed("fine"), Owed("k", {"x": value}))}, "owed"),
-        "the depth of a step": ({"owed": (Owed("k", {"x": [{"y": value}]}),)}, "owed"),
+        "a step": ({"owed": (Owed("fine", "fine"), Owed("k", "k", {"x": value}))}, "owed"),
+        "the depth of a step": ({"owed": (Owed("k", "k", {"x": [{"y": value}]}),)}, "owed"),
     }
 
 
@@ -79,14 +79,17 @@ _NO_JSON: dict[str, Any] = {
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     **{f"{what} in {place}": row for what, value in _NO_JSON.items() for place, row in _everywhere(value).items()},
     "a body too deep": ({"body": {"x": deep(MAX_DEPTH)}}, "body"),
-    "a step too deep": ({"owed": (Owed("k", {"x": deep(MAX_DEPTH)}),)}, "owed"),
+    "a step too deep": ({"owed": (Owed("k", "k", {"x": deep(MAX_DEPTH)}),)}, "owed"),
     "a body of great depth": ({"body": {"x": deep(5_000)}}, "body"),
     "a body that is a list": ({"body": [1]}, "body"),
     "a body with a key of bytes": ({"body": {b"k": 1}}, "body"),
     "a step that is none": ({"owed": ("deliver",)}, "owed"),
-    "steps in a list": ({"owed": [Owed("k")]}, "owed"),
-    "a step with half a character for its kind": ({"owed": (Owed(HALF),)}, "owed"),
-    "a step without text for its kind": ({"owed": (Owed(5),)}, "owed"),  # type: ignore[arg-type]
+    "steps in a list": ({"owed": [Owed("k", "k")]}, "owed"),
+    "a step with half a character for its id": ({"owed": (Owed(HALF, "k"),)}, "owed"),
+    "a step with half a character for its name": ({"owed": (Owed("k", HALF),)}, "owed"),
+    "a step without text for its id": ({"owed": (Owed(5, "k"),)}, "owed"),  # type: ignore[arg-type]
+    "two steps of one id": ({"owed": (Owed("k", "a"), Owed("l", "a"), Owed("k", "b"))}, "owed"),
+    "a step without text for its name": ({"owed": (Owed("k", 5),)}, "owed"),  # type: ignore[arg-type]
     # fields
     "an undeclared field": ({"fields": {"colour": "red"}}, "colour"),
     "an undeclared field without a value": ({"fields": {"colour": None}}, "colour"),
@@ -143,7 +146,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 """Of records, in every write that brings one: what its parts are, and the name that the refusal must tell."""
 
 GIVEN: dict[str, tuple[dict[str, Any], str]] = {
-    **{f"{what} in a step": ({"owed": (Owed("k", {"x": value}),)}, "owed") for what, value in _NO_JSON.items()},
+    **{f"{what} in a step": ({"owed": (Owed("k", "k", {"x": value}),)}, "owed") for what, value in _NO_JSON.items()},
     "a naive end": ({"discard_at": NAIVE}, "discard_at"),
     "an end before the years": ({"discard_at": EARLY}, "discard_at"),
     "an end after the years": ({"discard_at": LATE}, "discard_at"),
@@ -167,11 +170,11 @@ LAWFUL: dict[str, dict[str, Any]] = {
     "NUL in texts": {"texts": {"content": NUL, "title": "\x00"}},
     "NUL in a field": {"fields": {"type": NUL, "source": "\x00"}},
     "NUL in tags": {"fields": {"tags": (NUL, "\x00", "be")}},
-    "NUL in bookkeeping": {"tier": NUL, "epoch": NUL, "owed": (Owed(NUL, {NUL: NUL}),)},
+    "NUL in bookkeeping": {"tier": NUL, "epoch": NUL, "owed": (Owed(NUL, NUL, {NUL: NUL}),)},
     "escapes of NUL": {"body": {"x": "\x01\x01 \\u0000 \\x00 \x01\x02"}, "fields": {"type": "\x01\x01", "tags": ("\x01\x02",)}},
     "the deepest body": {"body": {"x": deep(MAX_DEPTH - 1)}},
-    "the deepest step": {"owed": (Owed("k", {"x": deep(MAX_DEPTH - 1)}),)},
-    "the ends of 64 bits": {"body": {"x": [2**63 - 1, -(2**63)]}, "owed": (Owed("k", {"x": -(2**63)}),), "version": 2**62, "accesses": 2**62},
+    "the deepest step": {"owed": (Owed("k", "k", {"x": deep(MAX_DEPTH - 1)}),)},
+    "the ends of 64 bits": {"body": {"x": [2**63 - 1, -(2**63)]}, "owed": (Owed("k", "k", {"x": -(2**63)}),), "version": 2**62, "accesses": 2**62},
     "the largest generation": {"generation": MAX_GENERATION},
     "integers that are doubles": {"fields": {"confidence": 2**53 + 2}},
     "moments of other zones at the ends of the years": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from memory.domain.ids import new_id
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, WORDS, Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
-from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone, pack_vector
+from memory.ports.record import Key, Mark, Owed, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
 
@@ -38,8 +38,12 @@ def record(n: int = 1, at: Partition = HERE, version: int = 1, **parts: Any) -> 
     return Record(key_of(n, at), at.scope, version, **{**times, **parts})
 
 
-def put(what: Record, when: When | None = None, collection: Collection = SAMPLES) -> Put:
-    return Put(collection, what, Always() if when is None else when)
+def put(what: Record, when: When | None = None, collection: Collection = SAMPLES, settles: Iterable[str] = ()) -> Put:
+    return Put(collection, what, Always() if when is None else when, frozenset(settles))
+
+
+def step_ids(steps: Iterable[Owed]) -> tuple[str, ...]:
+    return tuple(step.id for step in steps)
 
 
 def delete(n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = SAMPLES, **parts: Any) -> Delete:

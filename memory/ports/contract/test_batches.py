@@ -171,16 +171,16 @@ async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(s
 @pytest.mark.asyncio
 async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time(store: Store) -> None:
     """Each in the call it was made in, and in one of its own. An access alone counts again."""
-    step, other = Owed("k", {"n": 1}), Owed("l")
+    step, other = Owed("k", "k", {"n": 1}), Owed("l", "l")
     await done(
         store, *[put(record(n, owed=(step, other))) for n in range(1, 5)], put(record(5, role=Role.CACHED)), put(record(6, role=Role.ARRIVING))
     )
     writes: list[Write] = [
-        Annotate(SAMPLES, record(1).key, 1, tier="long", role=Role.REPLICA, settle=(step,)),
+        Annotate(SAMPLES, record(1).key, 1, tier="long", role=Role.REPLICA, settle=(step.id,)),
         release(2, owed=(step, other), discard_at=T0),
-        Annotate(SAMPLES, record(2).key, 1, settle=(step,), discard_at=T0),
+        Annotate(SAMPLES, record(2).key, 1, settle=(step.id,), discard_at=T0),
         delete(3, owed=(step, other), note={"digest": "d"}, discard_at=T0),
-        Annotate(SAMPLES, record(3).key, 100, settle=(other,)),
+        Annotate(SAMPLES, record(3).key, 100, settle=(other.id,)),
         Purge(SAMPLES, record(5).key, 1),
         Purge(SAMPLES, record(6).key, 1, role_is=Role.ARRIVING),
         RaiseGeneration(HERE, 4),

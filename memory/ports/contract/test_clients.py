@@ -103,10 +103,10 @@ async def test_generations_raised_through_two_clients_are_all_counted(clients: C
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(clients: Clients) -> None:
-    steps = tuple(Owed("deliver", {"n": n}) for n in range(16))
+    steps = tuple(Owed(f"deliver:{n}", "deliver", {"n": n}) for n in range(16))
     at = record().created_at
     await done(clients[0], put(record(owed=steps)))
-    await _at_once(clients, [Annotate(SAMPLES, key_of(1), 1, settle=(step,), accessed_at=at) for step in steps[1:]])
+    await _at_once(clients, [Annotate(SAMPLES, key_of(1), 1, settle=(step.id,), accessed_at=at) for step in steps[1:]])
     after = await live(clients[1])
     assert (after.owed, after.accesses) == (steps[:1], 15)
     await _both_see_the_same(clients)

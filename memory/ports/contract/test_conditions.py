@@ -10,10 +10,10 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import T0, delete, done, found, key_of, one, put, record, release
-from memory.ports.record import Owed, Record, Role, Tombstone, pack_vector
+from memory.ports.contract.support import HERE, T0, delete, done, found, key_of, live, one, put, record, release
+from memory.ports.record import Mark, Owed, Record, Role, Standing, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Status, When, Write
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, Release, Status, When, Write
 
 V = 10  # the version of what stands there
 
@@ -87,6 +87,76 @@ async def test_a_put_meets_what_stands_there_as_the_table_says(store: Store, cel
         assert after == before, "a conflict must leave what stands there as it is"
         assert outcome.stored == before, "a conflict says what stands there"
         assert outcome.version == (None if standing == "nothing" else V)
+
+
+KEPT_AND_SENT = (Owed("1", "keep", {"said": "a"}), Owed("2", "deliver"))
+OWING_BOTH: dict[str, list[Write]] = {
+    "live": [put(record(version=V, role=Role.HOME, owed=KEPT_AND_SENT))],
+    "cached": [put(record(version=V, role=Role.CACHED, owed=KEPT_AND_SENT))],
+    "mark": [put(record(version=V)), release(version=V, owed=KEPT_AND_SENT)],
+    "tombstone": [delete(version=V, owed=KEPT_AND_SENT)],
+}
+
+# what the write owes itself, the steps it settles, whether it may take the place of what owes KEPT_AND_SENT
+GIVES_WAY: list[tuple[tuple[Owed, ...], frozenset[str], bool]] = [
+    ((), frozenset(), False),
+    (KEPT_AND_SENT, frozenset(), True),
+    ((Owed("2", "other", {"n": 1}), Owed("1", "another")), frozenset(), True),
+    (KEPT_AND_SENT[:1], frozenset(), False),
+    (KEPT_AND_SENT[1:], frozenset({"deliver"}), False),
+    ((Owed("3", "keep", {"said": "a"}), Owed("4", "deliver")), frozenset(), False),
+    ((), frozenset({"keep", "deliver", "never"}), True),
+    ((), frozenset({"keep"}), False),
+    ((), frozenset({"1", "2"}), False),
+    (KEPT_AND_SENT[:1], frozenset({"deliver"}), True),
+    ((Owed("3", "new"),), frozenset({"keep", "deliver"}), True),
+]
+
+
+def _over(standing: str, owed: tuple[Owed, ...], settles: frozenset[str]) -> list[tuple[Write, Standing | None]]:
+    """Writes whose conditions hold there, and what each leaves."""
+    new, key, at = record(version=V + 1, owed=owed, generation=0), key_of(1), AtVersion(V)
+    buried = Tombstone(key, V + 1, owed)
+    writes: list[tuple[Write, Standing | None]] = [(Put(SAMPLES, new, Newer(), settles), new)]
+    writes.append((Delete(SAMPLES, key, V + 1, Newer(), owed, settles=settles), buried))
+    if standing != "mark":
+        writes.append((Put(SAMPLES, new, at, settles), new))
+        writes.append((Delete(SAMPLES, key, V + 1, at, owed, settles=settles), buried))
+    if standing == "live":
+        writes.append((Release(SAMPLES, key, V, "long", owed, settles=settles), Mark(key, HERE.scope, V, "long", owed)))
+    elif not owed:
+        writes.append((Purge(SAMPLES, key, V, settles=settles), None))
+    return writes
+
+
+@clause("write.owing", "write.table")
+@needs("conditional")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("batch", [False, True], ids=["alone", "in a batch"])
+@pytest.mark.parametrize("standing", OWING_BOTH)
+async def test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it(store: Store, standing: str, batch: bool) -> None:
+    failed: list[object] = []
+    for owed, settles, gives_way in GIVES_WAY:
+        for write, leaves in _over(standing, owed, settles):
+            await done(store, put(record(version=1)), *OWING_BOTH[standing])
+            before = await found(store)
+            outcome = (await store.apply([write, put(record(2))]))[0] if batch else await one(store, write)
+            told = (outcome.applied, None if gives_way else outcome.stored, await found(store))
+            if told != ((True, None, leaves) if gives_way else (False, before, before)):
+                failed.append((write, outcome))
+    assert failed == []
+    await done(store, put(record(version=1)), *OWING_BOTH[standing], put(record(version=1), Always()))
+    assert (await live(store)).owed == (), "caches owe nobody anything"
+
+
+@clause("write.owing")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_what_was_settled_keeps_nobody_out_and_one_step_left_does(store: Store) -> None:
+    await done(store, put(record(version=V, owed=KEPT_AND_SENT)), Annotate(SAMPLES, key_of(1), V, settle=("1",)))
+    assert (await one(store, put(record(version=V + 1), Newer()))).status is Status.CONFLICT
+    await done(store, Annotate(SAMPLES, key_of(1), V, settle=("2",)), put(record(version=V + 1), Newer()))
+    assert (await live(store)).version == V + 1
 
 
 DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
@@ -180,9 +250,17 @@ async def test_a_put_replaces_the_whole_record(store: Store) -> None:
     """Bookkeeping too: what the new one does not say, nobody says any more."""
     content: dict[str, Any] = {"fields": {"type": "a", "tags": ("x",)}, "texts": {"title": "one"}, "body": {"k": 1}, "vector": pack_vector([1.0])}
     times = dict.fromkeys(("expires_at", "accessed_at", "cached_at"), T0)
-    books: dict[str, Any] = {"role": Role.REPLICA, "tier": "short", "owed": (Owed("k"),), "previous": 3, "accesses": 4, "epoch": "run 5", **times}
+    books: dict[str, Any] = {
+        "role": Role.REPLICA,
+        "tier": "short",
+        "owed": (Owed("k", "k"),),
+        "previous": 3,
+        "accesses": 4,
+        "epoch": "run 5",
+        **times,
+    }
     conditions: tuple[When, ...] = (AtVersion(1), Newer(), Always())
     for version, when in zip((1, 3, 5), conditions, strict=True):
         await done(store, put(record(version=version, **content, **books)))
-        await done(store, put(record(version=version + 1, fields={"source": "s"}), when))
+        await done(store, put(record(version=version + 1, fields={"source": "s"}), when, settles={"k"}))
         assert await found(store) == record(version=version + 1, fields={"source": "s"}, generation=0)

@@ -10,13 +10,13 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, done, found, key_of, one, put, record, release
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, done, found, key_of, one, put, record, release, step_ids
 from memory.ports.record import Owed, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, RaiseGeneration, Status, Write
 
 V = 10  # the version of what stands there
-OWING = (Owed("deliver", {"to": "long"}), Owed("erase"))
+OWING = (Owed("deliver", "deliver", {"to": "long"}), Owed("erase", "erase"))
 AT = MORE_SAMPLES
 
 STANDING: dict[str, list[Write]] = {
@@ -37,8 +37,8 @@ def _that_do_not_hold(standing: str) -> list[Write]:
         Delete(AT, key, V + 1, AtVersion(V - 1)),
         replace(release(version=V - 1), collection=AT),
         replace(release(version=V, to="short"), collection=AT) if standing != "home" else replace(release(version=V + 1), collection=AT),
-        Annotate(AT, key, V - 1, settle=OWING),
-        Annotate(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.HOME, settle=OWING),
+        Annotate(AT, key, V - 1, settle=step_ids(OWING)),
+        Annotate(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.HOME, settle=step_ids(OWING)),
     ]
     if standing != "nothing":
         writes += [
@@ -121,7 +121,8 @@ async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands
 async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: Store, standing: str) -> None:
     """Neither of its content nor of its bookkeeping, also where it was purged in between."""
     bare = record(version=V + 1, generation=0)
-    plain: Write = delete(version=V + 1, collection=AT)
+    settles = frozenset({"deliver", "erase"})
+    plain: Write = delete(version=V + 1, collection=AT, settles=settles)
     await done(store, *STANDING[standing], plain)
     left = await found(store, collection=AT)
     await done(store, Purge(AT, key_of(1), V + 1), plain)

@@ -37,7 +37,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, When, Write
 
 NUMBERS = range(6)
-STEP = (Owed("deliver", {"to": "long"}),)
+STEP = (Owed("deliver", "deliver", {"to": "long"}),)
 DAMAGED = 2
 SOUND = [n for n in NUMBERS if n != DAMAGED]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
 from memory.ports.contract.cells import cells
@@ -119,17 +118,25 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
     assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
 
 
-@clause("erase.keeps")
+@clause("erase.carries")
 @pytest.mark.asyncio
-async def test_tombstones_keep_the_fields_named_and_nothing_else(store: Store) -> None:
-    await done(store, put(record(1, fields={"request_digest": "d1", "source": "a talk"})), put(record(2, fields={"source": "a walk"})))
+async def test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_else(store: Store) -> None:
+    """By the step's name, whatever its id; the data of the others may be what the record said."""
+    owed = (
+        Owed("keep:1", "keep", {"said": "a secret"}),
+        Owed("x", "deliver", {"to": ["a", None]}),
+        Owed("delete", "erase"),
+        Owed("y", "delete", {"n": 1}),
+    )
+    await done(store, put(record(1, owed=owed)), put(record(2, owed=owed[:1])), put(record(3)), put(record(4, owed=owed[1:2])))
 
-    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, keep=("request_digest",)) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, T0, frozenset({"deliver", "delete", "never"})) == 4
 
-    assert await found(store, 1) == Tombstone(key_of(1), 50, note={"request_digest": "d1"})
-    assert await found(store, 2) == Tombstone(key_of(2), 50)
-    with pytest.raises(InvalidInput, match="valid_from"):
-        await store.delete_matching(Query(SAMPLES, within(HERE)), 60, keep=("valid_from",))
+    left = [(owed[1], owed[3]), (), (), owed[1:2]]
+    assert [await found(store, n) for n in (1, 2, 3, 4)] == [Tombstone(key_of(n), 50, steps, discard_at=T0) for n, steps in enumerate(left, start=1)]
+    await done(store, put(record(5, owed=owed)))
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 1
+    assert await found(store, 5) == Tombstone(key_of(5), 50)
 
 
 @clause("erase.matches")
@@ -210,7 +217,7 @@ def _varied(n: int, place: Partition) -> Record:
     fields: dict[str, FieldValue] = {"type": "abc"[n % 3], "confidence": n / 10, "valid_from": T0 + timedelta(seconds=n)}
     fields |= {"tags": ("red", "blue")[: n % 3]} if n % 4 else {}
     fields |= {"source": ""} if n % 2 else {}
-    owed = (Owed("deliver"),) if n % 5 == 0 else ()
+    owed = (Owed("deliver", "deliver"),) if n % 5 == 0 else ()
     return record(n, place, version=1 + n, fields=fields, owed=owed, tier="short" if n < 4 else "", expires_at=T0 if n % 2 else None)
 
 
@@ -220,7 +227,7 @@ def _varied(n: int, place: Partition) -> Record:
 async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Store) -> None:
     ends = T0 + timedelta(days=9)
     await done(
-        store, *[put(record(n)) for n in range(5)], release(1, owed=(Owed("k"),), discard_at=ends), delete(2, 7, note={"k": 1}, discard_at=ends)
+        store, *[put(record(n)) for n in range(5)], release(1, owed=(Owed("k", "k"),), discard_at=ends), delete(2, 7, note={"k": 1}, discard_at=ends)
     )
     before = await store.get(SAMPLES, [key_of(1), key_of(2)])
 
@@ -229,27 +236,32 @@ async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Sto
     assert await store.get(SAMPLES, [key_of(1), key_of(2)]) == before
 
 
-@clause("erase.keeps", "moments.utc")
+@clause("erase.matches", "moments.utc")
 @pytest.mark.asyncio
-async def test_tombstones_keep_empty_texts_too_and_their_end_in_utc(store: Store) -> None:
-    await done(store, put(record(1, fields={"request_digest": "", "type": "x\x00é"})), put(record(2)))
+async def test_tombstones_of_an_erasure_keep_their_end_in_utc(store: Store) -> None:
+    await done(store, put(record(1)))
     there = T0.astimezone(timezone(timedelta(hours=-7)))
 
-    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, there, ("request_digest", "type")) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, there) == 1
 
-    first, second = await buried(store, 1), await buried(store, 2)
-    assert first == Tombstone(key_of(1), 50, note={"request_digest": "", "type": "x\x00é"}, discard_at=T0)
-    assert second == Tombstone(key_of(2), 50, discard_at=T0)
+    first = await buried(store, 1)
+    assert first == Tombstone(key_of(1), 50, discard_at=T0)
     assert first.discard_at is not None
     assert first.discard_at.utcoffset() == timedelta(0)
 
 
-@clause("erase.matches", "erase.keeps")
+@clause("erase.matches", "erase.carries")
 @pytest.mark.asyncio
 @cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(store: Store, collection: Collection) -> None:
     """Nothing is owed any more, whatever the record owed; and the version is above both, at the record's own too."""
-    books: dict[str, Any] = {"owed": (Owed("deliver", {"to": "long"}),), "accesses": 4, "previous": 2, "expires_at": T0, "body": {"said": "lantern"}}
+    books: dict[str, Any] = {
+        "owed": (Owed("deliver", "deliver", {"to": "long"}),),
+        "accesses": 4,
+        "previous": 2,
+        "expires_at": T0,
+        "body": {"said": "lantern"},
+    }
     numbers = {n: (version, max(version + 1, 50)) for n, version in enumerate((1, 49, 50, 51, 2**40))}
     await done(store, *[put(record(n, version=version, **books), collection=collection) for n, (version, _) in numbers.items()])
 

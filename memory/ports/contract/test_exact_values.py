@@ -101,7 +101,9 @@ async def test_every_value_comes_back_to_the_last_bit(exact: Store, seed: int) -
 async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: Store, seed: int) -> None:
     values = ExactValues(seed)
     documents = [values.document() for _ in range(40)]
-    await done(store, *[put(record(n, body=d, owed=(Owed("first", d), Owed("second", {"d": [d]})))) for n, d in enumerate(documents)])
+    await done(
+        store, *[put(record(n, body=d, owed=(Owed("first", "first", d), Owed("second", "second", {"d": [d]})))) for n, d in enumerate(documents)]
+    )
     for n, document in enumerate(documents):
         stored = await live(store, n)
         assert _canonical(dict(stored.body)) == _canonical(document)
@@ -116,7 +118,7 @@ async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_
     values = ExactValues(seed)
     documents = [values.document() for _ in range(20)]
     for n, document in enumerate(documents):
-        owed = (Owed("step", document),)
+        owed = (Owed("step", "step", document),)
         await done(store, delete(n, note=document, owed=owed), put(record(100 + n)), release(100 + n, owed=owed))
     for n, document in enumerate(documents):
         grave, mark = await buried(store, n), await marked(store, 100 + n)

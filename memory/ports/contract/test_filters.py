@@ -23,7 +23,7 @@ TEXTS = ["", "a", "A", "á", "a ", "ab", "b", "%", "a_b", "axb", "É", "10", "9"
 RECORDS = [
     record(0),
     *[record(n, fields={"type": text, "tags": (text,), "confidence": n / 10}, body={}) for n, text in enumerate(TEXTS, start=1)],
-    record(20, fields={"tags": ()}, expires_at=T0, owed=(Owed("x"),), tier="short"),
+    record(20, fields={"tags": ()}, expires_at=T0, owed=(Owed("x", "x"),), tier="short"),
     record(21, fields={"tags": ("red", "a_b", "Blue"), "valid_from": T0, "valid_to": T0 + timedelta(microseconds=1)}, accessed_at=T0, accesses=3),
     record(22, fields={"type": "a", "valid_from": T0 + timedelta(microseconds=1), "confidence": -1e308}, version=2**53 + 1, tier="mid"),
     record(23, fields={"type": "b", "valid_from": T0 - timedelta(microseconds=1), "confidence": 0.1 + 0.2}, version=2**53 + 2),

@@ -184,7 +184,7 @@ async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, 
 async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store, harness: Harness) -> None:
     """The engine deletes what has expired, and with it what belongs to it elsewhere: it has to find it. What owes a step stays whatever it is."""
     kept = [record(n, role=role, expires_at=LONG_AGO) for n, role in enumerate((Role.HOME, Role.REPLICA, Role.ARRIVING), 1)]
-    owing = record(4, role=Role.CACHED, expires_at=LONG_AGO, owed=(Owed("deliver", {}),))
+    owing = record(4, role=Role.CACHED, expires_at=LONG_AGO, owed=(Owed("deliver", "deliver", {}),))
     await done(store, *map(put, [*kept, owing, record(9, role=Role.CACHED, expires_at=LONG_AGO)]))
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
 

@@ -14,14 +14,14 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, listed, put, record, release, ways
+from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, listed, put, record, release, step_ids, ways
 from memory.ports.query import Kind, Query, Search, within
 from memory.ports.record import Mark, Owed, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Purge, Write
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
-STEP = (Owed("deliver", {"to": "long"}),)
+STEP = (Owed("deliver", "deliver", {"to": "long"}),)
 
 
 def _cached(n: int, **parts: Any) -> Record:
@@ -60,7 +60,7 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
     await _forgotten(harness, store, (4, 5, 6))
     assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8, 9)] == [Record, Mark, Tombstone, Mark, Tombstone, Record]
 
-    settled = [Annotate(SAMPLES, key_of(n), version, settle=STEP) for n, version in ((1, 1), (2, 1), (3, 100))]
+    settled = [Annotate(SAMPLES, key_of(n), version, settle=step_ids(STEP)) for n, version in ((1, 1), (2, 1), (3, 100))]
     await done(store, *settled, Annotate(SAMPLES, key_of(7), 1, discard_at=LONG_AGO), Annotate(SAMPLES, key_of(8), 100, discard_at=LONG_AGO))
     await _forgotten(harness, store, (1, 2, 3, 7, 8))
     assert await asked(store) == [id_of(9)], "a record that is no cached copy is its reader's to forget"
@@ -148,15 +148,15 @@ async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, sto
 @pytest.mark.asyncio
 async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(harness: Harness, store: Store) -> None:
     """Their ends are long past, and a step held them back: one becomes a home, one's end moves on, of two steps one is settled."""
-    two, ahead = (*STEP, Owed("erase")), datetime.now(UTC) + timedelta(days=1)
+    two, ahead = (*STEP, Owed("erase", "erase")), datetime.now(UTC) + timedelta(days=1)
     await done(store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO))
     await done(store, delete(3, owed=two, discard_at=LONG_AGO), put(record(4)), release(4, owed=two, discard_at=LONG_AGO))
     await done(
         store,
-        Annotate(SAMPLES, key_of(1), 1, role=Role.HOME, settle=STEP),
-        Annotate(SAMPLES, key_of(2), 100, discard_at=ahead, settle=STEP),
-        Annotate(SAMPLES, key_of(3), 100, settle=STEP),
-        Annotate(SAMPLES, key_of(4), 1, settle=STEP),
+        Annotate(SAMPLES, key_of(1), 1, role=Role.HOME, settle=step_ids(STEP)),
+        Annotate(SAMPLES, key_of(2), 100, discard_at=ahead, settle=step_ids(STEP)),
+        Annotate(SAMPLES, key_of(3), 100, settle=step_ids(STEP)),
+        Annotate(SAMPLES, key_of(4), 1, settle=step_ids(STEP)),
         put(_cached(9, expires_at=LONG_AGO)),
     )
     await _forgotten(harness, store, (9,))

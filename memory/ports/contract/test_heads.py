@@ -36,7 +36,16 @@ def _made(*, vectors: bool) -> list[Record]:
     vector = pack_vector([1.0, 0.5]) if vectors else None
     return [
         record(
-            1, fields=full, texts=texts, vector=vector, tier="mid", expires_at=at, accesses=3, accessed_at=at, owed=(Owed("x"),), version=2**53 + 1
+            1,
+            fields=full,
+            texts=texts,
+            vector=vector,
+            tier="mid",
+            expires_at=at,
+            accesses=3,
+            accessed_at=at,
+            owed=(Owed("x", "x"),),
+            version=2**53 + 1,
         ),
         record(2, fields={"tags": (), "confidence": 1}, generation=0, body={"k": [1]}),
         record(3, fields={"type": "fact"}, texts={"content": "lantern"}, vector=vector, previous=1),

@@ -12,14 +12,14 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, hit_ids, id_of, key_of, one, put, record, release
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, hit_ids, id_of, key_of, one, put, record, release, step_ids
 from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Near, Query, Search, within
 from memory.ports.record import Owed, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
 
 KEYS = [key_of(n) for n in range(24)]
-STEPS = (Owed("deliver", {"to": ["long", None], "n": 1}), Owed("erase"), Owed("deliver", {"to": "archive"}))
+STEPS = (Owed("1", "deliver", {"to": ["long", None], "n": 1}), Owed("2", "erase"), Owed("3", "deliver", {"to": "archive"}))
 LATER = T0 + timedelta(days=3, microseconds=7)
 
 
@@ -36,10 +36,10 @@ async def _furnish(store: Store) -> None:
     await done(
         store,
         *[put(record(n, version=5, owed=STEPS, tier="short")) for n in range(10, 14)],
-        Annotate(SAMPLES, key_of(10), 5, accessed_at=LATER, settle=STEPS[1:2]),
+        Annotate(SAMPLES, key_of(10), 5, accessed_at=LATER, settle=step_ids(STEPS[1:2])),
         Annotate(SAMPLES, key_of(11), 5, role=Role.REPLICA, tier="long"),
         release(12, 5, "long", owed=STEPS, discard_at=LATER),
-        release(13, 5, "mid"),
+        release(13, 5, "mid", settles=frozenset({"deliver", "erase"})),
         Annotate(SAMPLES, key_of(13), 5, discard_at=LATER),
         delete(14, 9, owed=STEPS, note={"digest": "d", "n": [1, None]}, discard_at=LATER),
         delete(15, 9),

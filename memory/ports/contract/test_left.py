@@ -53,7 +53,7 @@ async def test_marks_and_tombstones_are_counted_as_they_are_listed(store: Store)
 @pytest.mark.asyncio
 async def test_every_operator_holds_for_what_was_left_as_for_records(store: Store) -> None:
     """Dated and kept for good, owing and not: what has no date is neither before nor after any. Asked for by kind, and together with records."""
-    dates, step = [None if n % 3 == 0 else T0 + timedelta(days=n) for n in range(18)], (Owed("k"),)
+    dates, step = [None if n % 3 == 0 else T0 + timedelta(days=n) for n in range(18)], (Owed("k", "k"),)
     for n, at in enumerate(dates[:9]):
         await done(store, delete(n, version=n + 1, discard_at=at, owed=step if n % 2 else ()))
     for n, at in enumerate(dates[9:], start=9):

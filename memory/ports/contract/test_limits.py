@@ -57,9 +57,9 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
 @clause("limit.binds")
 @works("max_record_bytes")
 @pytest.mark.asyncio
-@cells("part", ["fields", "texts", "body", "vector"])
-async def test_every_part_of_a_records_content_counts_towards_its_size(store: Store, part: str) -> None:
-    """And nothing else does: not its bookkeeping, and not what stood there before."""
+@cells("part", ["fields", "texts", "body", "vector", "owed"])
+async def test_every_part_of_a_records_content_and_what_it_owes_count_towards_its_size(store: Store, part: str) -> None:
+    """And nothing else does: not its other bookkeeping, and not what stood there before."""
     limit = store.capabilities.max_record_bytes
     assert limit is not None
     said = "word " * 100
@@ -68,8 +68,9 @@ async def test_every_part_of_a_records_content_counts_towards_its_size(store: St
         "texts": {"texts": {"title": said, "content": said}},
         "body": {"body": {"said": said}},
         "vector": {"vector": pack_vector([1.0] * min(store.capabilities.max_vector_dims or 100, 100))},
+        "owed": {"owed": (Owed("k", "k", {"said": "東" * 100}),)},
     }
-    whole = record(owed=(Owed("k", {"said": said}),), **content[part])
+    whole = record(tier=said, epoch=said, **content[part])
     for over in (1, 0):
         filled = {**whole.body, "more": ""}
         filled["more"] = "x" * (limit + over - record_bytes(replace(whole, body=filled)))

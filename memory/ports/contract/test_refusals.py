@@ -32,6 +32,7 @@ from memory.ports.contract.support import (
     put,
     record,
     release,
+    step_ids,
     ways,
 )
 from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
@@ -53,7 +54,7 @@ def as_text(value: Any) -> str:
 
 
 def _told(record_: Record) -> list[Any]:
-    return [dict(record_.body), [[step.kind, dict(step.data)] for step in record_.owed]]
+    return [dict(record_.body), [[step.id, step.step, dict(step.data)] for step in record_.owed]]
 
 
 async def _refused(store: Store, writes: Sequence[tuple[str, Write, str]]) -> None:
@@ -144,7 +145,7 @@ async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(st
 ASKED_OF = [
     record(1, fields={"type": "a", "tags": ("a", NUL), "confidence": 1, "valid_from": T0}, texts={"content": "lantern"}, vector=pack_vector([1.0])),
     record(2, fields={"type": NUL, "tags": (), "confidence": 0.0}, generation=1, version=3),
-    record(3, fields={"type": "\ud7ff\ue000 is whole", "tags": ("",), "confidence": 2.0**53}, expires_at=T0, owed=(Owed("x"),)),
+    record(3, fields={"type": "\ud7ff\ue000 is whole", "tags": ("",), "confidence": 2.0**53}, expires_at=T0, owed=(Owed("x", "x"),)),
     record(4, fields={"type": "\U0010ffff"}, tier="\U0010ffff\U0010ffff"),
     record(5, body={}),
 ]
@@ -235,7 +236,7 @@ async def _left_exactly(store: Store) -> None:
     """What stands where a record was keeps strange contents too, and moments as UTC to the microsecond."""
     at = T0 + timedelta(microseconds=7)
     there = at.astimezone(timezone(timedelta(hours=5, minutes=45)))
-    steps = (Owed(NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
+    steps = (Owed(NUL, NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
     await done(store, delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there), put(record(102)), put(record(103)))
     await done(store, release(102, to=NUL, owed=steps, discard_at=there), Annotate(SAMPLES, key_of(103), 1, tier=NUL, accessed_at=there))
     await done(store, delete(104), Annotate(SAMPLES, key_of(104), 100, discard_at=there))
@@ -246,16 +247,16 @@ async def _left_exactly(store: Store) -> None:
     for moment in (tombstone.discard_at, mark.discard_at, annotated.accessed_at, (await buried(store, 104)).discard_at):
         assert moment is not None
         assert moment.utcoffset() == timedelta(0)
-    await done(store, Annotate(SAMPLES, key_of(101), 100, settle=steps))
+    await done(store, Annotate(SAMPLES, key_of(101), 100, settle=step_ids(steps)))
     assert (await buried(store, 101)).owed == ()
 
 
 @clause("json.types", "owed.untouched")
 @pytest.mark.asyncio
 async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store) -> None:
-    alike = [Owed("b", {"to": to}) for to in (1, True, 1.0, "1", None)]
-    steps = (Owed("b", MIXED), Owed("a"), *alike, Owed("a", {"to": None}))
-    told = [[step.kind, step.data] for step in steps]
+    alike = [Owed(f"b:{n}", "b", {"to": to}) for n, to in enumerate((1, True, 1.0, "1", None))]
+    steps = (Owed("b", "b", MIXED), Owed("a", "a"), *alike, Owed("a:none", "a", {"to": None}))
+    told = [[step.step, step.data] for step in steps]
     await done(store, put(record(1, body=MIXED, owed=steps)))
     out = [await live(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
     if store.capabilities.conditional:
@@ -268,7 +269,7 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
         assert as_text(dict((await buried(store, 2)).note)) == as_text(MIXED)
     for standing in out:
         assert not isinstance(standing, str)
-        assert as_text([[o.kind, dict(o.data)] for o in standing.owed]) == as_text(told)  # type: ignore[union-attr]
+        assert as_text([[o.step, dict(o.data)] for o in standing.owed]) == as_text(told)  # type: ignore[union-attr]
         assert not isinstance(standing, Record) or as_text(dict(standing.body)) == as_text(MIXED)
 
 
@@ -277,16 +278,18 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
 @pytest.mark.asyncio
 async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
     """What is not settled is not touched, and neither is what was never spoken of: nobody's reading and writing it anew shows."""
-    settled, kept = Owed("done", {"a": [], "b": {"c": 1, "d": 2}}), (Owed("b", MIXED), Owed("a", {"to": None, "most": [2**63 - 1, []]}))
-    told = as_text([[step.kind, step.data] for step in kept])
+    settled, kept = (
+        Owed("done", "done", {"a": [], "b": {"c": 1, "d": 2}}),
+        (Owed("b", "b", MIXED), Owed("a", "a", {"to": None, "most": [2**63 - 1, []]})),
+    )
+    told = as_text([[step.step, step.data] for step in kept])
     await done(store, put(record(1, body=MIXED, owed=(settled, *kept))), put(record(2)), release(2, owed=(settled, *kept)))
     await done(store, delete(3, owed=(settled, *kept), note=MIXED | {"most": 2**63 - 1}))
-    same = Owed("done", {"b": {"d": 2, "c": 1}, "a": []})  # the order of keys is none of JSON's
-    changes = [Annotate(SAMPLES, key_of(n), version, settle=(same,), discard_at=T0) for n, version in ((1, 1), (2, 1), (3, 100))]
+    changes = [Annotate(SAMPLES, key_of(n), version, settle=(settled.id,), discard_at=T0) for n, version in ((1, 1), (2, 1), (3, 100))]
     await done(store, *changes, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long"))
     tombstone, record_ = await buried(store, 3), await live(store, 1)
     for standing in (record_, await marked(store, 2), tombstone):
-        assert as_text([[step.kind, dict(step.data)] for step in standing.owed]) == told
+        assert as_text([[step.step, dict(step.data)] for step in standing.owed]) == told
     assert as_text(dict(tombstone.note)) == as_text(MIXED | {"most": 2**63 - 1})
     assert as_text(dict(record_.body)) == as_text(MIXED)
 
@@ -304,7 +307,7 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
         record(2, texts={"content": lines}),
         record(3, fields={"type": field + "a", "source": field}),
         record(4, fields={"type": field + "b", "tags": ("t" * 100_000, *tags)}),
-        record(5, owed=(Owed("k", {"said": "s" * some}),), body={"list": list(range(some // 8)), "said": "é" * (some // 4)}),
+        record(5, owed=(Owed("k", "k", {"said": "s" * some}),), body={"list": list(range(some // 8)), "said": "é" * (some // 4)}),
     ]
     wrote = [replace(r, generation=0) for r in wrote]
     for r in wrote:
@@ -317,6 +320,6 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
         assert await asked(store, part=Has("tags", "t" * 100_000)) == [id_of(4)]
         assert await asked(store, part=Has("tags", "tag 1999")) == [id_of(4)]
     if store.capabilities.conditional:
-        await done(store, delete(6, note={"said": "n" * some}, owed=(Owed("k", {"said": "s" * some}),)))
+        await done(store, delete(6, note={"said": "n" * some}, owed=(Owed("k", "k", {"said": "s" * some}),)))
         stands = await buried(store, 6)
-        assert (stands.note, stands.owed) == ({"said": "n" * some}, (Owed("k", {"said": "s" * some}),))
+        assert (stands.note, stands.owed) == ({"said": "n" * some}, (Owed("k", "k", {"said": "s" * some}),))

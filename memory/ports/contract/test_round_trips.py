@@ -75,7 +75,7 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Sto
         generation=3,
         role=Role.REPLICA,
         tier="long",
-        owed=(Owed("deliver", {"to": ["x", None, {"y": 1.5}]}), Owed("erase")),
+        owed=(Owed("deliver", "deliver", {"to": ["x", None, {"y": 1.5}]}), Owed("erase", "erase")),
         previous=1_714_000_000_000_000,
         accesses=7,
         accessed_at=T0,
@@ -110,7 +110,7 @@ async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) 
 async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) -> None:
     """Tiers, runs and the kinds of steps, in records and in what stands where one was."""
     texts = [*TEXTS[:-1], "x" * 200]
-    steps = [(Owed(text, {text: text}), Owed(text + "y" * 1_000)) for text in texts]
+    steps = [(Owed(text, text, {text: text}), Owed("long", text + "y" * 1_000), Owed("y" * 1_000 + text, "long")) for text in texts]
     books = list(zip(texts, steps, strict=True))
     await done(store, *[put(record(n, tier=text, epoch=text, owed=owed)) for n, (text, owed) in enumerate(books)])
     stands = [await live(store, n) for n in range(len(texts))]
@@ -218,7 +218,7 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
     texts = {"title": "a"}
     body: dict[str, Any] = {"list": [1], "dict": {"k": [1]}}
     owed: dict[str, Any] = {"to": ["a"]}
-    await done(store, put(record(fields=fields, texts=texts, body=body, owed=(Owed("k", owed),))))
+    await done(store, put(record(fields=fields, texts=texts, body=body, owed=(Owed("k", "k", owed),))))
 
     fields["type"] = texts["title"] = "b"
     body["list"].append(2)
@@ -229,7 +229,7 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
     stored = await live(store)
     assert (stored.fields["type"], stored.texts["title"]) == ("a", "a")
     assert dict(stored.body) == {"list": [1], "dict": {"k": [1]}}
-    assert stored.owed == (Owed("k", {"to": ["a"]}),)
+    assert stored.owed == (Owed("k", "k", {"to": ["a"]}),)
 
 
 @clause("shared.nothing-in")
@@ -247,7 +247,7 @@ async def test_changing_a_note_that_was_handed_in_changes_nothing_stored(store: 
 @clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store) -> None:
-    await done(store, put(record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", {"to": ["a"]}),), generation=0)))
+    await done(store, put(record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0)))
     out: Any = await live(store)
 
     changes: list[Callable[[], Any]] = [
@@ -260,7 +260,7 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
         with contextlib.suppress(TypeError, AttributeError):  # to refuse the change is as good
             change()
 
-    assert await live(store) == record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", {"to": ["a"]}),), generation=0)
+    assert await live(store) == record(fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0)
 
 
 @clause("shared.nothing-out")

@@ -45,7 +45,7 @@ def _made() -> dict[str, Any]:
         "body": {"list": [1, {"k": [2]}], "dict": {"k": {"l": []}}},
         "fields": {"type": "a", "tags": ("x",)},
         "texts": {"content": "lantern"},
-        "owed": (Owed("k", {"to": ["a"], "deep": {"x": [{}]}}),),
+        "owed": (Owed("k", "k", {"to": ["a"], "deep": {"x": [{}]}}),),
     }
 
 

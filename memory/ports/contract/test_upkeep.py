@@ -50,14 +50,14 @@ async def _busy(store: Store) -> None:
     if store.capabilities.conditional:
         await done(
             store,
-            *[release(n, 4, owed=(Owed("k"),)) for n in range(5)],
-            *[delete(n, owed=(Owed("k"),)) for n in range(5, 12)],
+            *[release(n, 4, owed=(Owed("k", "k"),)) for n in range(5)],
+            *[delete(n, owed=(Owed("k", "k"),)) for n in range(5, 12)],
             *[Annotate(SAMPLES, key_of(n), 4, role=Role.REPLICA, accessed_at=T0) for n in range(12, 16)],
             *[put(record(n, texts={"content": "lantern"}), Absent(), MORE_SAMPLES) for n in range(6)],
             delete(2, collection=MORE_SAMPLES),
             put(record(50, role=Role.CACHED, texts={"content": "lantern"})),
             Purge(SAMPLES, key_of(50), 1),
-            put(record(5, version=200, texts={"content": "lantern again"}), Newer()),
+            put(record(5, version=200, texts={"content": "lantern again"}), Newer(), settles={"k"}),
         )
     await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 60)
 
@@ -148,7 +148,7 @@ async def test_a_vacuum_changes_nothing_that_can_be_asked(store: Store) -> None:
 @cells("upkeep", ["audit", "repair", "vacuum"])
 async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> None:
     """Readers hide it, and forgetting is not for upkeep: a step is owed, a reader may still ask."""
-    past, owed = datetime(2001, 1, 1, tzinfo=UTC), (Owed("k"),)
+    past, owed = datetime(2001, 1, 1, tzinfo=UTC), (Owed("k", "k"),)
     await done(store, put(record(1, expires_at=past)), put(record(2)), release(2, owed=owed, discard_at=past), delete(3, owed=owed, discard_at=past))
     if not store.capabilities.ttl:
         await done(store, put(record(4)), release(4, discard_at=past), delete(5, discard_at=past))

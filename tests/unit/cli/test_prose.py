@@ -250,7 +250,7 @@ def owing(narrow: CommandLine) -> str:
             store = memory._engine.topology.archive
             (row,) = await store.get(ENTRIES, [Key(memory.tenant, entry.id)])
             assert isinstance(row, Record)
-            debts = (Owed("of-version-2", {}),)
+            debts = (Owed("of-version-2", "of-version-2", {}),)
             (outcome,) = await store.apply([Put(ENTRIES, replace(row, owed=debts, version=row.version + 1), AtVersion(row.version))])
             assert outcome.applied
             return entry.id

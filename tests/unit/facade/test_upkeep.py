@@ -83,7 +83,7 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
         key = Key("default", entry_id)
         record = (await homes.home("mid").get(ENTRIES, [key]))[0]
         assert isinstance(record, Record)
-        await homes.home("mid").apply([Put(ENTRIES, replace(record, owed=(Owed(REPLICATE, {"to": "long"}),)), Always())])
+        await homes.home("mid").apply([Put(ENTRIES, replace(record, owed=(Owed(REPLICATE, REPLICATE, {"to": "long"}),)), Always())])
         await homes.home("long").apply([Delete(ENTRIES, key, record.version + 1, Newer()), Purge(ENTRIES, key, record.version + 1)])
 
 

@@ -158,7 +158,7 @@ async def _owe(world: World, entry: Entry, kind: str) -> None:
     """Let the entry's record owe a step that another version of the library may have left."""
     row = await world.standing(world.mid, entry.id)
     assert isinstance(row, Record)
-    outcome = (await world.mid.apply([Put(ENTRIES, replace(row, owed=(Owed(kind, {}),), version=row.version + 1), AtVersion(row.version))]))[0]
+    outcome = (await world.mid.apply([Put(ENTRIES, replace(row, owed=(Owed(kind, kind, {}),), version=row.version + 1), AtVersion(row.version))]))[0]
     assert outcome.applied
 
 
@@ -177,7 +177,7 @@ async def test_a_step_of_an_unknown_kind_stays_owed_and_is_shown_and_the_rest_is
     assert await world.get(strange) is None
     row = await world.standing(world.mid, strange.id)
     assert isinstance(row, Tombstone)
-    assert "of-version-2" in {owed.kind for owed in row.owed}
+    assert "of-version-2" in {owed.step for owed in row.owed}
 
 
 async def test_a_replica_that_its_tier_refuses_stays_owed_and_is_shown() -> None:

@@ -89,7 +89,7 @@ async def test_what_belongs_to_an_entry_is_deleted_with_it_and_what_is_left_of_a
 
 
 async def test_what_is_owed_is_counted_and_done_and_graves_are_forgotten_in_their_time(drawn: World) -> None:
-    record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", owed=(Owed("replicate", {"to": "long"}),)))
+    record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", owed=(Owed("replicate:long", "replicate", {"to": "long"}),)))
     assert await drawn.owed() == 1
     assert (await drawn.engine.maintenance.sweep()).finished == 1
     replica = await drawn.standing(drawn.long, record.key.id, SKETCHES)

@@ -289,7 +289,7 @@ async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgo
     assert await world.delete(entry) is True
     row = await world.standing(world.short, entry.id)
     assert isinstance(row, Tombstone)
-    assert {owed.kind for owed in row.owed} == {"unplace", "unrelate"}
+    assert {owed.step for owed in row.owed} == {"unplace", "unrelate"}
     seen, other = Debt(ENTRIES, world.short, row), await world.another_process()
     world.heal()
     world.mid.fails_before.add("relation.find")

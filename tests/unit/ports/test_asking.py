@@ -94,7 +94,7 @@ filters = st.recursive(
 )
 records = st.builds(
     lambda x, y, role, owed, expires: Record(
-        Key("acme", "a"), "home", 1, NOON, NOON, expires, fields={"x": x, "y": y}, role=role, owed=(Owed("copy"),) if owed else (), tier="a"
+        Key("acme", "a"), "home", 1, NOON, NOON, expires, fields={"x": x, "y": y}, role=role, owed=(Owed("copy", "copy"),) if owed else (), tier="a"
     ),
     value,
     value,

@@ -35,7 +35,7 @@ local function assembled(stored)
 end
 
 -- What changes without a new version: tier (of a mark: where to), accesses, last access, end of a mark or tombstone, then
--- two for each step owed: a token that tells steps apart, and the step.
+-- three for each step owed: its id, the step and its data.
 local function books(stored)
   return cjson.decode(stored.books)
 end
@@ -81,6 +81,24 @@ local function holds(when, tier, now, version)
   if now.kind == 'm' or now.version ~= sub(when, 2, 20) then return false end
   if now.kind ~= 'r' then return now.kind == 't' and role == '-' and tier == '' end
   return (role == '-' or role == now.role) and (tier == '' or tier == '=' .. books(now)[1])
+end
+
+local function listed()
+  local texts = {}
+  for _ = 1, tonumber(take()) do texts[take()] = true end
+  return texts
+end
+
+-- Whether a step is owed there that a write neither owes too, in these books, nor settles. Of what cannot be read nothing is known to be owed.
+local function owes_on(now, kept, settles)
+  if now == nil or now.owing ~= 'o' or now.kind == 'c' then return false end
+  local too, there = {}, books(now)
+  local owed = kept and cjson.decode(kept) or {}
+  for i = 5, #owed, 3 do too[owed[i]] = true end
+  for i = 5, #there, 3 do
+    if not too[there[i]] and not settles[there[i + 1]] then return true end
+  end
+  return false
 end
 
 local function refused(found, when)
@@ -149,10 +167,12 @@ local function put()
     kind = 'r', role = sub(head, 1, 1), owing = sub(head, 2, 2), version = sub(head, 3, 21), created = sub(head, 22, 37),
     partition = sub(head, 38, 69), ends = sub(head, 70, 84), digest = sub(head, 85, 100), books = take(), identity = take(), content = take(),
   }
+  local settles = listed()
   local here = partition_of(found.bucket, home, stored.partition, brought, stored.identity)
   local generation = carried == '' and here.generation or tonumber(carried)
   if generation < here.generation then return stood('G', found) end
   if not holds(when, tier, found.now, stored.version) then return refused(found, when) end
+  if when ~= 'L' and owes_on(found.now, stored.books, settles) then return stood('C', found) end
   stored.generation = format('%019.0f', generation)
   let_stand(found, stored)
   return answer('A', stored.version, generation)
@@ -168,31 +188,32 @@ end
 local function delete()
   local found, when, tier, version = place(), take(), take(), take()
   local tombstone = grave('t', version, take(), take(), take(), take(), take(), take())
+  local settles = listed()
   if not holds(when, tier, found.now, version) or (found.now == nil and sub(when, 1, 1) ~= 'N') then return refused(found, when) end
+  if sub(when, 1, 1) ~= 'S' and owes_on(found.now, tombstone.books, settles) then return stood('C', found) end
   let_stand(found, tombstone)
   return answer('A', version)
 end
 
 local function release()
   local found, at_version, to = place(), take(), take()
-  local owing, ends, kept, digest = take(), take(), take(), take()
+  local owing, ends, kept, digest, settles = take(), take(), take(), take(), listed()
   local now = found.now
   if now == nil or now.version ~= at_version then return stood('C', found) end
   if now.kind == 'm' and books(now)[1] == to then return answer('A', at_version) end
-  if now.kind ~= 'r' or now.role ~= 'h' then return stood('C', found) end
+  if now.kind ~= 'r' or now.role ~= 'h' or owes_on(now, kept, settles) then return stood('C', found) end
   local mark = grave('m', at_version, owing, ends, kept, now.identity, digest, '')
   mark.partition = now.partition -- it is listed among the partition's marks
   let_stand(found, mark)
   return answer('A', at_version)
 end
 
-local function settled(kept, tokens)
+local function settled(kept, ids)
   local left = {}
   for i = 1, 4 do left[i] = kept[i] end
-  for i = 5, #kept, 2 do
-    if not tokens[kept[i]] then
-      left[#left + 1] = kept[i]
-      left[#left + 1] = kept[i + 1]
+  for i = 5, #kept, 3 do
+    if not ids[kept[i]] then
+      for at = i, i + 2 do left[#left + 1] = kept[at] end
     end
   end
   return left
@@ -200,13 +221,12 @@ end
 
 local function annotate()
   local found, at_version, role_is, role, tier, accessed, discard, ends = place(), take(), take(), take(), take(), take(), take(), take()
-  local tokens = {}
-  for _ = 1, tonumber(take()) do tokens[take()] = true end
+  local ids = listed()
   local now = found.now
   if now == nil or now.version ~= at_version or now.kind == 'c' then return stood('C', found) end
   if now.kind == 'r' and role_is ~= '-' and now.role ~= role_is then return stood('C', found) end
   if now.kind ~= 'r' and (role_is ~= '-' or role ~= '-' or tier ~= '' or accessed ~= '') then return stood('C', found) end
-  local kept = settled(books(now), tokens)
+  local kept = settled(books(now), ids)
   if tier ~= '' then kept[1] = sub(tier, 2) end
   if accessed ~= '' then kept[2], kept[3] = format('%.0f', tonumber(kept[2]) + 1), accessed end
   if discard ~= '' and now.kind ~= 'r' then kept[4] = discard end
@@ -221,12 +241,12 @@ local function annotate()
 end
 
 local function purge()
-  local found, at_version, role_is = place(), take(), take()
+  local found, at_version, role_is, settles = place(), take(), take(), listed()
   local now = found.now
   if now == nil then return answer('A', '') end
   local takes = role_is == '-' and (now.kind == 'm' or now.kind == 't')
   if now.kind == 'r' then takes = now.role == (role_is == '-' and 'c' or role_is) and (now.role == 'c' or now.role == 'a') end
-  if not takes or now.version ~= at_version then return stood('C', found) end
+  if not takes or now.version ~= at_version or owes_on(now, nil, settles) then return stood('C', found) end
   found.now = nil
   return answer('A', '')
 end

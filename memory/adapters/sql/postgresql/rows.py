@@ -171,7 +171,7 @@ class Layout:
             owed, note, body = self._decode(plain)
             if row[self._checksum] != digest(self._digested(plain)):
                 return Corrupt(key, problem)
-            owes = () if owed is None else tuple([Owed(name, data) for name, data in owed])
+            owes = () if owed is None else tuple([Owed(*step) for step in owed])
             if kind == RECORD:
                 return self._record(key, plain, owes, body)
             if kind == MARK:
@@ -321,7 +321,7 @@ def _maybe_utc(at: datetime | None) -> datetime | None:
 
 
 def _owed(owed: Sequence[Owed]) -> str | None:
-    return canonical("owed", [[o.kind, dict(o.data)] for o in owed]) if owed else None
+    return canonical("owed", [[o.id, o.step, dict(o.data)] for o in owed]) if owed else None
 
 
 def _array(items: Sequence[str]) -> str:

@@ -52,7 +52,7 @@ _SHARED = (TENANT, KIND, PARTITION, SCOPE, GENERATION, ROLE, TIER, ACCESSES)
 
 # The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
 ABSENT = "DO NOTHING"
-NEWER = "t.version < excluded.version"
+NEWER = "t.version < excluded.version AND t.owed IS NULL"
 ALWAYS = "true"
 
 
@@ -91,7 +91,10 @@ class PgShelf(Shelf[Connection]):
         self.delete = self._forgetting(f"DELETE {this} AND t.checksum = $3")
         count = len(stored)
         row = f"SELECT {self._one()}"
-        self.swap = f"{self._update(row)} AND t.checksum = ${count + 1} RETURNING true"
+        exactly = f"{self._update(row)} AND t.checksum = ${count + 1}"
+        self.swap = f"{exactly} RETURNING true"
+        self.bury_over = self._forgetting(exactly)
+        self.put_over = f"{self._place()}{self._update(row, ', allowed')} AND t.checksum = ${count + 2} RETURNING true"
         # Many rows
         self._many: dict[tuple[str, tuple[int, ...], bool], str] = {}
         self.delete_many = (
@@ -259,13 +262,13 @@ class PgShelf(Shelf[Connection]):
         return f"UPDATE {self.qualified} AS t SET {changes} FROM ({rows}) AS r{also} WHERE t.tenant = r.tenant AND t.id = r.id"  # noqa: S608
 
     def _update_one(self, placed: bool) -> str:
-        """Where a live copy or a tombstone of exactly that version stands, in that role and tier where they are asked."""
+        """Where a live copy or a tombstone of exactly that version stands and owes nothing, in that role and tier where they are asked."""
         at = len(self._stored) + (2 if placed else 1)
         version, role, tier = f"${at}::bigint", f"${at + 1}::text", f"${at + 2}::text"
         live = f"t.record_kind = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
         dead = f"t.record_kind = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
         update = self._update(f"SELECT {self._one()}", ", allowed" if placed else "")
-        changed = f"{update} AND t.version = {version} AND ({live} OR {dead})"
+        changed = f"{update} AND t.version = {version} AND t.owed IS NULL AND ({live} OR {dead})"
         return f"{self._place()}{changed} RETURNING true" if placed else changed
 
 

@@ -1,4 +1,7 @@
-"""One write: one statement where what it asks can be said in one, else a look and a swap that holds only if nothing changed since."""
+"""One write: one statement where what it asks can be said in one, else a look and a swap that holds only if nothing changed since.
+
+What owes a step is always looked at: whether it may be replaced is decided here.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ async def _put(connection: Connection, shelf: PgShelf, places: PgPlaces, write: 
     held = shelf.held(await shelf.find(connection, write.key))
     if now is None or now.number != place.number:
         return None
-    return _unless_it_would_do(decide(write, held.slot, now.generation))
+    decision = decide(write, held.slot, now.generation)
+    if decision.changes and held.row is not None and await connection.fetchval(shelf.put_over, *values, given, held.row[-1]):
+        return Outcome(Status.APPLIED, version=record.version, generation=generation)
+    return _unless_it_would_do(decision)
 
 
 async def _delete(connection: Connection, shelf: PgShelf, write: Delete) -> Outcome | None:
@@ -65,7 +71,10 @@ async def _delete(connection: Connection, shelf: PgShelf, write: Delete) -> Outc
     if await _blindly(connection, shelf, write.when, values, put=False):
         return Outcome(Status.APPLIED, version=write.version)
     held = shelf.held(await shelf.find(connection, write.key))
-    return _unless_it_would_do(decide(write, held.slot, 0))
+    decision = decide(write, held.slot, 0)
+    if decision.changes and held.row is not None and await connection.fetchval(shelf.bury_over, *values, held.row[-1]):
+        return decision.outcome
+    return _unless_it_would_do(decision)
 
 
 def _unless_it_would_do(decision: Decision) -> Outcome | None:

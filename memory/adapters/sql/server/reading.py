@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.server.places import Places
 from memory.adapters.sql.server.questions import matches, page, totals
 from memory.adapters.sql.server.shelf import Row, Shelf, Spoiled
+from memory.ports.deciding import carried
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
-from memory.ports.record import Corrupt, JsonValue, Key, Stored, Tombstone
+from memory.ports.record import Corrupt, Key, Stored, Tombstone
 
 AnyShelf: TypeAlias = Shelf[Any]
 AnyPlaces: TypeAlias = Places[Any]
@@ -121,7 +121,7 @@ class Burial:
     query: Query
     version: int
     discard_at: datetime | None
-    keep: Sequence[str]
+    carry: frozenset[str]
 
 
 async def delete_matching(connection: Any, shelf: AnyShelf, places: AnyPlaces, burial: Burial) -> int:
@@ -147,13 +147,12 @@ async def delete_matching(connection: Any, shelf: AnyShelf, places: AnyPlaces, b
 
 def _tombstone(shelf: AnyShelf, row: Row, wanted: bool, burial: Burial) -> Tombstone | None:
     """What is left of a row; None where it stays."""
-    sound = not isinstance(shelf.layout.read(row), Corrupt)
+    stored = shelf.layout.read(row)
+    sound = not isinstance(stored, Corrupt)
     if sound and not wanted:
         return None
-    note: dict[str, JsonValue] = {}
-    if sound:
-        note = {name: value for name in burial.keep if (value := shelf.field(row, field_column(name))) is not None}
-    return Tombstone(shelf.key(row), _above(shelf.version(row), burial, sound=sound), note=note, discard_at=burial.discard_at)
+    owed = () if isinstance(stored, Corrupt) else carried(stored.owed, burial.carry)
+    return Tombstone(shelf.key(row), _above(shelf.version(row), burial, sound=sound), owed, discard_at=burial.discard_at)
 
 
 def _above(version: int, burial: Burial, *, sound: bool) -> int:

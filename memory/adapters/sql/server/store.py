@@ -137,8 +137,8 @@ class ServerStore(BaseStore, Generic[C, S]):
         shelf = self._shelf(query.collection)
         return await self._with(lambda connection: reading.count(connection, shelf, self._places, query))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        shelf, burial = self._shelf(query.collection), Burial(query, version, discard_at, keep)
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        shelf, burial = self._shelf(query.collection), Burial(query, version, discard_at, carry)
 
         async def bury(connection: C) -> int:
             return await self._in_transaction(connection, lambda: reading.delete_matching(connection, shelf, self._places, burial))

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.shapes import walks
 from memory.adapters.sql.sqlite.partitions import numbers_of
-from memory.adapters.sql.sqlite.rows import ID, TENANT
+from memory.adapters.sql.sqlite.rows import ID, OWED, TENANT
 from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
 from memory.adapters.sql.sqlite.statements import matches, page, totals
 from memory.adapters.sql.sqlite.writes import Hand
-from memory.adapters.sql.values import CORRUPT
+from memory.adapters.sql.values import CORRUPT, decode_owed
+from memory.ports.deciding import carried
 from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
-from memory.ports.record import Corrupt, JsonValue, Key, Stored, Tombstone
+from memory.ports.record import Corrupt, Key, Stored, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def count(session: Session, query: Query) -> Count:
     return Count(*totals(session, shelf, query, partitions or ()))
 
 
-def delete_matching(session: Session, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+def delete_matching(session: Session, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
     """Tombstones for what matches and for every corrupt record there, whatever the filter."""
     shelf = shelf_of(query.collection)
     partitions = _partitions(session, query.where)
@@ -146,8 +146,8 @@ def delete_matching(session: Session, query: Query, version: int, discard_at: da
         for found in shelf.at(session, chunk):
             sound = shelf.layout.is_sound(found.row)
             if asked[found.number] or not sound:
-                note = _note(shelf, found, keep) if sound else {}
-                hand.bury(shelf, found, replace(_tombstone(found, version, discard_at, sound), note=note))
+                owed = carried(decode_owed(found.row[OWED]), carry) if sound else ()
+                hand.bury(shelf, found, replace(_tombstone(found, version, discard_at, sound), owed=owed))
                 buried += 1
     for key in shelf.aside(session, query.where, partitions or ()):
         found_aside = shelf.find(session, key)
@@ -162,9 +162,3 @@ def _tombstone(found: Found, version: int, discard_at: datetime | None, sound: b
     """Above what was stored. A corrupt row's version counts only where it can be true."""
     stored = found.version if sound or 0 < found.version < 2 * max(version, 1) else 0
     return Tombstone(Key(str(found.row[TENANT]), str(found.row[ID])), max(stored + 1, version), discard_at=discard_at)
-
-
-def _note(shelf: Shelf, found: Found, keep: Sequence[str]) -> dict[str, JsonValue]:
-    """What a tombstone keeps of a row."""
-    values = {name: found.row[shelf.layout.at[field_column(name)]] for name in keep}
-    return {name: value for name, value in values.items() if value is not None}

@@ -132,8 +132,8 @@ class SqliteStore(BaseStore):
     async def _search(self, wanted: Search) -> list[Hit]:
         return await self._driver.read(lambda session: search(session, wanted, self._cache))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        work = partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, keep=keep)
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        work = partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, carry=carry)
         return await self._driver.write(work)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------

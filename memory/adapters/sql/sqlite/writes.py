@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from memory.adapters.sql.sqlite.indexing import Indexing
 from memory.adapters.sql.sqlite.partitions import Ledger
-from memory.adapters.sql.sqlite.rows import GENERATION, ID, PARTITION, REVISION, ROLE, TENANT, TIER, WORDS
+from memory.adapters.sql.sqlite.rows import GENERATION, ID, OWED, PARTITION, REVISION, ROLE, TENANT, TIER, WORDS
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
 from memory.adapters.sql.sqlite.words import Counts
@@ -19,6 +19,7 @@ from memory.adapters.sql.values import (
     Row,
 )
 from memory.domain.errors import Portable
+from memory.ports.deciding import owes_on, without
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 from memory.ports.writes import (
@@ -121,7 +122,8 @@ class Hand:
         found = shelf.find(self.session, write.key)
         if record.generation is not None and record.generation < self.ledger.generation(record.partition):
             return Outcome(Status.REJECTED, version=found.version if found else None, reason="generation")
-        if not self._holds(shelf, write.when, found, record.version, write.key):
+        bound = not isinstance(write.when, Always) and self._owes_on(shelf, found, record.owed, write.settles)
+        if bound or not self._holds(shelf, write.when, found, record.version, write.key):
             return self._conflict(shelf, found, write.key)
         return self._store(shelf, found, record)
 
@@ -146,7 +148,8 @@ class Hand:
     def _delete(self, write: Delete) -> Outcome:
         shelf = shelf_of(write.collection)
         found = shelf.find(self.session, write.key)
-        if not self._holds(shelf, write.when, found, write.version, write.key):
+        bound = self._owes_on(shelf, found, write.owed, write.settles)
+        if bound or not self._holds(shelf, write.when, found, write.version, write.key):
             return self._conflict(shelf, found, write.key)
         self.bury(shelf, found, Tombstone(write.key, write.version, write.owed, write.note, write.discard_at))
         return Outcome(Status.APPLIED, version=write.version)
@@ -156,7 +159,13 @@ class Hand:
         found, stored = self._standing(shelf, write.key)
         if isinstance(stored, Mark) and stored.version == write.at and stored.to == write.to:
             return Outcome(Status.APPLIED, version=write.at)
-        if found is None or not isinstance(stored, Record) or stored.version != write.at or stored.role is not Role.HOME:
+        if (
+            found is None
+            or not isinstance(stored, Record)
+            or stored.version != write.at
+            or stored.role is not Role.HOME
+            or owes_on(stored, write.owed, write.settles)
+        ):
             return self._conflict(shelf, found, write.key)
         row = shelf.layout.mark_row(Mark(write.key, stored.scope, write.at, write.to, write.owed, write.discard_at))
         shelf.layout.check(row)
@@ -170,7 +179,7 @@ class Hand:
         found, stored = self._standing(shelf, write.key)
         if found is None or stored is None or isinstance(stored, Corrupt) or stored.version != write.at or not _annotatable(stored, write):
             return self._conflict(shelf, found, write.key)
-        owed = _without(stored.owed, write.settle)
+        owed = without(stored.owed, write.settle)
         layout = shelf.layout
         if isinstance(stored, Mark | Tombstone):
             changed = replace(stored, owed=owed, discard_at=stored.discard_at if write.discard_at is None else write.discard_at)
@@ -198,7 +207,7 @@ class Hand:
         shelf = shelf_of(write.collection)
         found, stored = self._standing(shelf, write.key)
         if found is not None and stored is not None:
-            if not write.takes(stored):
+            if not write.takes(stored) or owes_on(stored, (), write.settles):
                 return self._conflict(shelf, found, write.key)
             self._leave(shelf, found)
             shelf.remove(self.session, found.number)
@@ -230,6 +239,12 @@ class Hand:
                 return (role is None or found.row[ROLE] == role.value) and tier in (None, found.row[TIER])
             case _:
                 assert_never(when)
+
+    def _owes_on(self, shelf: Shelf, found: Found | None, owed: tuple[Owed, ...], settles: frozenset[str]) -> bool:
+        """Whether a step is owed there that the write neither owes too nor settles; of a row that cannot be read nothing is known to be owed."""
+        if found is None or found.row[OWED] is None:
+            return False
+        return owes_on(shelf.stored(self.session, found, Key(found.row[TENANT], found.row[ID])), owed, settles)
 
     def _conflict(self, shelf: Shelf, found: Found | None, key: Key) -> Outcome:
         if found is None:
@@ -309,7 +324,3 @@ def _annotatable(stored: Record | Mark | Tombstone, write: Annotate) -> bool:
     if isinstance(stored, Record):
         return write.role_is is None or stored.role is write.role_is
     return write.role_is is None and write.role is None and write.tier is None and write.accessed_at is None
-
-
-def _without(owed: tuple[Owed, ...], settled: tuple[Owed, ...]) -> tuple[Owed, ...]:
-    return tuple([o for o in owed if o not in settled]) if owed and settled else owed

@@ -32,7 +32,7 @@ FULL = record(
     body={"": {"$ne": 1}, "a.b": "\x00"},
     texts={"title": "Deploying deploys", "content": "the lantern"},
     vector=pack_vector([1.0]),
-    owed=(Owed("deliver", {"to": "long"}),),
+    owed=(Owed("deliver", "deliver", {"to": "long"}),),
     expires_at=T0 + timedelta(microseconds=1),
 )
 
@@ -69,7 +69,7 @@ def test_the_layout_of_a_record_is_pinned() -> None:
 
 @pytest.mark.parametrize(
     "standing",
-    [FULL, Mark(key_of(1), "user:ann", 3, "mid", (Owed("x"),), T0), Tombstone(key_of(1), 4, (), {"k": [1]}, T0), Tombstone(key_of(1), 4)],
+    [FULL, Mark(key_of(1), "user:ann", 3, "mid", (Owed("x", "x"),), T0), Tombstone(key_of(1), 4, (), {"k": [1]}, T0), Tombstone(key_of(1), 4)],
     ids=lambda s: type(s).__name__,
 )
 def test_what_stands_comes_back_as_it_was(standing: Standing) -> None:
@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[Record, str]] = {
     "a number too large for a float": (record(generation=0, fields={"confidence": 10**400}), "confidence"),
     "JSON that is not finite": (record(generation=0, body={"k": float("nan")}), "body"),
     "tags that take more room than JSON": (record(generation=0, fields={"tags": ("",) * 2_000_000}), str(LARGEST)),
-    "a debt larger than a document": (record(generation=0, owed=(Owed("x", {"y": "z" * LARGEST}),)), str(LARGEST)),
+    "a debt larger than a document": (record(generation=0, owed=(Owed("x", "x", {"y": "z" * LARGEST}),)), str(LARGEST)),
 }
 
 

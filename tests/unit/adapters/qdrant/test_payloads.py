@@ -32,7 +32,7 @@ WHOLE = Record(
     3,
     Role.REPLICA,
     "long",
-    (Owed("deliver", {"to": "x"}),),
+    (Owed("deliver", "deliver", {"to": "x"}),),
     6,
     2,
     AT,
@@ -95,7 +95,7 @@ def test_fields_declared_later_leave_old_checksums_right() -> None:
     assert reader_of(SAMPLES).read(payload_of(older, plain)) == plain
 
 
-@pytest.mark.parametrize("standing", [Mark(WHOLE.key, "s", 3, "long", (), AT), Tombstone(WHOLE.key, 3, (Owed("x"),), {"d": 1}, None)], ids=repr)
+@pytest.mark.parametrize("standing", [Mark(WHOLE.key, "s", 3, "long", (), AT), Tombstone(WHOLE.key, 3, (Owed("x", "x"),), {"d": 1}, None)], ids=repr)
 def test_marks_and_tombstones_come_back(standing: Mark | Tombstone) -> None:
     payload = payload_of(SAMPLES, standing)
     assert reader_of(SAMPLES).read(payload) == standing

@@ -282,10 +282,10 @@ async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Serv
 async def test_what_owes_a_step_is_kept_until_it_is_settled(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
         past = datetime.now(UTC) - timedelta(days=1)
-        step = Owed("deliver", {"to": "long"})
+        step = Owed("deliver", "deliver", {"to": "long"})
         await done(store, put(record(role=Role.CACHED, expires_at=past, owed=(step,))))
         assert isinstance(await found(store, 1), Record)
-        await done(store, Annotate(SAMPLES, key_of(1), 1, settle=(step,)))
+        await done(store, Annotate(SAMPLES, key_of(1), 1, settle=(step.id,)))
         assert await found(store, 1) is None
 
 

@@ -56,7 +56,7 @@ WHOLE = record(
     texts={"title": "t"},
     vector=pack_vector([1.0, -2.0]),
     expires_at=datetime(2200, 1, 1, tzinfo=UTC),
-    owed=(Owed("deliver", {"to": "long"}),),
+    owed=(Owed("deliver", "deliver", {"to": "long"}),),
     role=Role.REPLICA,
     tier="short",
     accesses=2,

@@ -52,9 +52,9 @@ class FaultyStore(InMemoryStore):
         await self._meet(fault)
         return outcomes
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         await self._meet(self._fault())
-        return await super()._delete_matching(query, version, discard_at, keep)
+        return await super()._delete_matching(query, version, discard_at, carry)
 
     async def _meet(self, fault: object) -> None:
         if fault == self.HANG:

@@ -61,7 +61,12 @@ async def test_a_generation_is_not_raised_twice() -> None:
 
 
 MINE = record(
-    1, fields={"type": "fact", "confidence": None}, body={"n": [1, {"x": 0.5}]}, texts={"content": "red"}, version=5, owed=(Owed("deliver"),)
+    1,
+    fields={"type": "fact", "confidence": None},
+    body={"n": [1, {"x": 0.5}]},
+    texts={"content": "red"},
+    version=5,
+    owed=(Owed("deliver", "deliver"),),
 )
 STANDING = record(1, version=3)
 CASES: dict[str, tuple[Sequence[Write], Write]] = {
@@ -71,9 +76,9 @@ CASES: dict[str, tuple[Sequence[Write], Write]] = {
     "a record in any case": ((put(STANDING),), put(MINE, Always())),
     "a deletion": ((put(STANDING),), delete(1, 9, note={"k": 1})),
     "a deletion of what is missing": ((), delete(1, 9)),
-    "a release": ((put(STANDING),), release(1, 3, owed=(Owed("tell"),))),
+    "a release": ((put(STANDING),), release(1, 3, owed=(Owed("tell", "tell"),))),
     "a change of role": ((put(record(1, version=3, role=Role.ARRIVING)),), Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME)),
-    "a step done": ((put(record(1, version=3, owed=(Owed("deliver"),))),), Annotate(SAMPLES, key_of(1), 3, settle=(Owed("deliver"),))),
+    "a step done": ((put(record(1, version=3, owed=(Owed("deliver", "deliver"),))),), Annotate(SAMPLES, key_of(1), 3, settle=("deliver",))),
     "a purge": ((put(record(1, version=3, role=Role.CACHED)),), Purge(SAMPLES, key_of(1), 3)),
     "a generation": ((), RaiseGeneration(HERE, 4)),
 }
@@ -97,11 +102,11 @@ async def test_a_write_whose_answer_was_lost_comes_to_what_it_would_have(case: s
 async def test_a_batch_kept_as_a_whole_is_known_as_a_whole() -> None:
     writes: list[Write] = [
         put(record(1), Absent()),
-        Annotate(SAMPLES, key_of(2), 3, settle=(Owed("deliver"),)),
+        Annotate(SAMPLES, key_of(2), 3, settle=("deliver",)),
         delete(3, 9),
         RaiseGeneration(HERE, 2),
     ]
-    standing = put(record(2, version=3, owed=(Owed("deliver"),)))
+    standing = put(record(2, version=3, owed=(Owed("deliver", "deliver"),)))
     sure, unsure = await opened(), await opened(None, LOST)
     for store in (sure, unsure):
         await done(store, standing)
@@ -141,8 +146,8 @@ async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() ->
     """Another wrote the very same record; the first attempt did nothing. What is told to be applied is applied."""
     store = await opened(None, None, gone())
     await done(store, put(record(1)))
-    await done(store, put(record(2, version=3, owed=(Owed("deliver"),))))
-    writes: list[Write] = [put(record(1), Absent()), Annotate(SAMPLES, key_of(2), 3, settle=(Owed("deliver"),)), put(record(3), Absent())]
+    await done(store, put(record(2, version=3, owed=(Owed("deliver", "deliver"),))))
+    writes: list[Write] = [put(record(1), Absent()), Annotate(SAMPLES, key_of(2), 3, settle=("deliver",)), put(record(3), Absent())]
     outcomes = await patient(store).apply(writes, together=True)
     assert [o.status for o in outcomes] == [Status.APPLIED] * 3
     assert (await live(store, 2)).owed == ()
@@ -168,8 +173,8 @@ async def test_a_batch_with_several_writes_of_one_key_is_not_made_again() -> Non
 
 async def test_a_change_of_role_by_another_does_not_settle_what_is_owed() -> None:
     store = await opened(None, gone())
-    await done(store, put(record(1, version=3, role=Role.HOME, owed=(Owed("deliver"),))))
-    write = Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME, settle=(Owed("deliver"),))
+    await done(store, put(record(1, version=3, role=Role.HOME, owed=(Owed("deliver", "deliver"),))))
+    write = Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME, settle=("deliver",))
     (outcome,) = await patient(store).apply([write])
     assert outcome.status is Status.CONFLICT
 
@@ -192,7 +197,7 @@ async def test_bookkeeping_that_went_on_does_not_hide_that_the_record_is_ours() 
             return await super().apply(writes, together=together)
 
         async def _state_annotated(self) -> None:
-            await super().apply([Annotate(SAMPLES, key_of(1), 5, settle=(Owed("deliver"),), accessed_at=T0 + timedelta(seconds=9))])
+            await super().apply([Annotate(SAMPLES, key_of(1), 5, settle=("deliver",), accessed_at=T0 + timedelta(seconds=9))])
 
     store = Delivered(LOST)
     await store.open([SAMPLES])

@@ -48,7 +48,7 @@ async def test_a_new_record_is_one_statement_and_an_annotation_two(store: MySqlS
     await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0))
     assert [s.split()[0] for s in sent] == ["SELECT", "UPDATE"]
     sent.clear()
-    await done(store, Annotate(SAMPLES, key_of(1), 1, settle=(Owed("nothing"),)))
+    await done(store, Annotate(SAMPLES, key_of(1), 1, settle=("nothing",)))
     assert [s.split()[0] for s in sent] == ["SELECT"], "what changes nothing writes nothing"
 
 
@@ -114,7 +114,7 @@ async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_th
 
 async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore) -> None:
     await _filled(store)
-    await done(store, put(record(5_001, owed=(Owed("deliver"),))), put(record(5_002, role=Role.ARRIVING, expires_at=T0)))
+    await done(store, put(record(5_001, owed=(Owed("deliver", "deliver"),))), put(record(5_002, role=Role.ARRIVING, expires_at=T0)))
     for part, roles, key in (
         (Eq("owing", True), frozenset({Role.HOME}), "ix_samples_owing"),
         (None, frozenset({Role.ARRIVING}), "ix_samples_role"),

@@ -24,7 +24,7 @@ def full(n: int, version: int = 1) -> Record:
         texts={"title": f"title {n}", "content": "some common words"},
         vector=pack_vector([1.0, float(n), 0.5]),
         generation=0,
-        owed=(Owed("deliver", {"to": "long"}),),
+        owed=(Owed("deliver", "deliver", {"to": "long"}),),
     )
 
 

@@ -63,7 +63,7 @@ def test_the_digest_of_a_row_is_the_same_in_every_version() -> None:
         vector=pack_vector([1.0, -2.5]),
         role=Role.ARRIVING,
         tier="mid",
-        owed=(Owed("deliver", {"to": "long"}),),
+        owed=(Owed("deliver", "deliver", {"to": "long"}),),
         expires_at=T0,
     )
     layout = layout_of(SAMPLES)
