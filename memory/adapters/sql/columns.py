@@ -12,22 +12,35 @@ RESERVED = frozenset(
     {
         *("number", "tenant", "id", "fingerprint", "record_kind", "partition_no", "scope", "version", "generation", "revision", "role", "tier"),
         *("created_at", "updated_at", "expires_at", "accesses", "accessed_at", "words", "bytes", "previous", "moved_to", "cached_at", "epoch"),
-        *("discard_at", "owed", "note", "body", "vector", "checksum", "counts", "lexemes", "embedding", "owing", "unindexed"),
+        *("discard_at", "owed", "note", "body", "vector", "counts", "lexemes", "embedding", "owing", "unindexed"),
     }
 )
 """What the adapter's own columns are called on one dialect or another."""
+_CHECKSUM = "checksum_"
 
 
 def field_column(name: str) -> str:
     """The column of a declared field: its name, unless the adapter has a column of that name."""
-    return f"field_{name}" if name in RESERVED else name
+    return f"field_{name}" if name in RESERVED or name.startswith(_CHECKSUM) else name
+
+
+def checksum_column(collection: Collection) -> str:
+    """The checksum's column says over how many fields it is: where a table is given more it is renamed.
+
+    Every statement that reads or writes a whole row names it. So one of a store that was opened before fails, instead of taking a row with a field
+    it does not know for damaged, or leaving that field as it was beside new content; the store then looks again at what the table is (`declared`).
+    """
+    return f"{_CHECKSUM}{len(collection.fields)}"
 
 
 def content_columns(system: Iterable[str], collection: Collection) -> tuple[str, ...]:
-    """The columns of a row in order: the adapter's own, the fields, the texts, the body, the vector where there is one, and the checksum."""
+    """The columns of a row in order: the adapter's own, the texts, the body, the vector where there is one, the fields, and the checksum.
+
+    Fields are the last that a checksum covers, and it leaves out what is missing at the end: one more changes it of no row that is there.
+    """
     fields = [field_column(f.name) for f in collection.fields]
     texts = [text_column(p.name) for p in collection.texts]
-    return (*system, *fields, *texts, "body", *(["vector"] if collection.vector else []), "checksum")
+    return (*system, *texts, "body", *(["vector"] if collection.vector else []), *fields, checksum_column(collection))
 
 
 def text_column(part: str) -> str:

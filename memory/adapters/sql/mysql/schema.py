@@ -17,7 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, SMALLINT, TINYINT, VARBINARY
 
-from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
+from memory.adapters.sql.columns import SYSTEM_PREFIX, checksum_column, field_column, text_column
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 
@@ -129,8 +130,9 @@ def system_tables(metadata: sa.MetaData, collation: str) -> None:
         sa.Column("content", text, nullable=False),
         **OPTIONS,
     )
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", VARBINARY(32), primary_key=True), **OPTIONS)
     sa.Table(  # what each collection's table was made for
-        "memory_collections",
+        REGISTRY,
         metadata,
         sa.Column("name", VARBINARY(64), primary_key=True),
         sa.Column("declaration", text, nullable=False),
@@ -149,7 +151,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     columns.append(sa.Column("body", kinds["text"], nullable=True))
     if collection.vector:
         columns.append(sa.Column("vector", LONGBLOB(), nullable=True))
-    columns += [sa.Column(c, LONG, nullable=False) for c in ("checksum", "words", "bytes")]
+    columns += [sa.Column(c, LONG, nullable=False) for c in (checksum_column(collection), "words", "bytes")]
     columns += [sa.Column("owing", FLAG, nullable=True), sa.Column("lexemes", LONG, nullable=True)]
     table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"), **OPTIONS)
 

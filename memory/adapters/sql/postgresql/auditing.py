@@ -35,7 +35,7 @@ async def audit_rows(connection: Connection, shelf: PgShelf, after: tuple[str, s
     told = {name: f"r.{name}{kinds.get(name, ('', ''))[1]}" for name in names}
     source = f"unnest($1::text[], $2::text[], $3::bigint[], {arrays}) AS r(tenant, id, checksum, {', '.join(names)})"
     different = " OR ".join([f"t.{name} IS DISTINCT FROM {told[name]}" for name in names])
-    which = f"t.tenant = r.tenant AND t.id = r.id AND t.checksum = r.checksum AND ({different})"
+    which = f"t.tenant = r.tenant AND t.id = r.id AND t.{shelf.columns[-1]} = r.checksum AND ({different})"
     if repair:
         changes = ", ".join([f"{name} = {told[name]}" for name in names])
         sql = f"UPDATE {shelf.qualified} AS t SET {changes} FROM {source} WHERE {which} RETURNING t.tenant, t.id"  # noqa: S608

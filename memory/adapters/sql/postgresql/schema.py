@@ -12,7 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 
-from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
+from memory.adapters.sql.columns import SYSTEM_PREFIX, checksum_column, field_column, text_column
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -90,8 +91,9 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("found_at", TIME, nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
     )
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", TEXT, primary_key=True))
     sa.Table(  # what each collection's table was made for
-        "memory_collections",
+        REGISTRY,
         metadata,
         sa.Column("name", TEXT, primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
@@ -107,7 +109,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     columns.append(sa.Column("body", JSONB(), nullable=True))
     if collection.vector:
         columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
-    columns.append(sa.Column("checksum", sa.BigInteger(), nullable=False))
+    columns.append(sa.Column(checksum_column(collection), sa.BigInteger(), nullable=False))
     columns += [sa.Column("words", sa.BigInteger(), nullable=False), sa.Column("bytes", sa.BigInteger(), nullable=False)]
     if collection.texts:
         columns += [sa.Column("counts", JSONB(), nullable=True), sa.Column("lexemes", TSVECTOR(), nullable=True)]

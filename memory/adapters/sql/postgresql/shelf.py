@@ -77,6 +77,7 @@ class PgShelf(Shelf[Connection]):
         self._names = ", ".join([f'"{name}"' for name, _, _ in stored])
         self.qualified = f'"{schema}"."{self.name}"'
         columns = ", ".join([f't."{name}"' for name in self.layout.columns])
+        sealed = f"t.{self.columns[-1]}"
         this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
         self.find_sql = f"SELECT {columns} {this}"
         self.find_many_sql = f"SELECT {columns} {these} AND t.id = ANY($2::text[])"
@@ -88,10 +89,10 @@ class PgShelf(Shelf[Connection]):
         self.put_at = self._update_one(placed=True)
         self.bury_newer = self._forgetting(self._insert_one(NEWER))
         self.bury_at = self._forgetting(self._update_one(placed=False))
-        self.delete = self._forgetting(f"DELETE {this} AND t.checksum = $3")
+        self.delete = self._forgetting(f"DELETE {this} AND {sealed} = $3")
         count = len(stored)
         row = f"SELECT {self._one()}"
-        self.swap = f"{self._update(row)} AND t.checksum = ${count + 1} RETURNING true"
+        self.swap = f"{self._update(row)} AND {sealed} = ${count + 1} RETURNING true"
         # Many rows
         self._many: dict[tuple[str, tuple[int, ...], bool], str] = {}
         self.delete_many = (
@@ -225,7 +226,7 @@ class PgShelf(Shelf[Connection]):
     def _setting_aside(self, row: str, quarantine: str) -> str:
         """Leave a bare row where exactly the unreadable one stands, and keep what was read of that."""
         first = len(self._stored) + 1
-        change = f"{self._update(row)} AND t.checksum = ${first} AND t.record_kind <> '{CORRUPT}' RETURNING t.tenant, t.id"
+        change = f"{self._update(row)} AND t.{self.columns[-1]} = ${first} AND t.record_kind <> '{CORRUPT}' RETURNING t.tenant, t.id"
         names = ("partition_no", "problem", "found_at", "content")
         kinds = ("bigint", "text", "timestamptz", "text")
         values = ", ".join([f"${first + i}::{kind}" for i, kind in enumerate(kinds, 1)])

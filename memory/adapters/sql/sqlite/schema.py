@@ -12,7 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
+from memory.adapters.sql.columns import SYSTEM_PREFIX, checksum_column, field_column, text_column
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -102,8 +103,9 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("found_at", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
     )
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", sa.Text(), primary_key=True))
     sa.Table(  # what each collection's table was made for, and up to which row its words are sure to be in the word index: NULL for all
-        "memory_collections",
+        REGISTRY,
         metadata,
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
@@ -121,7 +123,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     columns.append(sa.Column("body", sa.Text(), nullable=True))
     if collection.vector:
         columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
-    columns.append(sa.Column("checksum", sa.BigInteger(), nullable=False))
+    columns.append(sa.Column(checksum_column(collection), sa.BigInteger(), nullable=False))
     table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"))
 
     def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False) -> None:
@@ -146,7 +148,7 @@ def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None
     """The word index of a collection that has texts: see `words`."""
     if not collection.texts:
         return None
-    return sa.Table(
+    table = sa.Table(
         words_table(collection),
         metadata,
         sa.Column("partition_no", Long, primary_key=True),
@@ -155,6 +157,8 @@ def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None
         sa.Column("counts", sa.BigInteger(), nullable=False),
         sqlite_with_rowid=False,
     )
+    sa.event.listen(table, "after_create", sa.DDL(as_vocabulary(table.name)))
+    return table
 
 
 def as_vocabulary(words: str) -> str:

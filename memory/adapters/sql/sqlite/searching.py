@@ -24,7 +24,7 @@ from memory.ports.record import Corrupt, Record
 
 def search(session: Session, search: Search, cache: MemberCache) -> tuple[list[Hit], list[Spoiled]]:
     """The hits, and what was found unreadable among the rows read: then the search is to be made again."""
-    shelf = shelf_of(search.collection)
+    shelf = shelf_of(session, search.collection)
     partitions = numbers_of(session, search.where)
     held = cache.members(session, shelf, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
     members = [m for _, m in held]

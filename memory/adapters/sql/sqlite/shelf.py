@@ -66,13 +66,14 @@ class Shelf:
         self.shaper = Shaper(collection, self.layout.at)
         self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
         self.prepared: dict[Any, Any] = {}  # see `statements`
-        columns = ", ".join(f'"{c}"' for c in self.layout.columns)
+        self.row_columns = [self.table.c[c] for c in ("number", *self.layout.columns)]
+        columns = ", ".join(f"[{c}]" for c in self.layout.columns)  # in quotation marks the name of a column that is not there would be a text
         name = f'"{self.name}"'
         self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
         self._find_otherwise = f"SELECT number, {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
         self._at = f"SELECT number, {columns} FROM {name} WHERE number = ?"  # noqa: S608
         self._insert = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(self.layout.columns))})"  # noqa: S608
-        self._update = f"UPDATE {name} SET " + ", ".join(f'"{c}" = ?' for c in self.layout.columns) + " WHERE number = ?"  # noqa: S608
+        self._update = f"UPDATE {name} SET " + ", ".join(f"[{c}] = ?" for c in self.layout.columns) + " WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
         self._insert_absent = f"{self._insert} ON CONFLICT DO NOTHING"
         self.members_since = f"SELECT number, role, words FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
@@ -172,8 +173,9 @@ def _plain(value: Any) -> Any:
 _known: dict[int, Shelf] = {}
 
 
-def shelf_of(collection: Collection) -> Shelf:
-    """The shelf of a collection. Found by identity first: hashing a declaration takes longer than many a statement."""
+def shelf_of(session: Session, collection: Collection) -> Shelf:
+    """The shelf of a collection as its table is. Found by identity first: hashing a declaration takes longer than many a statement."""
+    collection = session.declared.tables.get(collection.name, collection)
     shelf = _known.get(id(collection))
     if shelf is None or shelf.collection is not collection:
         shelf = Shelf(collection)

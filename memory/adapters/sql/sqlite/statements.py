@@ -66,7 +66,7 @@ def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
     if after != TRUE:
         asked.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
-    statement = sa.select(shelf.table if whole else shelf.table.c.number).where(*asked).order_by(*ordering)
+    statement = sa.select(*(shelf.row_columns if whole else shelf.row_columns[:1])).where(*asked).order_by(*ordering)
     return statement.limit(conditions.value("i")) if limited else statement
 
 
@@ -118,5 +118,5 @@ def _among(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
     conditions = Conditions(shelf.table)
     these = shelf.table.c.number.in_(conditions.values("i" * wide))
     asked = [these, conditions.standing(roles, frozenset({Kind(RECORD)})), conditions.filter(chosen)]
-    chosen = [shelf.table.c.number, *(shelf.table.c[c] for c in columns)] if columns else [shelf.table]
-    return sa.select(*chosen).where(*asked)
+    named = [shelf.table.c.number, *(shelf.table.c[c] for c in columns)] if columns else shelf.row_columns
+    return sa.select(*named).where(*asked)
