@@ -57,14 +57,16 @@ class Schema(ABC):
 
     def change(self, connection: sa.Connection, collections: Sequence[Collection]) -> Comparison:
         """Make what is missing; what is there then."""
-        system = {table.name: table for table in self.system()}
-        version, registry = system[VERSION_TABLE], system[REGISTRY]
-        there = sa.inspect(connection).get_table_names(schema=registry.schema)
+        system = self.system()
+        schema = system[0].schema
+        version = sa.table(VERSION_TABLE, sa.column("version_num"), schema=schema)
+        registry = sa.table(REGISTRY, sa.column("name"), sa.column("declaration"), schema=schema)
+        there = sa.inspect(connection).get_table_names(schema=schema)
         form = connection.scalar(sa.select(version.c.version_num)) if VERSION_TABLE in there else None
         told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if REGISTRY in there else []
         comparison = self.compared(form and _text(form), {_text(name): _text(said) for name, said in told}, collections)
         if form is None:
-            for table in system.values():
+            for table in system:
                 self._make(connection, table, there)
         for collection in comparison.new:
             for table in self.of(collection):
