@@ -46,7 +46,7 @@ class TextPart:
 class Collection:
     """One kind of record. The name is a legal SQL identifier; `vector` says whether its records may carry one.
 
-    `indexes` are those over several fields: one serves questions about a partition that name its fields, the last of them by order too.
+    `indexes` are those over several fields: one serves questions that name its first field, and what they ask of the others, an order by one too.
     """
 
     name: str

@@ -14,7 +14,7 @@ import pytest
 import memory
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVERS = ("alembic", "numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "typer", "wordllama")
+DRIVERS = ("numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "typer", "wordllama")
 
 VIOLATIONS = {
     "inward": ("memory/domain/wrong.py", "import memory.ports.record"),

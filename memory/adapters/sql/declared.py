@@ -72,8 +72,12 @@ def compared(told: Mapping[str, str], store: str, collections: Sequence[Collecti
         if asked.name not in told:
             new.append(asked)
             continue
-        was = declared(asked.name, told[asked.name])
-        if problems := list(_problems(was, asked)):
+        try:
+            was = declared(asked.name, told[asked.name])
+            problems = list(_problems(was, asked))
+        except (ValueError, TypeError, KeyError):
+            was, problems = asked, ["what is told of it cannot be read"]
+        if problems:
             raise ConfigError(
                 f"store '{store}': the table '{asked.name}' was made for another declaration of that collection: {'; '.join(problems)}. "
                 f"Only fields and indexes that are not required are added to a table; export its records with the program that wrote them, "

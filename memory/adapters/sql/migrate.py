@@ -49,7 +49,11 @@ class Schema(ABC):
             newer = form.isdigit() and int(form) > FORM
             raise ConfigError(
                 f"store '{self.store}': {self.place} is of version {form}, and this version of memory-tiers knows {FORM}; "
-                + ("upgrade memory-tiers" if newer else f"export its records with the version that wrote them, and import them into another {self.elsewhere}")
+                + (
+                    "upgrade memory-tiers"
+                    if newer
+                    else f"export its records with the version that wrote them, and import them into another {self.elsewhere}"
+                )
             )
         return compared(told, self.store, collections, self.elsewhere)
 

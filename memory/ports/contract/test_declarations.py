@@ -16,7 +16,7 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, delete, done, found, id_of, key_of, live, put, record
 from memory.ports.query import And, Eq, Gt, In, IsNull, Not, Order, Query, Search, Words, within
-from memory.ports.record import Record, Role, Tombstone
+from memory.ports.record import FieldValue, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, RaiseGeneration
 
@@ -26,7 +26,7 @@ MORE = (
     *(Field("ordinal", FieldType.INTEGER, indexed=True), Field("due", FieldType.TIME)),
 )
 """Fields before, behind and between those that are there, of every kind that stores lay out in their own ways."""
-GIVEN = {"colour": "red", "shade": "dark", "weight": 0.1, "marks": (), "ordinal": 2**60 + 1, "due": T0}
+GIVEN: dict[str, FieldValue] = {"colour": "red", "shade": "dark", "weight": 0.1, "marks": (), "ordinal": 2**60 + 1, "due": T0}
 
 
 @pytest.fixture

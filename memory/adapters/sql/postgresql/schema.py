@@ -1,5 +1,6 @@
 """The tables on PostgreSQL: those of the adapter itself, and one for each collection, made from its declaration.
 
+The key of a table is (id, tenant): an id alone says almost everything, also before the server has counted what a tenant has.
 Text compares by code point everywhere: COLLATE "C". Long values are indexed by their first characters only, because an index key holds at
 most 2,704 bytes. The schema (namespace) is the user's choice and in every statement, never in a session's search_path.
 """
@@ -12,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 
-from memory.adapters.sql.columns import SYSTEM_PREFIX, checksum_column, field_column, text_column
+from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, checksum_column, field_column, indexes, text_column
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
@@ -113,7 +114,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     columns += [sa.Column("words", sa.BigInteger(), nullable=False), sa.Column("bytes", sa.BigInteger(), nullable=False)]
     if collection.texts:
         columns += [sa.Column("counts", JSONB(), nullable=True), sa.Column("lexemes", TSVECTOR(), nullable=True)]
-    table = sa.Table(name, metadata, *columns, sa.PrimaryKeyConstraint("tenant", "id", name=f"pk_{name}"))
+    table = sa.Table(name, metadata, *columns, sa.PrimaryKeyConstraint("id", "tenant", name=f"pk_{name}"), info={REQUIRED: collection.required})
     c = table.c
 
     def index(label: str, *over: Any, only: sa.ColumnElement[bool] | None = None, **options: Any) -> None:
@@ -126,11 +127,11 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("expires_at", c.expires_at, only=c.expires_at.is_not(None))
     index("discard_at", c.discard_at, only=c.discard_at.is_not(None))
     index("owing", c.id, c.tenant, only=c.owed.is_not(None))
-    for field in collection.fields:
-        if field.indexed and field.type is not FieldType.TAGS:
-            column = c[field_column(field.name)]
-            key = indexed_part(column) if field.type is FieldType.TEXT else column
-            index(f"field_{field.name}", c.tenant, key, c.partition_no, only=column.is_not(None))
+    index("age", c.tier, c.created_at, only=c.role == _constant(Role.HOME.value))
+    fields = {field_column(f.name): f.type for f in collection.fields}
+    for label, over, there in indexes(collection):
+        keys = [indexed_part(c[key]) if fields.get(key) is FieldType.TEXT else c[key] for key in over]
+        index(label, *keys, only=c[there].is_not(None))
     if collection.texts:  # single writes go to a short list first, which searches read: it is kept short
         index("lexemes", c.lexemes, postgresql_using="gin", postgresql_with={"fastupdate": "on", "gin_pending_list_limit": 1024})
     return table

@@ -67,6 +67,7 @@ class PgShelf(Shelf[Connection]):
         layout = layout_of(collection)
         shaper = PgShaper(collection, thresholds.values_written_out)
         super().__init__(collection, table_of(collection, schema), layout, shaper, layout.columns, HEADER, thresholds)
+        self._indexed = self.keyed.union(*collection.indexes)
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type
@@ -81,7 +82,7 @@ class PgShelf(Shelf[Connection]):
         this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
         self.find_sql = f"SELECT {columns} {this}"
         self.find_many_sql = f"SELECT {columns} {these} AND t.id = ANY($2::text[])"
-        self.find_locked_sql = f"{self.find_many_sql} ORDER BY t.tenant, t.id FOR UPDATE"
+        self.find_locked_sql = f"{self.find_many_sql} ORDER BY t.id FOR UPDATE"
         # One row
         self.put_absent = self._put_one(ABSENT)
         self.put_newer = self._put_one(NEWER)
@@ -120,7 +121,7 @@ class PgShelf(Shelf[Connection]):
         )
 
     def conditions(self) -> PgConditions:
-        return PgConditions(self.table, self.keyed)
+        return PgConditions(self.table, self._indexed)
 
     def shown(self, text: Any) -> str:
         return unescape(text)
@@ -195,9 +196,9 @@ class PgShelf(Shelf[Connection]):
 
     def _on_conflict(self, condition: str) -> str:
         if condition == ABSENT:
-            return "ON CONFLICT (tenant, id) DO NOTHING"
+            return "ON CONFLICT (id, tenant) DO NOTHING"
         changes = ", ".join([f'"{name}" = excluded."{name}"' for name, _, _ in self._stored])
-        return f"ON CONFLICT (tenant, id) DO UPDATE SET {changes} WHERE {condition}"
+        return f"ON CONFLICT (id, tenant) DO UPDATE SET {changes} WHERE {condition}"
 
     def _place(self) -> str:
         """The partition of the one row, locked, and whether its generation lets the row in: only exactly this one where it was not given."""

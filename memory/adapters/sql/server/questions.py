@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.prepared import compiled, kept
 from memory.adapters.sql.server.shelf import Shelf
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope
-from memory.ports.query import Everywhere, Filter, Query, Where, decode_cursor
+from memory.ports.query import Everywhere, Filter, Query, Tenant, Where, decode_cursor
 
 AnyShelf: TypeAlias = Shelf[Any]
 Build = Callable[[AnyShelf, Shape], sa.Select[Any]]
@@ -37,13 +37,19 @@ def asked(shelf: AnyShelf, where: Where, part: Filter | None, partitions: Sequen
     of_filter: Values = []
     chosen = shelf.shaper.filter(part, of_filter)
     values: Values = []
-    there = scope(where, partitions, values, tenant=not walking and names(chosen, shelf.keyed))
+    keyed = (not walking or isinstance(where, Tenant)) and names(chosen, shelf.keyed)
+    there = scope(where, partitions, values, tenant=keyed)
     return shelf.shaper.texts(values) + of_filter, there, chosen
+
+
+def in_order(query: Query) -> bool:
+    """Whether a page is read along a partition from its newest or oldest record, whatever the filter."""
+    return query.limit is not None and [o.field for o in query.order[:1]] == ["created_at"]
 
 
 def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int | None) -> Question:
     """The rows of a page in order, each with whether there are any set aside behind it."""
-    values, where, chosen = asked(shelf, query.where, query.filter, partitions, walking=limit is not None)
+    values, where, chosen = asked(shelf, query.where, query.filter, partitions, walking=in_order(query))
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     written = limit if limit is not None and _is_usual(limit, shelf.thresholds.limits_written_out) else None
     if limit is not None and written is None:

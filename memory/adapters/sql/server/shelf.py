@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.columns import keyed
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.server.desk import Held, Layout
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.shapes import Shape, Shaper, Values
 from memory.adapters.sql.values import CORRUPT
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection
 from memory.ports.deciding import Slot
 from memory.ports.query import Order, Where
 from memory.ports.record import Corrupt, FieldValue, Key, Tombstone
@@ -61,7 +62,7 @@ class Shelf(ABC, Generic[C]):
         self.prepared: dict[Any, Statement] = {}
         self.row_columns = tuple([table.c[name] for name in columns])
         self.header_columns = tuple([table.c[name] for name in header])
-        self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
+        self.keyed = keyed(collection)
 
     def conditions(self) -> Conditions:
         """Conditions of one statement about the table."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -23,6 +23,7 @@ from memory.domain.errors import ConfigError, NotOpen
 from memory.ports.collections import Collection
 
 T = TypeVar("T")
+Look: TypeAlias = Callable[[Session], Mapping[str, Collection]]
 
 
 _UNUSABLE = {
@@ -43,7 +44,7 @@ class SqliteDriver:
         self._writer: Lane | None = None
         self._reader: Lane | None = None
 
-    async def open(self, prepare: Callable[[Session], Mapping[str, Collection]], look: Callable[[Session], Mapping[str, Collection]]) -> None:
+    async def open(self, prepare: Look, look: Look) -> None:
         """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are."""
         self._check_path()
         self._tables = Tables(look)
@@ -117,7 +118,7 @@ class SqliteDriver:
 class Tables:
     """What the tables of the file are made for, and how to look at it again."""
 
-    def __init__(self, look: Callable[[Session], Mapping[str, Collection]]) -> None:
+    def __init__(self, look: Look) -> None:
         self.declared = Declared()
         self._look = look
 

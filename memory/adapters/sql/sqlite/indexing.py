@@ -95,7 +95,8 @@ class Indexing:
 
 def index_anew(session: Session, shelf: Shelf) -> None:
     """Make the word index from the records, whatever it was, and trust it again."""
-    assert shelf.words is not None and shelf.tables.words is not None  # noqa: S101 - asked only for collections with texts
+    assert shelf.words is not None  # noqa: S101 - asked only for collections with texts
+    assert shelf.tables.words is not None  # noqa: S101 - so there is a table of them
     session.run(f"DROP VIEW IF EXISTS {shelf.words.table}_instances")
     session.run(f"DROP TABLE IF EXISTS {shelf.words.table}")
     shelf.tables.words.create(session.connection)

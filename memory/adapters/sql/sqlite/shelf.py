@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.columns import keyed
 from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite.rows import KIND, PARTITION, VERSION, fingerprint, layout_of
 from memory.adapters.sql.sqlite.schema import Tables, tables_of
@@ -18,7 +19,7 @@ from memory.adapters.sql.sqlite.words import WordIndex
 from memory.adapters.sql.values import CORRUPT, Row
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Corrupt, Key, Stored
 
@@ -64,7 +65,7 @@ class Shelf:
         self.table: sa.Table = self.tables.table
         self.words: WordIndex | None = self.layout.index
         self.shaper = Shaper(collection, self.layout.at)
-        self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
+        self.keyed = keyed(collection)
         self.prepared: dict[Any, Any] = {}  # see `statements`
         self.row_columns = [self.table.c[c] for c in ("number", *self.layout.columns)]
         columns = ", ".join(f"[{c}]" for c in self.layout.columns)  # in quotation marks the name of a column that is not there would be a text
