@@ -72,9 +72,11 @@ class Schema(ABC):
         if form is None:
             for table in system:
                 self._make(connection, table, there)
+        growing = {growth.collection.name for growth in comparison.grown}
+        unsure = [] if form is not None else [c for c in comparison.tables.values() if c.name not in growing and c not in comparison.new]
+        for table in [table for collection in (*comparison.new, *unsure) for table in self.of(collection)]:
+            self._make(connection, table, there)
         for collection in comparison.new:
-            for table in self.of(collection):
-                self._make(connection, table, there)
             connection.execute(registry.insert().values(name=collection.name, declaration=declaration(collection)))
         for growth in comparison.grown:
             self._grow(connection, growth)

@@ -118,8 +118,8 @@ async def test_eight_processes_open_an_empty_database_at_once(server: MySqlServe
 
 
 @pytest.mark.parametrize("lost", ["a table", "an index", "the registry", "the version"])
-async def test_an_opening_completes_what_a_crash_in_the_middle_of_a_migration_left(server: MySqlServer, database: str, raw: Raw, lost: str) -> None:
-    """Each statement of a migration commits by itself: the version comes last."""
+async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left(server: MySqlServer, database: str, raw: Raw, lost: str) -> None:
+    """Each statement that makes something commits by itself: the version comes last."""
     whole = MySqlStore(server.url(database))
     await whole.open(COLLECTIONS)
     await done(whole, put(record(1, texts={"content": "lantern"})))
