@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, mongo, mysql, postgresql, redis, startup, store
+from bench import conversations, edge, mongo, mysql, postgresql, redis, startup, store, whole
 from bench.measure import Figure, table
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -28,6 +28,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "mysql": mysql.mysql,
     "mongo": mongo.mongo,
     "edge": edge.searches,
+    "whole": whole.whole,
     "quality": conversations.quality,
 }
 

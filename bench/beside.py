@@ -16,7 +16,7 @@ from bench.measure import Figure, side_by_side
 from bench.texts import sentences
 from memory.domain.ids import new_id
 from memory.domain.time import moment
-from memory.ports.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.query import Order, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.store import Store
@@ -54,7 +54,7 @@ def records(contents: list[str], start: int) -> list[Record]:
 
 
 async def puts(name: str, store: Store, bare: Bare, rounds: int) -> Figure:
-    made = records(sentences(300 * rounds + 50, seed=1), 0)
+    made = records(sentences(300 * rounds + 50, seed=1), 1)
 
     async def ours(n: int) -> None:
         (outcome,) = await store.apply([Put(ENTRIES, made[n], Absent())])

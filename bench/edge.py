@@ -12,7 +12,7 @@ from bench.measure import Figure, side_by_side
 from bench.texts import sentences
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.ids import new_id
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import Eq, Near, Search, within
 from memory.ports.record import FieldValue, Key, Partition, Record, pack_vector
 from memory.ports.writes import Newer, Put

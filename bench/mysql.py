@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memory.adapters.sql.mysql.config import parse
+
 from bench.beside import HERE, NEWEST, bulk, newest, puts
 from bench.measure import Figure
-from memory.adapters.sql.mysql.claims import parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.time import micros
-from memory.ports.collections import COLLECTIONS
+from memory.orchestrator.collections import COLLECTIONS
 from memory.ports.record import Record
 from tests.support import mysql_servers, servers
 

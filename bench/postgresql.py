@@ -15,7 +15,7 @@ import asyncpg
 from bench.beside import HERE, NEWEST, bulk, newest, puts
 from bench.measure import Figure
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.collections import COLLECTIONS
+from memory.orchestrator.collections import COLLECTIONS
 from memory.ports.record import Record
 from tests.support import postgres_servers, servers
 

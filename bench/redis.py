@@ -17,8 +17,8 @@ from bench.texts import sentences
 from memory.adapters.redis.store import RedisStore
 from memory.domain.ids import new_id
 from memory.domain.time import micros
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.ports.clock import system_clock
-from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import Order, Query, within
 from memory.ports.record import FieldValue, Key, Partition, Record
 from memory.ports.writes import Absent, Put

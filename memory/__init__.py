@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.facade.blocking import BlockingMemory as BlockingMemory
+    from memory.facade.blocking import BlockingScopedMemory as BlockingScopedMemory
     from memory.facade.config import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
+    from memory.facade.view import ScopedMemory as ScopedMemory
     from memory.orchestrator.searching import FoundEntry as FoundEntry
     from memory.orchestrator.searching import SearchResult as SearchResult
 
@@ -61,14 +63,16 @@ _HOMES = {
     ),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.facade.memory": ("Memory",),
-    "memory.facade.blocking": ("BlockingMemory",),
+    "memory.facade.blocking": ("BlockingMemory", "BlockingScopedMemory"),
     "memory.facade.config": ("MemoryConfig",),
+    "memory.facade.view": ("ScopedMemory",),
     "memory.orchestrator.searching": ("FoundEntry", "SearchResult"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BlockingMemory",
+    "BlockingScopedMemory",
     "CompactionError",
     "ConfigError",
     "Conflict",
@@ -89,6 +93,7 @@ __all__ = [
     "PartialWrite",
     "Scope",
     "ScopeKind",
+    "ScopedMemory",
     "SearchResult",
     "StoreError",
     "StoreFull",

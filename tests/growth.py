@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.support import T0, asked, done, found, hit_ids, live, put, record
 from memory.ports.query import Has
@@ -72,7 +72,7 @@ class Course:
 
 async def course(harness: Harness, store: Store, updates: int) -> Course:
     """Update the entries in turn, one call an update, each time to other words, and measure."""
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, *[put(_entry(n, 1)) for n in range(ENTRIES_KEPT)])
     come_to, version = Course(each=updates // TENTHS), 1
     for tenth in range(TENTHS):

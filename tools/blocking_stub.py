@@ -7,16 +7,20 @@ python -m tools.blocking_stub --check  fails where it is stale
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-FACADE = Path(__file__).resolve().parent.parent / "memory" / "facade"
-STUB = FACADE / "blocking.pyi"
-TWINS = {"memory.py": ("Memory", "BlockingMemory"), "view.py": ("ScopedMemory", "BlockingScopedMemory")}
-RENAMED = {"AsyncIterator": "Iterator", "Memory": "BlockingMemory", "ScopedMemory": "BlockingScopedMemory"}
-ALIASES = ("Moment", "EmbedFunction")
-DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__init__": "__init__"}
+from memory.facade import blocking
+from memory.facade.twin import CONTEXT, Twin
+
+STUB = Path(blocking.__file__).with_suffix(".pyi")
+TWINS = {name: twin.__wrapped__ for name, twin in vars(blocking).items() if inspect.isclass(twin) and issubclass(twin, Twin)}
+"""By the name of the twin, the async class."""
+RENAMED = {"AsyncIterator": "Iterator", **{original.__name__: name for name, original in TWINS.items()}}
+DUNDERS = {"__init__": "__init__", **CONTEXT}
 
 
 class _Rename(ast.NodeTransformer):
@@ -27,7 +31,7 @@ class _Rename(ast.NodeTransformer):
 def main() -> int:
     made = stub()
     if "--check" in sys.argv[1:]:
-        if STUB.read_text() != made:
+        if not STUB.exists() or STUB.read_text() != made:
             sys.stderr.write("memory/facade/blocking.pyi is stale: python -m tools.blocking_stub\n")
             return 1
         return 0
@@ -36,18 +40,20 @@ def main() -> int:
 
 
 def stub() -> str:
-    imports: list[str] = ["from __future__ import annotations", "from typing import Any, Self", "from collections.abc import Iterator"]
+    imports: list[str] = ["from collections.abc import Iterator"]
+    aliases: list[ast.Assign] = []
     classes: list[str] = []
-    for file, (original, twin) in TWINS.items():
-        tree = ast.parse((FACADE / file).read_text())
+    for name, original in TWINS.items():
+        tree = ast.parse(inspect.getsource(inspect.getmodule(original) or blocking))
         imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        imports += [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ALIASES]
-        found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == original)
-        classes.append(_class(found, twin))
-    plain = [line for line in dict.fromkeys(imports) if "memory.facade.view" not in line]
-    plain.sort(key=lambda line: (not line.startswith("from __future__"), "import" not in line))
-    head = "# Made by tools/blocking_stub.py from memory.py and view.py. Do not edit.\n# ruff: noqa: A002\n"
-    return _tidy(head + "\n".join(plain) + "\n\n" + "\n\n".join(classes) + "\n")
+        aliases += [node for node in tree.body if isinstance(node, ast.Assign)]
+        found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == original.__name__)
+        classes.append(_class(found, name))
+    text = "\n\n".join(classes)
+    used = [ast.unparse(node) for node in aliases if re.search(rf"\b{re.escape(ast.unparse(node.targets[0]))}\b", text)]
+    plain = sorted(dict.fromkeys(imports), key=lambda line: not line.startswith("from __future__"))
+    head = "# Made by tools/blocking_stub.py from the async classes. Do not edit.\n# ruff: noqa: A002\n"
+    return _tidy("\n".join([head, *plain, *used, "", text, ""]))
 
 
 def _tidy(source: str) -> str:
@@ -60,12 +66,9 @@ def _tidy(source: str) -> str:
 
 def _class(found: ast.ClassDef, name: str) -> str:
     lines = [f"class {name}:"]
-    fields = {"BlockingMemory": ["config: MemoryConfig", "tenant: str"], "BlockingScopedMemory": ["scope: Scope"]}[name]
-    lines += [f"    {field}" for field in fields]
     for node in found.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (not node.name.startswith("_") or node.name in DUNDERS):
-            if name == "BlockingScopedMemory" and node.name == "__init__":
-                continue
+            lines += [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list]
             lines.append(_method(node))
     return "\n".join(lines)
 

@@ -14,7 +14,12 @@ import sys
 import sysconfig
 import tempfile
 import venv
+from collections.abc import Collection, Iterable
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = ("meta", "simulation", "faults", "test_liars.py", "test_plugin.py", "test_installed.py")
@@ -28,15 +33,42 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """Make an environment in the folder with the wheel and this environment's dependencies; returns its directory of programs."""
+def install(wheel: Path, folder: Path, only: Iterable[str] | None = None) -> Path:
+    """Make an environment in the folder with the wheel and all of this environment's distributions, or some; returns its directory of programs."""
     venv.create(folder, with_pip=False)
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    if only is None:
+        (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    else:
+        _link(only, site)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(programs / "python")]
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", str(wheel)], check=True, capture_output=True)
     return programs
+
+
+def _link(names: Iterable[str], site: Path) -> None:
+    for distribution in map(metadata.distribution, names):
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            (site / top).symlink_to(str(distribution.locate_file(top)))
+
+
+def brought(wheel: Path, extras: Iterable[str] = (), *, leaves: Collection[str] = ()) -> set[str]:
+    """The distributions that pip brings with the wheel and its extras, as what is installed here says; not those that only `leaves` ask for."""
+    (own,) = metadata.distributions(path=[str(wheel)])
+    met: set[tuple[str, str]] = set()
+    ahead = [(own, extra) for extra in ("", *extras)]
+    while ahead:
+        distribution, extra = ahead.pop()
+        for wanted in map(Requirement, distribution.requires or ()):
+            if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
+                continue
+            name = canonicalize_name(wanted.name)
+            new = {(name, asked) for asked in ("", *wanted.extras)} - met
+            met |= new
+            found = own if name == canonicalize_name(own.name) else metadata.distribution(name)
+            ahead += [(found, asked) for _, asked in new if name not in leaves]
+    return {name for name, _ in met} - {canonicalize_name(own.name)}
 
 
 def environment() -> dict[str, str]:

@@ -25,7 +25,7 @@ from memory.ports.deciding import Slot, decide
 from memory.ports.query import Count, Everywhere, Kind, Page, Partitions, Query
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 CLAIMS = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
 KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
@@ -46,15 +46,15 @@ class FileStore(BaseStore):
         super().__init__(name)
         self._path = Path(path)
         self._slots: Slots = {}
-        self._numbers: dict[str, int] = {}  # generations and counters
+        self._generations: dict[str, int] = {}
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        held = json.loads(self._path.read_text()) if self._path.exists() else {"slots": {}, "numbers": {}}
-        self._numbers = held["numbers"]
+        held = json.loads(self._path.read_text()) if self._path.exists() else {"slots": {}, "generations": {}}
+        self._generations = held["generations"]
         self._slots = {c.name: {Key(*json.loads(key)): tuple(text) for key, text in held["slots"].get(c.name, {}).items()} for c in collections}
 
     async def _close(self) -> None:
-        self._slots, self._numbers = {}, {}
+        self._slots, self._generations = {}, {}
 
     async def _check(self) -> Health:
         return Health(ok=os.access(self._path.parent, os.W_OK), detail=str(self._path))
@@ -63,11 +63,11 @@ class FileStore(BaseStore):
         return [_read(self._slots, collection, key) for key in keys]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        slots, numbers = self._copied()
-        outcomes = [_carry_out(slots, numbers, write) for write in writes]
+        slots, generations = self._copied()
+        outcomes = [_carry_out(slots, generations, write) for write in writes]
         if together and not all(o.applied for o in outcomes):
             return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
-        self._keep(slots, numbers)
+        self._keep(slots, generations)
         return outcomes
 
     async def _query(self, query: Query) -> Page:
@@ -80,14 +80,14 @@ class FileStore(BaseStore):
         return Count(len(matching), sum(record_bytes(s) for s in matching if isinstance(s, Record)))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        slots, numbers = self._copied()
+        slots, generations = self._copied()
         matching, corrupt = self._matching(query)
         buried = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
         for one in matching:
             kept = {name: one.fields[name] for name in keep if one.fields.get(name) is not None} if isinstance(one, Record) else {}
             buried.append(Tombstone(one.key, max(one.version + 1, version), note=kept, discard_at=discard_at))
         slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in buried}
-        self._keep(slots, numbers)
+        self._keep(slots, generations)
         return len(buried)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
@@ -95,7 +95,7 @@ class FileStore(BaseStore):
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         forgotten = {_named(partition) for partition, _ in self._idle().items() & set(idle)}
-        self._keep(self._slots, {name: number for name, number in self._numbers.items() if name not in forgotten})
+        self._keep(self._slots, {name: number for name, number in self._generations.items() if name not in forgotten})
         return len(forgotten)
 
     def _translate(self, error: Exception) -> Exception | None:
@@ -115,25 +115,24 @@ class FileStore(BaseStore):
         return matching, corrupt
 
     def _idle(self) -> dict[Partition, int]:
-        """The generation of every partition where nothing stands and whose counters never gave a number."""
-        names = [(*json.loads(name), number) for name, number in self._numbers.items()]
-        taken = {(tenant, scope) for tenant, scope, counter, _ in names if counter is not None}
-        taken |= {(key.tenant, scope) for held in self._slots.values() for key, (scope, _, _) in held.items()}
-        return {Partition(t, s): number for t, s, counter, number in names if counter is None and (t, s) not in taken}
+        """The generation of every partition where nothing stands."""
+        taken = {(key.tenant, scope) for held in self._slots.values() for key, (scope, _, _) in held.items()}
+        generations = [(Partition(*json.loads(name)), number) for name, number in self._generations.items()]
+        return {p: number for p, number in generations if (p.tenant, p.scope) not in taken}
 
     def _copied(self) -> tuple[Slots, dict[str, int]]:
-        return {name: dict(held) for name, held in self._slots.items()}, dict(self._numbers)
+        return {name: dict(held) for name, held in self._slots.items()}, dict(self._generations)
 
-    def _keep(self, slots: Slots, numbers: dict[str, int]) -> None:
+    def _keep(self, slots: Slots, generations: dict[str, int]) -> None:
         """On the disk first, then for readers."""
         written = {name: {json.dumps([key.tenant, key.id]): text for key, text in held.items()} for name, held in slots.items()}
         beside = self._path.with_suffix(".new")
         with beside.open("w") as file:
-            json.dump({"slots": written, "numbers": numbers}, file)
+            json.dump({"slots": written, "generations": generations}, file)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._path)
-        self._slots, self._numbers = slots, numbers
+        self._slots, self._generations = slots, generations
 
 
 def _text(standing: Standing) -> Text:
@@ -160,19 +159,16 @@ def _is_asked(stands: Standing, query: Query) -> bool:
     return KINDS[type(stands)] in query.kinds and (not isinstance(stands, Record) or stands.role in query.roles)
 
 
-def _carry_out(slots: Slots, numbers: dict[str, int], write: Write) -> Outcome:
-    """One write on these slots and numbers."""
+def _carry_out(slots: Slots, generations: dict[str, int], write: Write) -> Outcome:
+    """One write on these slots and generations."""
     if isinstance(write, RaiseGeneration):
-        now = numbers.get(_named(write.partition), 0)
-        numbers[_named(write.partition)] = now + 1 if write.to is None else max(now, write.to)
-        return Outcome(Status.APPLIED, number=numbers[_named(write.partition)])
+        now = generations.get(_named(write.partition), 0)
+        generations[_named(write.partition)] = now + 1 if write.to is None else max(now, write.to)
+        return Outcome(Status.APPLIED, number=generations[_named(write.partition)])
     stands = _read(slots, write.collection, write.key)
-    generation = numbers.get(_named(write.record.partition), 0) if isinstance(write, Put | Append) else 0
-    counter = _named(write.record.partition, write.counter) if isinstance(write, Append) else ""
+    generation = generations.get(_named(write.record.partition), 0) if isinstance(write, Put) else 0
     version = None if stands is None or isinstance(stands, Corrupt) else stands.version
-    decision = decide(write, Slot(stands, version), generation, lambda: numbers.get(counter, 0) + 1)
-    if decision.numbered:
-        numbers[counter] = numbers.get(counter, 0) + 1
+    decision = decide(write, Slot(stands, version), generation)
     if decision.changes and decision.leaves is None:
         del slots[write.collection.name][write.key]
     elif decision.changes and decision.leaves is not None:
@@ -180,8 +176,8 @@ def _carry_out(slots: Slots, numbers: dict[str, int], write: Write) -> Outcome:
     return decision.outcome
 
 
-def _named(partition: Partition, counter: str | None = None) -> str:
-    return json.dumps([partition.tenant, partition.scope, counter])
+def _named(partition: Partition) -> str:
+    return json.dumps([partition.tenant, partition.scope])
 
 
 def _build(name: str, url: str, options: Mapping[str, Any]) -> FileStore:

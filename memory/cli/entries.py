@@ -90,8 +90,8 @@ async def show_entry(
         entry = await memory.get(entry_id, as_of=moment("as_of", as_of), known_at=moment("known_at", known_at))
         if entry is None:
             raise NotFound(entry_id)
-        copies = await memory.where(entry_id)
-        versions = await memory.history(entry_id) if history else []
+        copies = await memory.admin.where(entry_id)
+        versions = await memory.entries.history(entry_id) if history else []
     places = [{"tier": copy.tier, "store": copy.store, "role": str(copy.role), "version": copy.version} for copy in copies]
     data = {**show.entry_json(entry), "copies": places, **({"history": [show.entry_json(v) for v in versions]} if history else {})}
 
@@ -129,7 +129,7 @@ async def promote(
             data = {"promoted": [show.entry_json(copy) for copy in copies]}
             cli.emit(data, lambda out: out.print(show.table("Promoted", ["entry", "scope", "tier"], rows)))
             return 0
-        report = await memory.move(entry_ids, to=str(tier))
+        report = await memory.admin.move(entry_ids, to=str(tier))
     cli.emit(show.report_json(report), lambda out: show.promotion(out, report))
     return 0 if report.moved or not report.kept else 1
 
@@ -162,7 +162,7 @@ async def forget(
         typer.confirm(f"Forget everything of {whole} in {_stores(cli)}? There is no way back.", abort=True, err=True)
     async with cli.memory() as memory:
         if whole is not None:
-            count = await memory.delete_scope(whole)
+            count = await memory.admin.erase(whole)
             cli.emit({"scope": whole.text, "deleted": count}, lambda out: out.print(f"{count} entries of {whole} forgotten", markup=False))
             return 0 if count else 1
         gone = {entry_id: await memory.delete(entry_id) for entry_id in entry_ids or ()}

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 async def stats(cli: Cli) -> None:
     """How much each tier holds."""
     async with cli.memory() as memory:
-        counted = await memory.stats()
+        counted = await memory.admin.stats()
         tenant = memory.tenant
     cli.emit({"tenant": tenant, **stats_json(counted)}, lambda out: show_stats(out, counted))
 
@@ -132,7 +132,7 @@ def _audited(one: dict[str, Any]) -> str:
 async def vacuum(cli: Cli) -> int:
     """Have every store give back the room that deleted content takes. Ends with 1 when one could not be asked."""
     async with cli.memory() as memory:
-        stores = await memory.vacuum()
+        stores = await memory.admin.vacuum()
     cli.emit({"stores": [one.to_dict() for one in stores], "bytes": sum(one.bytes for one in stores)}, lambda out: _show_vacuum(out, stores))
     return 1 if any(one.error for one in stores) else 0
 

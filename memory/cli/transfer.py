@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -74,7 +74,7 @@ async def import_file(
 
             result = await write_messages(memory, iter(messages), committed, name, revive=revive)
             for number, link in enumerate(links, start=len(messages) + 1):
-                result.links += await memory.restore_relation(link.source_id, link.label, link.target_id, link.created_at)
+                result.links += await memory.relations.restore(link.source_id, link.label, link.target_id, link.created_at)
                 advance(number)
     result.skipped = left_out
     cli.emit(
@@ -232,23 +232,15 @@ async def export(
 
     Ends with 1 where there is none.
     """
-    from memory.facade.transfer import exported, exported_relation
+    from memory.facade.transfer import FORMAT
 
-    there = set[str]()
-
-    def line(found: dict[str, Any]) -> str:
-        return json.dumps(found, ensure_ascii=output is None and not is_utf8(sys.stdout)) + "\n"
+    entries, ascii_only = 0, output is None and not is_utf8(sys.stdout)
 
     async with cli.memory() as memory:
         with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
-            async for entry in memory.entries(scope, retired=True):
-                stream.write(line(exported(entry)))
-                there.add(entry.id)
-            async for relation in memory.every_relation():
-                if relation.source_id in there and relation.target_id in there:
-                    stream.write(line(exported_relation(relation)))
+            async for line in memory.admin.export(scope):
+                stream.write(json.dumps(line, ensure_ascii=ascii_only) + "\n")
+                entries += line["format"] == FORMAT
     if output is not None:
-        cli.emit(
-            {"file": str(output), "exported": len(there)}, lambda out: out.print(f"{output}: {len(there)} exported", markup=False, soft_wrap=True)
-        )
-    return 0 if there else 1
+        cli.emit({"file": str(output), "exported": entries}, lambda out: out.print(f"{output}: {entries} exported", markup=False, soft_wrap=True))
+    return 0 if entries else 1

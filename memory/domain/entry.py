@@ -63,6 +63,11 @@ class Entry(BaseModel):
     promoted_from_id: str | None = None
     compacted_from_ids: list[str] | None = None
     contributors: list[Contributor] | None = None
+    artifact_id: str | None = None
+    number: int | None = None
+    conversation_id: str | None = None
+    number_in_conversation: int | None = None
+    speaker: str | None = None
     version: int
     tier: str
 
@@ -78,6 +83,10 @@ class Entry(BaseModel):
     def is_active(self, now: datetime) -> bool:
         """Whether its window contains now (decision D32)."""
         return self.valid_from <= now and (self.valid_to is None or now < self.valid_to)
+
+
+CARRIED = ("artifact_id", "number", "conversation_id", "number_in_conversation", "speaker")
+"""What an entry may say of the artifact or the conversation it stands for. Nothing here sets it yet; edits, exports and imports keep it."""
 
 
 class EntryDraft(door.Checked):
@@ -159,16 +168,28 @@ class ImportedDraft(EntryDraft):
     promoted_from_id: str | None = None
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
+    artifact_id: str | None = None
+    number: int | None = None
+    conversation_id: str | None = None
+    number_in_conversation: int | None = None
+    speaker: str | None = None
 
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod
     def _window(cls, value: object, info: ValidationInfo) -> datetime | None:
         return None if value is None else door.time(str(info.field_name), value)
 
-    @field_validator("promoted_from_id", mode="before")
+    @field_validator("promoted_from_id", "artifact_id", "conversation_id", "speaker", mode="before")
     @classmethod
-    def _promoted_from(cls, value: object) -> str | None:
-        return None if value is None else door.identifier("promoted_from_id", value)
+    def _names(cls, value: object, info: ValidationInfo) -> str | None:
+        return None if value is None else door.identifier(str(info.field_name), value)
+
+    @field_validator("number", "number_in_conversation", mode="before")
+    @classmethod
+    def _numbers(cls, value: object, info: ValidationInfo) -> int | None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63):
+            raise InvalidInput(str(info.field_name), "must be a whole number of 64 bits")
+        return value
 
     @field_validator("compacted_from_ids", mode="before")
     @classmethod

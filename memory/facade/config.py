@@ -30,6 +30,7 @@ from pydantic import (
 from memory.domain import door
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
+from memory.facade.origins import Layer, gathered
 from memory.facade.values import (
     HIDDEN,
     Duration,
@@ -43,10 +44,10 @@ from memory.facade.values import (
     scheme_of,
     show_duration,
 )
+from memory.orchestrator.collections import COLLECTIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
-from memory.ports.collections import COLLECTIONS
 
 MAIN = "main"
 """The store that serves every tier for which nothing else was said."""
@@ -255,8 +256,6 @@ class MemoryConfig(BaseModel):
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None, **settings: Any) -> MemoryConfig:
         """The configuration from everywhere it may come from: arguments before environment before file before defaults."""
-        from memory.facade.origins import load
-
         return load(source, settings)
 
     @field_validator("tenant", mode="after")
@@ -367,6 +366,37 @@ class MemoryConfig(BaseModel):
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {f"promotion.{number}": rule.name + ": " + rule.describe() for number, rule in enumerate(self.promotion, start=1)}
         return shown | {f"durations.{name}": show_duration(getattr(self.durations, name)) for name in Durations.model_fields}
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> MemoryConfig:
+    """The configuration of all sources together. `environ` and `folder` stand in for the process's own, in tests."""
+    first = _as_layer(source) if isinstance(source, MemoryConfig) else source
+    tree, origins = gathered(first, settings or {}, environ=environ, folder=folder)
+    try:
+        config = MemoryConfig(**tree)
+    except BadSetting as exc:
+        raise ConfigError(f"{origins.near(exc.path)}: {exc}") from None
+    config._origins.update({leaf: origins.of(leaf) for leaf in config.leaves()})
+    return config
+
+
+def _as_layer(config: MemoryConfig) -> Layer:
+    known = dict(config.origins)
+    return Layer(_plain(config), lambda path: known.get(path, "argument"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, BaseModel):  # whose own dump hides secrets
+        return {name: _plain(getattr(value, name)) for name in value.model_fields_set}
+    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def did_you_mean(name: str, known: Any) -> str:

@@ -11,6 +11,7 @@ from memory.domain.shown import Shown
 from memory.facade.build import build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.places import not_there_yet
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.searching import LOOKED_THROUGH
 from memory.orchestrator.split import SplitStore
@@ -18,7 +19,7 @@ from memory.orchestrator.topology import leaves_of
 from memory.policies.promotion import PromotionRule
 from memory.policies.routing import TIERS, replicas_of, route
 from memory.ports.clock import system_clock
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
+from memory.ports.collections import Collection
 from memory.ports.record import Partition
 from memory.ports.store import Store
 

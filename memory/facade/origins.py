@@ -22,14 +22,11 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
-
-from pydantic import BaseModel
 
 from memory.domain.errors import ConfigError
 from memory.facade import document_database
-from memory.facade.config import BadSetting, MemoryConfig
 from memory.facade.values import is_broken_url, scheme_of
 from memory.policies.routing import TIERS
 from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
@@ -39,39 +36,68 @@ POINTER = "MEMORY_CONFIG"
 PREFIX = "MEMORY__"
 
 Tree: TypeAlias = dict[str, Any]
-Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None"
 Origin: TypeAlias = Callable[[str], str]
-Layer: TypeAlias = tuple[Tree, Origin]
 
 
-def load(
-    source: Source = None, settings: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None, folder: Path | None = None
-) -> MemoryConfig:
-    """The configuration of all sources together. `environ` and `folder` stand in for the process's own, in tests."""
+class Layer(NamedTuple):
+    """Settings of one source, and where each of them, by its dotted name, stands in it."""
+
+    tree: Tree
+    origin: Origin
+
+
+class Origins(dict[str, str]):
+    """Where settings came from, by their dotted names."""
+
+    def of(self, path: str) -> str:
+        """Where a setting came from: as it was set, or with a part of the tree above it."""
+        while path:
+            if path in self:
+                return self[path]
+            path = path.rpartition(".")[0]
+        return "default"
+
+    def near(self, path: str) -> str:
+        """Where a setting that cannot be used was given: as near to it as is known."""
+        exact = self.of(path)
+        below = [origin for known, origin in self.items() if _covers(path, known)]
+        return exact if exact != "default" else below[-1] if below else "configuration"
+
+
+def gathered(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Layer | None,
+    settings: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> tuple[Tree, Origins]:
+    """The settings of all sources together, and where each came from. A layer as the source takes the place of file and environment."""
     environ = os.environ if environ is None else environ
-    given = {name: value for name, value in (settings or {}).items() if value is not None}
-    if isinstance(source, MemoryConfig):
-        known = dict(source.origins)
-        layers: list[Layer] = [(_as_tree(source), lambda path: known.get(path, "argument")), (given, _said("argument"))]
-    else:
-        layers = _layers(source, environ, folder or Path.cwd())
-        layers.append((given, _said("argument")))
-    return _assembled(layers, environ)
+    layers = [source] if isinstance(source, Layer) else _layers(source, environ, folder or Path.cwd())
+    layers.append(Layer({name: value for name, value in settings.items() if value is not None}, _said("argument")))
+    tree, origins = Tree(), Origins()
+    for layer in layers:
+        for path in _merge(tree, layer.tree):
+            for covered in [known for known in origins if _covers(path, known)]:
+                del origins[covered]
+            origins[path] = layer.origin(path)
+    origins.update(document_database.complete(tree, environ))
+    return tree, origins
 
 
 def _layers(source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: Mapping[str, str], folder: Path) -> list[Layer]:
     """Every source but the keyword settings, weakest first."""
     if isinstance(source, Mapping):
-        return [_environment(environ), (dict(source), _said("argument"))]
+        return [_environment(environ), Layer(dict(source), _said("argument"))]
     if source is not None:
         url = _url_of(os.fspath(source), folder)
         if url is None:
             return [_file(folder / os.fspath(source)), _environment(environ)]
-        return [_environment(environ), (_one_store(url), _said("argument"))]
+        return [_environment(environ), Layer(_one_store(url), _said("argument"))]
     pointed = environ.get(POINTER)
     if pointed:
         url = _url_of(pointed, folder)
-        return [_file(folder / pointed) if url is None else (_one_store(url), _said(POINTER)), _environment(environ)]
+        return [_file(folder / pointed) if url is None else Layer(_one_store(url), _said(POINTER)), _environment(environ)]
     found = folder / FILE_NAME
     return [_file(found), _environment(environ)] if found.is_file() else [_environment(environ)]
 
@@ -104,18 +130,6 @@ def _said(origin: str) -> Origin:
     return lambda _path: origin
 
 
-def _as_tree(config: MemoryConfig) -> Tree:
-    return {name: _plain(getattr(config, name)) for name in config.model_fields_set}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, BaseModel):  # whose own dump hides secrets
-        return {name: _plain(getattr(value, name)) for name in value.model_fields_set}
-    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
-
-
 def _environment(environ: Mapping[str, str]) -> Layer:
     tree: Tree = {}
     names: dict[str, str] = {}
@@ -130,7 +144,7 @@ def _environment(environ: Mapping[str, str]) -> Layer:
             if not isinstance(branch, dict):
                 raise ConfigError(f"{variable}: '{part}' is already given a value of its own by another variable")
         branch[parts[-1]] = _read_variable(variable, environ[variable])
-    return tree, lambda path: next((name for known, name in names.items() if _covers(known, path) or _covers(path, known)), "environment")
+    return Layer(tree, lambda path: next((name for known, name in names.items() if _covers(known, path) or _covers(path, known)), "environment"))
 
 
 def _read_variable(variable: str, value: str) -> Any:
@@ -160,7 +174,7 @@ def _file(path: Path) -> Layer:
         raise ConfigError(f"{path}: {exc}") from None
     _make_absolute(tree, path.resolve().parent)
     lines = dict(_lines(text))
-    return tree, lambda setting: f"{path}:{lines[setting]}" if setting in lines else str(path)
+    return Layer(tree, lambda setting: f"{path}:{lines[setting]}" if setting in lines else str(path))
 
 
 def _make_absolute(tree: Tree, folder: Path) -> None:
@@ -206,23 +220,6 @@ def _dotted(name: str) -> str:
     return ".".join(part.strip().strip("\"'") for part in name.split("."))
 
 
-def _assembled(layers: list[Layer], environ: Mapping[str, str]) -> MemoryConfig:
-    tree: Tree = {}
-    origins: dict[str, str] = {}
-    for layer, origin in layers:
-        for path in _merge(tree, layer):
-            for covered in [known for known in origins if _covers(path, known)]:
-                del origins[covered]
-            origins[path] = origin(path)
-    origins |= document_database.complete(tree, environ)
-    try:
-        config = MemoryConfig(**tree)
-    except BadSetting as exc:
-        raise ConfigError(f"{_origin_of(exc.path, origins)}: {exc}") from None
-    config._origins.update({leaf: _nearest(leaf, origins) for leaf in config.leaves()})
-    return config
-
-
 def _merge(into: Tree, layer: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Lay one source over the weaker ones; the dotted names of what it set."""
     for name, value in layer.items():
@@ -236,18 +233,3 @@ def _merge(into: Tree, layer: Mapping[str, Any], prefix: str = "") -> Iterator[s
             yield path
             if isinstance(value, list | tuple):
                 yield from (f"{path}.{number}" for number in range(1, len(value) + 1))
-
-
-def _nearest(path: str, origins: Mapping[str, str]) -> str:
-    while path:
-        if path in origins:
-            return origins[path]
-        path = path.rpartition(".")[0]
-    return "default"
-
-
-def _origin_of(path: str, origins: Mapping[str, str]) -> str:
-    """Where a setting that cannot be used was given: as near to it as is known."""
-    exact = _nearest(path, origins)
-    below = [origin for known, origin in origins.items() if _covers(path, known)]
-    return exact if exact != "default" else below[-1] if below else "configuration"

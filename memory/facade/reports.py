@@ -10,11 +10,11 @@ from typing import Any
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
 from memory.domain.shown import Shown
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.generations import Disagreement
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
-from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.query import Eq, Query, Tenant
 from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store

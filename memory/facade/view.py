@@ -2,33 +2,119 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
 
-from memory.domain.entry import Entry
+from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.scope import Scope
+from memory.facade.access import RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.facade.arguments import Moment
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.searching import SearchResult
 
-if TYPE_CHECKING:
-    from memory.facade.memory import Memory
-
 
 class ScopedMemory:
-    """`memory.scoped(Scope.user("ada"))`. Arguments are those of the `Memory` call of the same name."""
+    """`memory.scoped(Scope.user("ada"))`. Each call is that of the same name of `Memory`, in this scope."""
 
-    def __init__(self, memory: Memory, scope: Scope) -> None:
-        self._memory = memory
-        self.scope = scope
+    def __init__(self, access: Access, scope: Scope) -> None:
+        self._access = access
+        self._scope = scope
 
-    async def write(self, content: str = "", **arguments: Any) -> Entry:
-        return await self._memory.write(content, scope=self.scope, **arguments)
+    @property
+    def scope(self) -> Scope:
+        return self._scope
 
-    async def retrieve(self, **arguments: Any) -> Retrieved:
-        return await self._memory.retrieve(self.scope, **arguments)
+    def __repr__(self) -> str:
+        return f"<ScopedMemory tenant={self._access.tenant!r} scope={self._scope.text!r}>"
 
-    async def search(self, query: str, **arguments: Any) -> SearchResult:
-        return await self._memory.search(query, scope=self.scope, **arguments)
+    async def write(
+        self,
+        content: str = "",
+        *,
+        type: EntryType | str = EntryType.CONTEXT,  # noqa: A002 - the field's own name
+        title: str | None = None,
+        source: str | None = None,
+        tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        created_at: Moment | None = None,
+        expires_at: Moment | timedelta | None = None,
+        key: str | None = None,
+        revive: bool = False,
+    ) -> Entry:
+        """Remember one thing; see `Memory.write`."""
+        draft = EntryDraft(
+            scope=self._scope,
+            content=content,
+            type=type,
+            title=title,
+            source=source,
+            tags=tags,
+            metadata=metadata,
+            created_at=created_at,
+            expires_at=expires_at,
+            key=key,
+        )
+        return await self._access.write(draft, revive=revive)
 
-    async def delete_all(self) -> int:
-        """Erase every entry of the scope."""
-        return await self._memory.delete_scope(self.scope)
+    async def retrieve(
+        self,
+        *,
+        tags: Sequence[str] | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        since: Moment | None = None,
+        limit: int | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+    ) -> Retrieved:
+        """The entries of the scope by age; see `Memory.retrieve`."""
+        asked = self._access.asked(
+            self._scope,
+            tags=tags,
+            types=types,
+            since=since,
+            limit=limit,
+            unless_told=RETRIEVE_LIMIT,
+            order=order,
+            include_narrower=include_narrower,
+            session_id=session_id,
+            as_of=as_of,
+            known_at=known_at,
+        )
+        return await self._access.engine.browsing.browse(asked)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        tags: Sequence[str] | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        since: Moment | None = None,
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        explain: bool = False,
+    ) -> SearchResult:
+        """The entries of the scope that answer best; see `Memory.search`."""
+        asked = self._access.asked(
+            self._scope,
+            tags=tags,
+            types=types,
+            since=since,
+            limit=limit,
+            unless_told=SEARCH_LIMIT,
+            include_narrower=include_narrower,
+            session_id=session_id,
+            as_of=as_of,
+            known_at=known_at,
+        )
+        return await self._access.search(query, asked, explain=explain)
+
+    async def erase(self) -> int:
+        """Erase every entry of the scope; how many there were. See `Admin.erase`."""
+        return await self._access.engine.erasure.erase_scope(self._access.tenant, self._scope)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from memory.domain.errors import StoreError
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.placement import Placement
-from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Role
 from memory.ports.store import Store
 from memory.ports.writes import Annotate

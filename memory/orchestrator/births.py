@@ -10,6 +10,7 @@ from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
 from memory.orchestrator.erasure import DIGEST
 from memory.orchestrator.lives import Lives
@@ -21,7 +22,6 @@ from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.routing import route
-from memory.ports.collections import ENTRIES
 from memory.ports.pace import paced
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
@@ -107,7 +107,7 @@ class Births:
             return
         outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
         fresh = [self._born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
-        await self._owed.replicate_many([debt for debt in fresh if debt.holder.owed])
+        await self._owed.deliver(fresh)
         async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
                 raise error

@@ -19,12 +19,13 @@ from memory.domain.scope import Scope
 from memory.domain.shown import as_json, cut
 from memory.domain.time import micros
 from memory.orchestrator.asked import Asked, accepts, filter_of
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.past import entry_id, on_their_way, still_living
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.windows import is_current, is_expired, was_stored
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Order, Query, Tenant, within
 from memory.ports.record import Key, Mark, Partition, Record, Role

@@ -14,6 +14,7 @@ from memory.domain import door, ids
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.scope import Scope, ScopeKind, check_promotion
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, record_of
 from memory.orchestrator.erasure import Erasure
@@ -26,7 +27,6 @@ from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.orchestrator.windows import is_current, is_expired
 from memory.policies.routing import route
-from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import Put, Status
 

@@ -11,6 +11,7 @@ from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
@@ -29,7 +30,6 @@ from memory.orchestrator.topology import Topology
 from memory.orchestrator.turns import Patience, Turns
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.clock import Clock, system_clock
-from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.embedder import Embedder
 from memory.ports.record import Key
 

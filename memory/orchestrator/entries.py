@@ -13,6 +13,7 @@ from memory.domain.errors import InvalidInput, NotFound, PartialWrite
 from memory.domain.time import micros
 from memory.orchestrator.births import Births
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import changed, entry_of
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -26,7 +27,6 @@ from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
 from memory.orchestrator.windows import is_active, is_current, is_expired, was_stored
 from memory.ports import codec
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status

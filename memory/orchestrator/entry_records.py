@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.domain import door
-from memory.domain.entry import Contributor, Entry, EntryDraft, EntryType, ImportedDraft, expiry
+from memory.domain.entry import CARRIED, Contributor, Entry, EntryDraft, EntryType, ImportedDraft, expiry
 from memory.domain.scope import Scope
 from memory.domain.time import moment
 from memory.ports.record import FieldValue, JsonValue, Key, Record
@@ -38,6 +38,7 @@ def entry_of(record: Record) -> Entry:
         promoted_from_id=fields.get("promoted_from_id"),
         compacted_from_ids=None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"]),
         contributors=None if contributors is None else [Contributor(**_copied(c)) for c in contributors],
+        **{name: fields.get(name) for name in CARRIED},
         version=record.version,
         tier=record.tier,
     )
@@ -62,11 +63,12 @@ def record_of(
         body["title"] = draft.title
     if draft.metadata:
         body["metadata"] = draft.metadata
-    valid_from, valid_to = born, None
+    valid_from, valid_to, carried = born, None, dict[str, FieldValue]()
     if isinstance(draft, ImportedDraft):
         valid_from, valid_to, promoted_from_id = draft.valid_from or born, draft.valid_to, draft.promoted_from_id
         compacted_from_ids = None if draft.compacted_from_ids is None else list(draft.compacted_from_ids)
         contributors = None if draft.contributors is None else [c.model_dump() for c in draft.contributors]
+        carried = {name: value for name in CARRIED if (value := getattr(draft, name)) is not None}
     if compacted_from_ids is not None:
         body["compacted_from_ids"] = compacted_from_ids
     if contributors is not None:
@@ -81,6 +83,7 @@ def record_of(
         "valid_to": valid_to,
         "promoted_from_id": promoted_from_id,
         "request_digest": digest,
+        **carried,
     }
     return Record(
         key=key,

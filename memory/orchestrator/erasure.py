@@ -19,12 +19,13 @@ from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.collections import ENTRIES, OPERATIONS
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SCOPED, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.owed import DELETE, ERASE, KEEP, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.ports.collections import ENTRIES, OPERATIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Everywhere, Lt, Query, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
@@ -233,9 +234,8 @@ class Erasure:
 
     async def _arriving(self, store: Store, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
-        with step("erase.count"):
-            page = await store.query(Query(ENTRIES, within(partition), filter=older, roles=frozenset({Role.ARRIVING})))
-        keys = [row.key for row in page.records]
+        query = Query(ENTRIES, within(partition), filter=older, limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}))
+        keys = [row.key async for page in self._placement.pages("erase.count", store, query) for row in page.records]
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:

@@ -16,9 +16,9 @@ from datetime import datetime
 from memory.domain import ids
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import And, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from memory.domain.errors import StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.cache import Cache
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.owed import Debt, OwedWork
 from memory.orchestrator.past import LIFE
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.steps import step
-from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion

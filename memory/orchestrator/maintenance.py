@@ -17,6 +17,7 @@ from memory.domain import ids
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES, LEASES
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import SCOPED, SYSTEM_TENANT, Generations
 from memory.orchestrator.owed import Debt, Holder, OwedWork
@@ -26,7 +27,7 @@ from memory.orchestrator.relations import Relations
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of
-from memory.ports.collections import COLLECTIONS, ENTRIES, LEASES, Collection
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Everywhere, Kind, Lt, Not, Query
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store

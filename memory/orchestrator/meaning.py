@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from memory.domain import ids
 from memory.domain.errors import ConfigError, EmbedderMismatch
+from memory.orchestrator.collections import SETTINGS
 from memory.orchestrator.entry_records import meaning_of
 from memory.orchestrator.generations import SYSTEM_TENANT
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import leaves_of
-from memory.ports.collections import SETTINGS
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.record import Key, Record
 from memory.ports.store import Store

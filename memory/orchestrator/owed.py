@@ -15,13 +15,14 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
+from memory.orchestrator.collections import ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import refuse_away
 from memory.orchestrator.versions import version_key
 from memory.ports import codec
-from memory.ports.collections import ENTRY_VERSIONS, RELATIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Lt, Or, Query, Tenant
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Tombstone
 from memory.ports.store import Store
@@ -122,7 +123,7 @@ class OwedWork:
         done = [owed for owed in debt.holder.owed if await self._tried(debt, owed, away)]
         left = tuple(o for o in debt.holder.owed if o not in done)
         if done:
-            await self._settle(debt, tuple(done))
+            await self._settle(debt.store, [(debt, tuple(done))])
         return left
 
     async def _tried(self, debt: Debt, owed: Owed, away: set[str]) -> bool:
@@ -163,37 +164,64 @@ class OwedWork:
             log.warning("owed work of %s waits: %s", debt.holder.key.id, error)
             return False
 
-    async def replicate_many(self, debts: Sequence[Debt]) -> None:
-        """Deliver the replicas of fresh records in batches; whatever else they owe, and failures, are left to maintenance."""
-        by_route: dict[tuple[int, str], list[tuple[Debt, Owed]]] = {}
+    async def deliver(self, debts: Sequence[Debt], away: set[str] | None = None) -> None:
+        """Deliver the replicas that these records owe, in batches; failures are left to maintenance. `away`: see `finish`."""
+        away = set() if away is None else away
+        by_route: dict[tuple[str, Store, str], list[tuple[Debt, Owed]]] = {}
         for debt in debts:
             for owed in debt.holder.owed:
                 if owed.kind == REPLICATE:
-                    by_route.setdefault((id(debt.store), owed.data["to"]), []).append((debt, owed))
-        for (_, tier), group in by_route.items():
-            target, source = self._placement.topology.home(tier), group[0][0].store
+                    by_route.setdefault((debt.collection.name, debt.store, owed.data["to"]), []).append((debt, owed))
+        for (_, source, tier), group in by_route.items():
+            target = self._placement.topology.home(tier)
             try:
-                puts = [self._replica(debt, owed) for debt, owed in group]
-                outcomes = await self._placement.write("replica.deliver", target, *puts)
-                settled = [
-                    Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=(owed,))
-                    for (debt, owed), outcome in zip(group, outcomes, strict=True)
-                    if outcome.applied
-                ]
-                if settled:
-                    await self._placement.write("owed.settle", source, *settled)
+                refuse_away(target, away)
+                outcomes = await self._placement.write("replica.deliver", target, *[self._replica(debt, owed) for debt, owed in group])
+                done = [(debt, (owed,)) for (debt, owed), outcome in zip(group, outcomes, strict=True) if outcome.applied]
+                await self._settle(source, done)
             except StoreError as error:
                 log.warning("%d replicas wait: %s", len(group), error)
+                if isinstance(error, StoreUnavailable):
+                    away.add(error.store)
+                continue
+            for (debt, _), outcome in zip(group, outcomes, strict=True):
+                if not outcome.applied:
+                    await self.try_finish(debt, away)
 
-    async def _settle(self, debt: Debt, done: tuple[Owed, ...]) -> None:
-        """Take the steps away. Marks and tombstones get their time each time: others may do the other steps, and nobody knows who is last."""
+    async def arrive(self, marks: Sequence[Debt], away: set[str]) -> list[Debt]:
+        """Clear the flags of the copies that marks of one source point to, and settle the marks: which. Failures are left to maintenance."""
+        arrived: list[Debt] = []
+        by_tier: dict[str, list[Debt]] = {}
+        for debt in marks:
+            assert isinstance(debt.holder, Mark)  # noqa: S101 - nothing else owes an arrival
+            by_tier.setdefault(debt.holder.to, []).append(debt)
+        for tier, group in by_tier.items():
+            target = self._placement.topology.home(tier)
+            try:
+                refuse_away(target, away)
+                outcomes = await self._placement.write("move.arrive", target, *[_flag_cleared(debt) for debt in group])
+                here = [debt for debt, outcome in zip(group, outcomes, strict=True) if _is_there(outcome)]
+                await self._settle(group[0].store, [(debt, debt.holder.owed) for debt in here])
+                arrived += here
+            except StoreError as error:
+                log.warning("%d arrivals wait: %s", len(group), error)
+                if isinstance(error, StoreUnavailable):
+                    away.add(error.store)
+        return arrived
+
+    async def _settle(self, store: Store, done: Sequence[tuple[Debt, tuple[Owed, ...]]]) -> None:
+        """Take the steps away from what owes them in this store."""
+        if done:
+            await self._placement.write("owed.settle", store, *[self._settled(debt, steps) for debt, steps in done])
+
+    def _settled(self, debt: Debt, steps: tuple[Owed, ...]) -> Annotate:
+        """Marks and tombstones get their time each time: others may do the other steps, and nobody knows who is last."""
         discard_at = None
         if isinstance(debt.holder, Mark):
             discard_at = self._placement.now() + self._mark_life(debt.holder)
         elif isinstance(debt.holder, Tombstone):
             discard_at = self._placement.tombstone_until()
-        settle = Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=done, discard_at=discard_at)
-        await self._placement.write("owed.settle", debt.store, settle)
+        return Annotate(debt.collection, debt.holder.key, at=debt.holder.version, settle=steps, discard_at=discard_at)
 
     def _mark_life(self, mark: Mark) -> timedelta:
         """A mark that holds a place that others may yet write to is kept as long as a tombstone there would be."""
@@ -307,11 +335,21 @@ class OwedWork:
 
     async def _arrive(self, debt: Debt, owed: Owed) -> bool:
         target = self._placement.topology.home(owed.data["to"])
-        clear = Annotate(debt.collection, debt.holder.key, at=debt.holder.version, role_is=Role.ARRIVING, role=Role.HOME)
-        outcome = await self._placement.write_one("move.arrive", target, clear)
-        # home already, newer, moved on or deleted, perhaps so long ago that nothing is left of it: all mean it arrived, as it stood there before the
-        # source let go
-        return outcome.status is not Status.REJECTED
+        return _is_there(await self._placement.write_one("move.arrive", target, _flag_cleared(debt)))
+
+
+def _flag_cleared(debt: Debt) -> Annotate:
+    """What makes an arriving copy the home that a mark says it is."""
+    return Annotate(debt.collection, debt.holder.key, at=debt.holder.version, role_is=Role.ARRIVING, role=Role.HOME)
+
+
+def _is_there(outcome: Outcome) -> bool:
+    """Whether a copy has arrived.
+
+    Home already, newer, moved on or deleted, perhaps so long ago that nothing is left of it: all mean it did, as it stood there before the source
+    let go.
+    """
+    return outcome.status is not Status.REJECTED
 
 
 def carried_over(record: Record) -> tuple[Owed, ...]:

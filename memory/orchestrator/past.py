@@ -7,13 +7,12 @@ from datetime import datetime
 
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.owed import KEEP
 from memory.orchestrator.placement import Located, Placement
-from memory.orchestrator.steps import step
 from memory.orchestrator.windows import is_expired, was_stored
 from memory.ports import codec
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
-from memory.ports.query import Eq, Gt, Order, Query, Where, all_of, within
+from memory.ports.query import Eq, Gt, Query, Where, all_of, within
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 
@@ -38,10 +37,9 @@ def same_life(record: Record, other: Record) -> bool:
 
 async def kept_versions(placement: Placement, record: Record) -> list[Record]:
     """What the record said before, in this life: the kept versions, oldest first, with those on their way to being kept."""
-    query = Query(ENTRY_VERSIONS, within(record.partition), filter=Eq("entry_id", record.key.id), order=(Order("stored_version"),))
-    with step("version.read"):
-        page = await placement.topology.archive.query(query)
-    rows = [row for row in page.records if isinstance(row, Record)] + list(_owed_by([record]))
+    query = Query(ENTRY_VERSIONS, within(record.partition), filter=Eq("entry_id", record.key.id), limit=placement.settings.page)
+    pages = placement.pages("version.read", placement.topology.archive, query)
+    rows = [row async for page in pages for row in page.records if isinstance(row, Record)] + list(_owed_by([record]))
     kept = {row.version: row for row in reversed(rows) if row.version < record.version and same_life(row, record)}
     return [kept[version] for version in sorted(kept)]
 
@@ -49,10 +47,10 @@ async def kept_versions(placement: Placement, record: Record) -> list[Record]:
 async def on_their_way(placement: Placement, store: Store, where: Where, known_at: datetime) -> list[Record]:
     """The versions current at that moment that an edit replaced and its record still owes to the archive."""
     edited_since = all_of(Eq("owing", True), Gt("version", micros(known_at)))
-    with step("version.owed"):
-        page = await store.query(Query(ENTRIES, where, edited_since, roles=frozenset({Role.HOME, Role.ARRIVING})))
+    query = Query(ENTRIES, where, edited_since, limit=placement.settings.page, roles=frozenset({Role.HOME, Role.ARRIVING}))
+    rows = [row async for page in placement.pages("version.owed", store, query) for row in page.records if isinstance(row, Record)]
     now = placement.now()
-    return [v for v in _owed_by(row for row in page.records if isinstance(row, Record)) if was_stored(v, known_at, now)]
+    return [v for v in _owed_by(rows) if was_stored(v, known_at, now)]
 
 
 async def still_living(placement: Placement, tenant: str, rows: Sequence[Record]) -> tuple[list[Record], list[StoreError]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from memory.domain import ids
@@ -18,6 +18,7 @@ from memory.ports.clock import Clock
 from memory.ports.collections import Collection
 from memory.ports.query import Page, Query
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
+from memory.ports.scanning import follow
 from memory.ports.store import Store
 from memory.ports.writes import Outcome, Put, Status, Write
 
@@ -134,13 +135,13 @@ class Placement:
 
     async def pages(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
         """Every page of a query under a step's name. Each is read only once the one before it has been dealt with."""
-        while True:
+
+        async def ask(query: Query) -> Page:
             with step(name):
-                page = await store.query(query)
+                return await store.query(query)
+
+        async for page in follow(ask, query):
             yield page
-            if page.cursor is None:
-                return
-            query = replace(query, cursor=page.cursor)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -12,16 +12,19 @@ from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import BROWSED
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.tiering import MoveResult, Tiering
+from memory.orchestrator.tiering import MoveResult, Tiering, portions
 from memory.orchestrator.windows import is_expired
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
-from memory.ports.collections import ENTRIES
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, Where, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
+
+READ_AT_ONCE = 20
+"""How many entries that nobody has looked at yet are moved at once: each may be large."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,37 +78,45 @@ class Promotion:
 
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """These entries, to that tier."""
-        report, away = PromotionReport(), set[str]()
-        for entry_id in entry_ids:
-            key = Key(tenant, entry_id)
-            record = (await self._placement.locate(ENTRIES, key)).record
-            tier = record.tier if record is not None else ""
-            await self._carry_out(report, key, tier, Decision(to, "by hand", "asked for"), away, note_kept=True)
+        report, away, because = PromotionReport(), set[str](), Decision(to, "by hand", "asked for")
+        for start in range(0, len(entry_ids), READ_AT_ONCE):
+            keys = [Key(tenant, entry_id) for entry_id in entry_ids[start : start + READ_AT_ONCE]]
+            located = await self._placement.locate_many(ENTRIES, keys, partial=True)
+            tiers = {place.key: place.record.tier if place.record is not None else "" for place in located}
+            results = await self._tiering.move_many(ENTRIES, keys, to, away)
+            for key in dict.fromkeys(keys):
+                self._tell(report, key, tiers[key], because, results[key], note_kept=True)
         return report
 
     async def _run(
         self, event: Event, where: Where, stores: Sequence[Store], condition: Filter | None, away: set[str], *, note_kept: bool = True
     ) -> PromotionReport:
         report, now = PromotionReport(), self._placement.now()
-        for record in await self._records(where, stores, condition, report):
-            if is_expired(record, now):
-                continue
-            decision = decide(self.rules, event, _facts(record), now)
-            await self._carry_out(report, record.key, record.tier, decision, away, note_kept=note_kept)
+        decided = [
+            (record, decide(self.rules, event, _facts(record), now))
+            for record in await self._records(where, stores, condition, report)
+            if not is_expired(record, now)
+        ]
+        by_target: dict[str, list[Record]] = {}
+        for record, decision in decided:
+            if decision.target is not None:
+                by_target.setdefault(decision.target, []).append(record)
+        results: dict[Key, MoveResult | StoreError] = {}
+        for target, records in by_target.items():
+            for portion in portions(records):
+                results |= await self._tiering.move_many(ENTRIES, portion, target, away)
+        for record, decision in decided:
+            if decision.target is not None:
+                self._tell(report, record.key, record.tier, decision, results[record.key], note_kept=note_kept)
+            elif note_kept:
+                report.kept.append(Kept(record.key.id, record.tier, decision.because))
         return report
 
-    async def _carry_out(self, report: PromotionReport, key: Key, tier: str, decision: Decision, away: set[str], *, note_kept: bool) -> None:
-        if decision.target is None:
-            if note_kept:
-                report.kept.append(Kept(key.id, tier, decision.because))
-            return
-        try:
-            result = await self._tiering.move(ENTRIES, key, decision.target, away)
-        except StoreError as error:  # of one record: the others go on, but for those that need a store that does not answer
-            log.warning("%s stays in '%s': %s", key.id, tier, error)
-            report.kept.append(Kept(key.id, tier, str(error)))
-            return
-        if result is MoveResult.MOVED:
+    def _tell(self, report: PromotionReport, key: Key, tier: str, decision: Decision, result: MoveResult | StoreError, *, note_kept: bool) -> None:
+        if isinstance(result, StoreError):  # of one record: the others went on, but for those that need a store that does not answer
+            log.warning("%s stays in '%s': %s", key.id, tier, result)
+            report.kept.append(Kept(key.id, tier, str(result)))
+        elif result is MoveResult.MOVED and decision.target is not None:
             report.moved.append(Moved(key.id, tier, decision.target, decision.rule, decision.because))
         elif note_kept or result in (MoveResult.POSTPONED, MoveResult.REFUSED):
             said = self._tiering.refusals.get(key, "") if result is MoveResult.REFUSED else ""

@@ -10,11 +10,11 @@ from typing import Literal, get_args
 from memory.domain import door, ids
 from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.domain.shown import Shown
+from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.placement import Placement, refused
-from memory.ports.collections import ENTRIES, RELATIONS
 from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, all_of
 from memory.ports.record import Key, Record
 from memory.ports.writes import Absent, AtVersion, Put, Status

@@ -19,6 +19,7 @@ from memory.domain.scope import Scope
 from memory.domain.shown import Shown, as_json, cut
 from memory.orchestrator.asked import Asked, accepts, filter_of
 from memory.orchestrator.browsing import BROWSED, Browsing, Lacking, outranks
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.past import entry_id, locate_each
@@ -26,11 +27,12 @@ from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.policies.ranking import combine, rank_by_words
 from memory.policies.routing import TIERS, replicas_of, route
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.nearness import best, by_nearness
 from memory.ports.pace import paced
-from memory.ports.query import Hit, In, Near, Order, Query, Search, Words, all_of, within
+from memory.ports.query import MAX_LIMIT, Hit, In, Near, Order, Query, Search, Words, all_of, within
 from memory.ports.record import Key, Record, Role, Stored
+from memory.ports.scanning import scan
 from memory.ports.store import Store
 
 LOOKED_THROUGH = 1_000
@@ -93,7 +95,7 @@ class Searching:
             browsed = await self._browsing.browse(asked)
             return SearchResult([FoundEntry(e, 0.0, {"tier": e.tier}) for e in browsed], browsed.degraded)
         lacking = Lacking()
-        pool = max(3 * asked.limit, 50)  # D82
+        pool = min(max(3 * asked.limit, 50), MAX_LIMIT)  # D82
         vector = await self._meaning.of_query(text)
         candidates: dict[str, _Candidate] = {}
         for store, collection in self._browsing.sources(asked):
@@ -168,9 +170,10 @@ class Searching:
             if not partitions:
                 return []
             where, condition = within(*partitions), all_of(condition, In("tier", tiers))
-        limit = None if "words" in unindexed else LOOKED_THROUGH
-        order = (Order("created_at", descending=True),) if limit else ()
-        page = await store.query(Query(collection, where, condition, order, limit, roles=BROWSED))
+        query = Query(collection, where, condition, (Order("created_at", descending=True),), LOOKED_THROUGH, roles=BROWSED)
+        if "words" in unindexed:
+            return [r async for page in scan(store, query, MAX_LIMIT) for r in page.records if isinstance(r, Record)]
+        page = await store.query(query)
         if page.cursor is not None:
             lacking.say(f"store '{store.name}' has no index for meaning: by meaning only the newest {LOOKED_THROUGH} entries were looked through")
         return [r for r in page.records if isinstance(r, Record)]

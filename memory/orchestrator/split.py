@@ -20,10 +20,11 @@ from memory.domain.scope import ScopeKind
 from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Count, Hit, Kind, Page, Partitions, Query, Search, Tenant, Where
+from memory.ports.query import MAX_LIMIT, Count, Hit, Kind, Page, Partitions, Query, Search, Tenant, Where
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored, Tombstone
+from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health, Store
-from memory.ports.writes import Append, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
+from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -178,7 +179,9 @@ class SplitStore:
         counts = await all_of(part.count(replace(query, where=where)) for part, where in asked)
         records = sum(c.records for c in counts)
         if Kind.TOMBSTONE in query.kinds and len(asked) > 1:  # one may stand in each part
-            records = len((await self._page(replace(query, order=(), limit=None))).records)
+            records = 0
+            async for page in follow(self._page, replace(query, order=(), limit=MAX_LIMIT, cursor=None)):
+                records += len(page.records)
         return Count(records, sum(c.bytes for c in counts))
 
     @_to_its_end
@@ -232,7 +235,7 @@ class SplitStore:
         for number, write in enumerate(writes):
             if isinstance(write, RaiseGeneration):
                 places.append(self._parts_of_partition(write.partition))
-            elif isinstance(write, Put | Append):
+            elif isinstance(write, Put):
                 places.append((self.holder(write.record.partition, write.collection),))
                 born[write.collection.name, write.key] = places[-1]
             else:

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.time import micros
-from memory.ports.collections import ENTRIES, Collection
+from memory.orchestrator.collections import ENTRIES
+from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Filter, Gt, Le, Or
 from memory.ports.record import FieldValue, Record
 

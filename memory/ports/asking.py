@@ -29,9 +29,11 @@ from memory.ports.query import (
     Order,
     Position,
     Query,
+    StartsWith,
     decode_cursor,
     encode_cursor,
 )
+from memory.ports.questions import text_range
 from memory.ports.record import Corrupt, FieldValue, Record, Standing, Stored
 
 Condition: TypeAlias = Callable[[Standing], bool]
@@ -93,6 +95,8 @@ def condition(part: Filter | None) -> Condition:
             return _is_one_of(_reader(field), values)
         case Eq(field, wanted) | Lt(field, wanted) | Le(field, wanted) | Gt(field, wanted) | Ge(field, wanted):
             return _compares(_COMPARISONS[type(part)], field, wanted)
+        case StartsWith():
+            return condition(text_range(part))
         case _:
             assert_never(part)
 
@@ -143,7 +147,7 @@ def page_of(matching: Sequence[Standing], query: Query) -> tuple[list[Standing],
         matching = [s for s in matching if is_after(s, position, query.order)]
     matching = ordered(matching, query.order)
     limit = query.limit
-    if limit is None or len(matching) <= limit:
+    if len(matching) <= limit:
         return matching, None
     # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
     while limit < len(matching) and position_of(matching[limit], query.order) == position_of(matching[limit - 1], query.order):

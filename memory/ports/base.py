@@ -10,6 +10,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -19,30 +20,14 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.checking import vector_problem, write_problem
 from memory.ports.collections import Collection, FieldType
 from memory.ports.pace import paced
-from memory.ports.query import (
-    SYSTEM_FIELDS,
-    And,
-    Count,
-    Everywhere,
-    Filter,
-    Has,
-    Hit,
-    Kind,
-    Near,
-    Not,
-    Or,
-    Page,
-    Query,
-    Search,
-    Tenant,
-    Where,
-    Words,
-)
+from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search, Tenant, Words
+from memory.ports.questions import check_limit, check_order, checked
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Always, Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
 
 T = TypeVar("T")
+Question = TypeVar("Question", Query, Search)
 
 
 class BaseStore(ABC):
@@ -119,29 +104,22 @@ class BaseStore(ABC):
         return [Outcome(Status.REJECTED, reason=refused[i]) if i in refused else next(done) for i in range(len(writes))]
 
     async def query(self, query: Query) -> Page:
-        self._check_where(query.collection, query.where)
-        self._check_filter(query.collection, query.filter)
-        for order in query.order:
+        query = self._checked(query)
+        if query.order:
             self._must_offer("order")
-            if self._field_type(query.collection, order.field) in (FieldType.TAGS, FieldType.BYTES):
-                raise InvalidInput(order.field, "tags and bytes have no order")
-        if query.limit is not None and query.limit < 1:
-            raise InvalidInput("limit", "must be at least 1")
+            check_order(query.collection, query.order)
+        check_limit(query.limit)
         if query.kinds != {Kind.RECORD} and not isinstance(query.where, Everywhere):
             raise InvalidInput("kinds", "marks and tombstones are listed everywhere or not at all: they name no scope")
         return await self._translated(self._query(query))
 
     async def count(self, query: Query) -> Count:
-        self._check_where(query.collection, query.where)
-        self._check_filter(query.collection, query.filter)
-        return await self._translated(self._count(query))
+        return await self._translated(self._count(self._checked(query)))
 
     async def search(self, search: Search) -> list[Hit]:
-        self._check_where(search.collection, search.where)
-        self._check_filter(search.collection, search.filter)
+        search = self._checked(search)
         self._must_offer("lexical" if isinstance(search.by, Words) else "semantic")
-        if search.limit < 1:
-            raise InvalidInput("limit", "must be at least 1")
+        check_limit(search.limit)
         if isinstance(search.by, Near) and (problem := vector_problem(search.by.vector)):
             raise InvalidInput("vector", problem)
         if not search.roles:
@@ -149,10 +127,10 @@ class BaseStore(ABC):
         return await self._translated(self._search(search))
 
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, keep: Sequence[str] = ()) -> int:
-        self._check_where(query.collection, query.where)
-        self._check_filter(query.collection, query.filter)
+        query = self._checked(query)
         for name in keep:
-            if self._field_type(query.collection, name) is not FieldType.TEXT:
+            declared = query.collection.field(name)
+            if declared is None or declared.type is not FieldType.TEXT:
                 raise InvalidInput(name, "only declared text fields can be kept in a tombstone's note")
         return await self._translated(self._delete_matching(query, version, discard_at, keep))
 
@@ -257,33 +235,16 @@ class BaseStore(ABC):
         if not getattr(self.capabilities, flag):
             raise Unsupported(flag, store=self.name)
 
-    def _check_where(self, collection: Collection, where: Where) -> None:
-        self._known(collection)
-        if isinstance(where, Tenant | Everywhere):
+    def _checked(self, asked: Question) -> Question:
+        """The question as the adapter is asked it: see `memory.ports.questions`."""
+        self._known(asked.collection)
+        if isinstance(asked.where, Tenant | Everywhere):
             self._must_offer("tenant_wide")
-
-    def _check_filter(self, collection: Collection, part: Filter | None) -> None:
-        if part is None:
-            return
+        if asked.filter is None:
+            return asked
         self._must_offer("filter")
-        if isinstance(part, And | Or):
-            for inner in part.parts:
-                self._check_filter(collection, inner)
-        elif isinstance(part, Not):
-            self._check_filter(collection, part.part)
-        else:
-            is_tags = self._field_type(collection, part.field) is FieldType.TAGS
-            if isinstance(part, Has) and not is_tags:
-                raise InvalidInput(part.field, "Has asks for a tags field")
-
-    def _field_type(self, collection: Collection, name: str) -> FieldType | None:
-        """The declared type, None for a system field; an unknown field is refused."""
-        if name in SYSTEM_FIELDS:
-            return None
-        declared = collection.field(name)
-        if declared is None:
-            raise InvalidInput(name, f"collection '{collection.name}' declares no such field")
-        return declared.type
+        part = checked(asked.collection, asked.filter)
+        return asked if part is asked.filter else replace(asked, filter=part)
 
     def _refusal(self, write: Write) -> str:
         """Why this store refuses the write whatever it holds; empty when it does not."""
@@ -293,7 +254,7 @@ class BaseStore(ABC):
                 self._must_offer("conditional")
         if problem := write_problem(write):
             return problem
-        return self._record_refusal(write.record) if isinstance(write, Put | Append) else ""
+        return self._record_refusal(write.record) if isinstance(write, Put) else ""
 
     def _record_refusal(self, record: Record) -> str:
         """What only this store's limits forbid."""

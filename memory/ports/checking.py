@@ -12,7 +12,7 @@ from typing import Any
 
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Record, Role
-from memory.ports.writes import Annotate, Append, Delete, Put, RaiseGeneration, Release, Write
+from memory.ports.writes import Annotate, Delete, Put, RaiseGeneration, Release, Write
 
 _TYPES: dict[FieldType, Any] = {
     FieldType.TEXT: (str,),
@@ -32,11 +32,6 @@ def write_problem(write: Write) -> str:
     match write:
         case Put():
             return record_problem(write.collection, write.record)
-        case Append():
-            numbered = write.collection.field(write.field)
-            if numbered is None or numbered.type is not FieldType.INTEGER:
-                return f"field '{write.field}' is no integer field of collection '{write.collection.name}', so it takes no number"
-            return _text("counter", write.counter) or record_problem(write.collection, write.record)
         case Delete():
             return (
                 _key(write.key)
@@ -102,7 +97,11 @@ def _field(collection: Collection, name: str, value: Any) -> str:
     declared = collection.field(name)
     if declared is None:
         return _undeclared(collection, name)
-    kind = declared.type
+    return value_problem(declared.type, name, value)
+
+
+def value_problem(kind: FieldType, name: str, value: Any) -> str:
+    """Why no field of this type has the value, in a record or to be compared with."""
     if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind is not FieldType.BOOLEAN):
         return f"field '{name}' takes {kind}, not {type(value).__name__}"
     if kind is FieldType.TEXT:

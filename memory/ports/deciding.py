@@ -6,7 +6,6 @@ For adapters that decide by themselves, on what they hold, have locked, or write
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -15,7 +14,6 @@ from memory.ports.writes import (
     Absent,
     Always,
     Annotate,
-    Append,
     AtVersion,
     Delete,
     Newer,
@@ -27,7 +25,7 @@ from memory.ports.writes import (
     When,
 )
 
-KeyedWrite = Put | Append | Delete | Release | Annotate | Purge
+KeyedWrite = Put | Delete | Release | Annotate | Purge
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +40,20 @@ class Slot:
 class Decision:
     """What becomes of a write.
 
-    Where `changes`, `leaves` stands there afterwards, nothing where it is None; `found_by` says whether its words and vector are new, `numbered`
-    whether a number of a counter was used.
+    Where `changes`, `leaves` stands there afterwards, nothing where it is None; `found_by` says whether its words and vector are new.
     """
 
     outcome: Outcome
     changes: bool = False
     leaves: Standing | None = None
     found_by: bool = True
-    numbered: bool = False
 
 
-def decide(write: KeyedWrite, slot: Slot, generation: int, next_number: Callable[[], int]) -> Decision:
-    """What the write comes to. `generation` is its partition's current one; `next_number` is asked only for an append that is applied."""
+def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
+    """What the write comes to. `generation` is its partition's current one."""
     match write:
         case Put():
             return _put(write, slot, generation)
-        case Append():
-            return _append(write, slot, generation, next_number)
         case Delete():
             if not _holds(write.when, slot, write.version):
                 return _conflict(slot)
@@ -99,32 +93,13 @@ def _conflict(slot: Slot) -> Decision:
     return Decision(Outcome(Status.CONFLICT, version=slot.version, stored=slot.stored))
 
 
-def _erased(write: Put | Append, slot: Slot, generation: int) -> Decision | None:
-    """The rejection of a record whose scope was erased since; None for one that may be written."""
-    carried = write.record.generation
-    if carried is None or carried >= generation:
-        return None
-    return Decision(Outcome(Status.REJECTED, version=slot.version, reason="generation"))
-
-
 def _put(write: Put, slot: Slot, generation: int) -> Decision:
-    if erased := _erased(write, slot, generation):
-        return erased
-    if not _holds(write.when, slot, write.record.version):
-        return _conflict(slot)
     record = write.record if write.record.generation is not None else replace(write.record, generation=generation)
-    return Decision(Outcome(Status.APPLIED, version=record.version, generation=record.generation), True, record)
-
-
-def _append(write: Append, slot: Slot, generation: int, next_number: Callable[[], int]) -> Decision:
-    if erased := _erased(write, slot, generation):
-        return erased
-    if slot.stored is not None:
+    if record.generation is not None and record.generation < generation:
+        return Decision(Outcome(Status.REJECTED, version=slot.version, reason="generation"))
+    if not _holds(write.when, slot, record.version):
         return _conflict(slot)
-    number = next_number()
-    born = generation if write.record.generation is None else write.record.generation
-    record = replace(write.record, generation=born, fields={**write.record.fields, write.field: number})
-    return Decision(Outcome(Status.APPLIED, version=record.version, generation=born, number=number), True, record, numbered=True)
+    return Decision(Outcome(Status.APPLIED, version=record.version, generation=record.generation), True, record)
 
 
 def _release(write: Release, slot: Slot) -> Decision:

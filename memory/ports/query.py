@@ -137,7 +137,23 @@ class Not:
     part: Filter
 
 
-Filter: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | And | Or | Not
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """The text begins with these characters, each as it is; with none of them, the field has a value. Of text fields, the id aside.
+
+    No adapter knows it: `BaseStore` asks for the range of texts instead. See `memory.ports.questions`.
+    """
+
+    field: str
+    prefix: str
+
+
+Filter: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith | And | Or | Not
+
+MAX_FILTER_DEPTH = 32
+MAX_FILTER_PARTS = 1_000
+MAX_FILTER_VALUES = 100_000
+"""The most levels, parts and values in all that a filter has."""
 
 
 def all_of(*parts: Filter | None) -> Filter | None:
@@ -168,6 +184,9 @@ class Order:
 
 
 HOMES = frozenset({Role.HOME})
+MAX_LIMIT = 10_000
+"""The most that one question answers. Who wants all there is walks the pages: `memory.ports.scanning`."""
+MAX_ORDERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +195,7 @@ class Query:
 
     The id is the last sort key, in the direction of the last order given, so that every order is total. Missing values sort before all
     others ascending and after all others descending. `cursor` continues after the record it was made from: no record is lost or repeated
-    under ties and concurrent inserts (D52). `limit` of None means all.
+    under ties and concurrent inserts (D52). `limit` is from 1 to `MAX_LIMIT`; counting and deleting take no notice of it, `order` and `cursor`.
     With `kinds` of marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`, `owing` and `discard_at`.
     """
 
@@ -184,7 +203,7 @@ class Query:
     where: Where
     filter: Filter | None = None
     order: tuple[Order, ...] = ()
-    limit: int | None = None
+    limit: int = 100
     cursor: str | None = None
     roles: frozenset[Role] = HOMES
     kinds: frozenset[Kind] = frozenset({Kind.RECORD})
@@ -227,7 +246,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The best `limit` records of one collection by words or by meaning, among those the filter lets through.
+    """The best `limit` records, from 1 to `MAX_LIMIT`, of one collection by words or by meaning, among those the filter lets through.
 
     Without `whole` the hits' records need carry no content and only what tells copies apart: key, scope, version, role and tier. Fields,
     body, texts, vector and bookkeeping may then be missing or not; who shows them reads them by key. It spares stores from reading,

@@ -138,7 +138,7 @@ class Store(Protocol):
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         """Partitions of which something is kept, a generation or an entry in a registry, though nothing stands in them any more, at most `limit`.
 
-        Nothing: no record and no mark of any collection, and no counter that gave numbers; while tombstones of it are left a store may hold a
+        Nothing: no record and no mark of any collection; while tombstones of it are left a store may hold a
         partition back. Each comes with its generation. A store that keeps nothing of such partitions has none.
         """
         ...

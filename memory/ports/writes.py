@@ -13,7 +13,7 @@ How a condition meets what is stored (`-` is nothing stored):
 Where a corrupt record stands, `Absent()` and `AtVersion(n)` do not hold, and `Newer()` does unless the version that can still be read is not lower.
 A store that decides without reading the content may let `AtVersion(n)` hold over damage that nobody has met yet: what it leaves is whole.
 
-Clauses (`memory.ports.contract.clauses`): write.*, put.*, append.*, delete.*, release.*, annotate.*, purge.*, generation.*, damage.writes.
+Clauses (`memory.ports.contract.clauses`): write.*, put.*, delete.*, release.*, annotate.*, purge.*, generation.*, damage.writes.
 """
 
 from __future__ import annotations
@@ -67,25 +67,6 @@ class Put:
     collection: Collection
     record: Record
     when: When
-
-    @property
-    def key(self) -> Key:
-        return self.record.key
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Store a new record under `Absent()`, with the next number of the partition's counter in its integer field `field`.
-
-    Numbers start at 1, grow, and are never given twice, also not after the record's deletion; a conflict uses up no number
-    (appends of one key that meet may leave one out).
-    The outcome carries the number.
-    """
-
-    collection: Collection
-    record: Record
-    counter: str
-    field: str
 
     @property
     def key(self) -> Key:
@@ -175,7 +156,7 @@ class RaiseGeneration:
     to: int | None = None
 
 
-Write: TypeAlias = Put | Append | Delete | Release | Annotate | Purge | RaiseGeneration
+Write: TypeAlias = Put | Delete | Release | Annotate | Purge | RaiseGeneration
 
 
 class Status(StrEnum):
@@ -190,7 +171,7 @@ class Outcome:
     """What became of one write.
 
     `version` is the version now stored under the key, None where nothing is. `stored`, on a conflict, is what stands there.
-    `generation` is the generation an applied Put or Append was stored with; `number` the counter's or the raised generation's value.
+    `generation` is the generation an applied Put was stored with; `number` the raised generation.
     `reason`, on a rejection: "generation" for an erased scope, else a sentence that names field and limit.
     """
 

@@ -12,7 +12,7 @@ import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
-from memory.ports.collections import COLLECTIONS
+from memory.orchestrator.collections import COLLECTIONS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of
 from tests.support.placings import PLACINGS, forget

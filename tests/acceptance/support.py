@@ -87,7 +87,7 @@ def watching(memory: Memory) -> Iterator[list[str]]:
 async def everything_stored(memory: Memory) -> list[Any]:
     """All that stands in the stores for this tenant's entries: to compare before and after."""
     found = []
-    async for entry in memory.entries():
-        copies = await memory.where(entry.id)
+    async for entry in memory.entries.all():
+        copies = await memory.admin.where(entry.id)
         found.append((entry, sorted((c.tier, c.store, c.role, c.version) for c in copies)))
     return found

@@ -14,9 +14,9 @@ import pytest
 from memory import Memory
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.orchestrator.topology import Topology
 from memory.ports.base import BaseStore
-from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
 from memory.ports.query import Query, Tenant
 from tests.acceptance.support import OTHER_USER, SESSION, USER
 
@@ -59,7 +59,9 @@ asyncio.run(main())
         ("redis", "rediss+cluster://127.0.0.1:1", "redis"),
         ("asyncpg", "postgresql://me@127.0.0.1:1/db", "postgresql"),
         ("qdrant_client", "qdrant://127.0.0.1:1", "qdrant"),
-        ("qdrant_edge", "qdrant+edge:///edge", "qdrant"),
+        ("qdrant_client", "qdrant://:memory:", "qdrant"),
+        ("qdrant_edge", "qdrant+edge:///edge", "qdrant-edge"),
+        ("qdrant_edge", "qdrant:///edge", "qdrant-edge"),
     ],
 )
 def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(driver: str, url: str, extra: str, tmp_path: Path) -> None:
@@ -103,12 +105,12 @@ async def test_what_is_short_lived_begins_in_short_and_what_must_last_in_mid(tmp
     async with Memory({"tiers": {tier: f"sqlite:///{tmp_path / tier}.db" for tier in TIERS}, "embedder": "none"}) as memory:
         turn = await memory.write("a turn", scope=SESSION)
         facts = [await memory.write(f"fact {n}", scope=USER) for n in range(2)]
-        await memory.relate(facts[0].id, "supports", facts[1].id)
+        await memory.relations.relate(facts[0].id, "supports", facts[1].id)
         stores = memory._engine.topology.serving
         kept = {tier: (await store.count(Query(RELATIONS, Tenant("default")))).records for tier, store in stores.items()}
         assert kept == {"short": 0, "mid": 1, "long": 0}
-        assert [(c.tier, c.role) for c in await memory.where(turn.id)] == [("short", "home")]
-        assert [(c.tier, c.role) for c in await memory.where(facts[0].id)] == [("mid", "home"), ("long", "replica")]
+        assert [(c.tier, c.role) for c in await memory.admin.where(turn.id)] == [("short", "home")]
+        assert [(c.tier, c.role) for c in await memory.admin.where(facts[0].id)] == [("mid", "home"), ("long", "replica")]
 
 
 @pytest.mark.behaviour("B80")
@@ -129,12 +131,12 @@ async def test_nothing_is_lost_with_a_short_store_that_forgets(tmp_path: Path) -
 async def test_one_tier_may_be_overridden_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY__TIERS__LONG", f"sqlite:///{tmp_path / 'long.db'}")
     async with Memory(f"sqlite:///{tmp_path / 'main.db'}", embedder="none") as memory:
-        assert {store.store: store.tiers for store in await memory.check()} == {"sqlite": ("short", "mid", "long")}  # an argument is stronger
+        assert {store.store: store.tiers for store in await memory.admin.check()} == {"sqlite": ("short", "mid", "long")}  # an argument is stronger
     monkeypatch.setenv("MEMORY_CONFIG", f"sqlite:///{tmp_path / 'main.db'}")
     async with Memory(embedder="none") as memory:
         entry = await memory.write("kept twice", scope=OTHER_USER)
-        assert sorted(store.tiers for store in await memory.check()) == [("long",), ("short", "mid")]
-        assert [(c.tier, c.role) for c in await memory.where(entry.id)] == [("mid", "home"), ("long", "replica")]
+        assert sorted(store.tiers for store in await memory.admin.check()) == [("long",), ("short", "mid")]
+        assert [(c.tier, c.role) for c in await memory.admin.where(entry.id)] == [("mid", "home"), ("long", "replica")]
 
 
 @pytest.mark.behaviour("B82")

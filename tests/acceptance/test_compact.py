@@ -177,7 +177,7 @@ async def test_a_source_edited_while_the_callback_worked_is_not_deleted(memory: 
     compacted = await memory.compact([one.id, two.id], edits, delete_sources=True)
     assert compacted.content == "part 1 + part 2"
     assert await memory.get(one.id) is None
-    assert contents([e async for e in memory.entries() if e.id == two.id]) == ["edited meanwhile"]
+    assert contents([e async for e in memory.entries.all() if e.id == two.id]) == ["edited meanwhile"]
 
 
 @pytest.mark.behaviour("A84")
@@ -185,7 +185,7 @@ async def test_sources_whose_summary_is_hidden_are_not_deleted(memory: Memory) -
     sources = await _sources(memory)
     ids = [s.id for s in sources]
     compacted = await memory.compact(ids, joined)
-    await memory.invalidate(compacted.id)
+    await memory.entries.invalidate(compacted.id)
     with pytest.raises(Conflict, match="hidden") as caught:
         await memory.compact(ids, joined, delete_sources=True)
     assert caught.value.existing_id == compacted.id
@@ -198,7 +198,7 @@ async def test_a_scope_erased_while_the_callback_worked_stays_erased(memory: Mem
     sources = await _sources(memory, scope)
 
     async def erases(entries: list[Entry]) -> str:
-        await memory.delete_scope(scope)
+        await memory.admin.erase(scope)
         return joined(entries)
 
     with pytest.raises(NotFound):

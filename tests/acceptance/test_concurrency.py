@@ -23,7 +23,7 @@ async def test_edits_at_once_are_all_in_the_entry_and_in_its_history(memory: Mem
     read = await memory.get(entry.id)
     assert read is not None
     assert read.metadata == {f"k{n}": n for n in range(12)}
-    history = await memory.history(entry.id)
+    history = await memory.entries.history(entry.id)
     assert [len(version.metadata) for version in history] == list(range(13))
 
 
@@ -53,7 +53,7 @@ async def test_edits_that_get_no_turn_in_time_are_told_so_and_are_not_in_the_ent
         read = await memory.get(entry.id)
         assert read is not None
         assert read.metadata == made
-        assert len(await memory.history(entry.id)) == len(made) + 1
+        assert len(await memory.entries.history(entry.id)) == len(made) + 1
 
 
 @pytest.mark.behaviour("A72")
@@ -75,7 +75,7 @@ async def test_of_deletions_at_once_one_finds_the_entry(memory: Memory) -> None:
 async def test_of_invalidations_at_once_one_finds_the_entry_active(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("ended", scope=USER)
     clock.advance()
-    outcomes = await asyncio.gather(*(memory.invalidate(entry.id) for _ in range(10)))
+    outcomes = await asyncio.gather(*(memory.entries.invalidate(entry.id) for _ in range(10)))
     assert sorted(outcomes) == [False] * 9 + [True]
 
 
@@ -84,7 +84,7 @@ async def test_of_invalidations_at_once_one_finds_the_entry_active(memory: Memor
 async def test_what_was_acknowledged_before_an_erasure_is_gone_and_what_came_after_stays(memory: Memory, scope: Scope) -> None:
     before = await memory.write_many([{"content": f"before {n}", "scope": scope} for n in range(5)])
     edits: list[Any] = [memory.update(entry.id, content="edited") for entry in before]
-    outcomes = await asyncio.gather(memory.delete_scope(scope), *edits, return_exceptions=True)
+    outcomes = await asyncio.gather(memory.admin.erase(scope), *edits, return_exceptions=True)
     assert all(isinstance(o, int | Entry | NotFound) for o in outcomes)
     assert await memory.retrieve(scope) == []
     await memory.write("after", scope=scope)
@@ -96,8 +96,8 @@ async def test_an_entry_is_in_every_answer_while_it_moves_and_changes(memory: Me
     entry = await memory.write("always there", scope=SESSION)
 
     async def moves() -> None:
-        await memory.move([entry.id], "mid")
-        await memory.move([entry.id], "long")
+        await memory.admin.move([entry.id], "mid")
+        await memory.admin.move([entry.id], "long")
 
     async def edits() -> None:
         for n in range(6):

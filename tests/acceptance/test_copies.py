@@ -64,13 +64,13 @@ async def test_changing_what_was_read_does_not_change_the_store(memory: Memory) 
     handed_out = [written, updated, await _stored(memory, written)]
     handed_out += await memory.retrieve(USER)
     handed_out += [hit.entry for hit in await memory.search("kept", scope=USER)]
-    handed_out += await memory.history(written.id)
-    handed_out += [entry async for entry in memory.entries()]
+    handed_out += await memory.entries.history(written.id)
+    handed_out += [entry async for entry in memory.entries.all()]
     for entry in handed_out:
         _spoil(entry)
     read = await _stored(memory, written)
     assert (read.content, read.tags, read.metadata) == ("kept", ["a"], {"deep": {"list": [1]}, "more": 1})
-    first = (await memory.history(written.id))[0]
+    first = (await memory.entries.history(written.id))[0]
     assert (first.tags, first.metadata) == (["a"], {"deep": {"list": [1]}})
 
 

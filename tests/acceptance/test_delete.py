@@ -20,9 +20,9 @@ async def test_deleting_twice_succeeds_and_says_which_time_there_was_one(memory:
     assert await memory.get(entry.id) is None
     assert await memory.retrieve(scope) == []
     assert await memory.search("gone", scope=scope) == []
-    assert [e async for e in memory.entries()] == []
+    assert [e async for e in memory.entries.all()] == []
     with pytest.raises(NotFound):
-        await memory.history(entry.id)
+        await memory.entries.history(entry.id)
 
 
 @pytest.mark.behaviour("A55")
@@ -36,7 +36,7 @@ async def test_expired_and_retired_entries_can_be_deleted(memory: Memory, clock:
     expired = await memory.write("expired", scope=USER, expires_at=clock.moment - HOUR)
     retired = await memory.write("retired", scope=USER)
     clock.advance()
-    await memory.invalidate(retired.id)
+    await memory.entries.invalidate(retired.id)
     assert await memory.delete(expired.id) is True
     assert await memory.delete(retired.id) is True
     assert await memory.get(retired.id, as_of=retired.valid_from) is None
@@ -65,15 +65,15 @@ async def test_nothing_an_entry_ever_said_outlives_it(memory: Memory, clock: Clo
 async def test_deleting_a_scope_counts_and_takes_exactly_that_scope(memory: Memory, scope: Scope) -> None:
     for each in (*EVERY_KIND, OTHER_USER, Scope.object("doc", "t1")):
         await memory.write_many([{"content": f"{n} in {each}", "scope": each} for n in range(3)])
-    assert await memory.delete_scope(scope) == 3
+    assert await memory.admin.erase(scope) == 3
     assert await memory.retrieve(scope) == []
-    assert await memory.delete_scope(scope) == 0
-    assert len([e async for e in memory.entries()]) == 3 * 6
+    assert await memory.admin.erase(scope) == 0
+    assert len([e async for e in memory.entries.all()]) == 3 * 6
 
 
 @pytest.mark.behaviour("A56")
 async def test_deleting_an_empty_scope_counts_nothing(memory: Memory) -> None:
-    assert await memory.delete_scope("user:nobody") == 0
+    assert await memory.admin.erase("user:nobody") == 0
 
 
 @pytest.mark.behaviour("A57")
@@ -83,9 +83,9 @@ async def test_deleting_a_scope_takes_expired_and_retired_entries_too(memory: Me
     retired = await memory.write("retired", scope=scope)
     edited = await memory.write("edited once", scope=scope)
     clock.advance()
-    await memory.invalidate(retired.id)
+    await memory.entries.invalidate(retired.id)
     await memory.update(edited.id, content="edited twice")
-    assert await memory.delete_scope(scope) == 3
+    assert await memory.admin.erase(scope) == 3
     assert await memory.get(retired.id, as_of=retired.valid_from) is None
     assert await memory.get(edited.id, known_at=edited.created_at) is None
     assert await memory.retrieve(scope, known_at=clock.moment) == []
@@ -95,7 +95,7 @@ async def test_deleting_a_scope_takes_expired_and_retired_entries_too(memory: Me
 async def test_deleting_a_user_leaves_that_users_sessions(memory: Memory) -> None:
     await memory.write("of the user", scope=USER)
     await memory.write("of the session", scope=SESSION, metadata={"userId": "u1"})
-    assert await memory.delete_scope(USER) == 1
+    assert await memory.admin.erase(USER) == 1
     assert contents(await memory.retrieve(SESSION)) == ["of the session"]
 
 
@@ -105,15 +105,15 @@ async def test_a_scope_can_be_written_again_after_its_deletion(memory: Memory) -
         await memory.write(f"life {n}", scope=USER)
         assert contents(await memory.retrieve(USER)) == [f"life {n}"]
         assert len(await memory.search("life", scope=USER)) == 1
-        assert await memory.delete_scope(USER) == 1
+        assert await memory.admin.erase(USER) == 1
 
 
 @pytest.mark.behaviour("A56")
 async def test_an_entry_that_moved_onward_is_counted_once(memory: Memory) -> None:
     fact = await memory.write("a fact", scope=SESSION, tags=["fact"])
     await memory.write("chatter", scope=SESSION)
-    report = await memory.end_session("sess-1")
+    report = await memory.sessions.end("sess-1")
     assert [m.entry_id for m in report.moved] == [fact.id]
-    assert await memory.delete_scope(SESSION) == 2
+    assert await memory.admin.erase(SESSION) == 2
     assert await memory.get(fact.id) is None
     assert await memory.retrieve(SESSION) == []

@@ -48,8 +48,8 @@ async def test_no_two_scope_ids_are_taken_for_one(memory: Memory) -> None:
         assert [e.id for e in found] == [written[name]]
         assert found[0].scope.id == name
         assert [h.entry.id for h in await memory.search("of", scope=Scope.user(name))] == [written[name]]
-    assert await memory.delete_scope(Scope.user("u*")) == 1
-    assert len([e async for e in memory.entries()]) == len(HOSTILE) - 1
+    assert await memory.admin.erase(Scope.user("u*")) == 1
+    assert len([e async for e in memory.entries.all()]) == len(HOSTILE) - 1
 
 
 @pytest.mark.behaviour("A2")
@@ -94,8 +94,8 @@ async def test_no_two_tenants_are_taken_for_one(memory: Memory) -> None:
         theirs = memory.for_tenant(name)
         assert [e.id for e in await theirs.retrieve(USER)] == [written[name].id]
         assert [h.entry.id for h in await theirs.search("of", scope=USER)] == [written[name].id]
-        assert [e.id async for e in theirs.entries()] == [written[name].id]
-    assert await memory.for_tenant("u%").delete_scope(USER) == 1
+        assert [e.id async for e in theirs.entries.all()] == [written[name].id]
+    assert await memory.for_tenant("u%").admin.erase(USER) == 1
     assert len(await memory.for_tenant("u1").retrieve(USER)) == 1
 
 
@@ -104,26 +104,26 @@ async def test_no_two_tenants_are_taken_for_one(memory: Memory) -> None:
 async def test_a_foreign_id_behaves_as_not_found(memory: Memory, scope: Scope) -> None:
     mine = await memory.write("mine", scope=scope)
     own = await memory.write("also mine", scope=scope)
-    edge = await memory.relate(mine.id, "supports", own.id)
+    edge = await memory.relations.relate(mine.id, "supports", own.id)
     stranger = memory.for_tenant("stranger")
     theirs = await stranger.write("theirs", scope=scope)
     assert await stranger.get(mine.id) is None
     assert await stranger.delete(mine.id) is False
-    assert await stranger.invalidate(mine.id) is False
-    assert await stranger.where(mine.id) == []
-    assert await stranger.relations() == []
-    assert await stranger.unrelate(edge.id) is False
+    assert await stranger.entries.invalidate(mine.id) is False
+    assert await stranger.admin.where(mine.id) == []
+    assert await stranger.relations.related() == []
+    assert await stranger.relations.unrelate(edge.id) is False
     for refused in (
         stranger.update(mine.id, content="taken"),
-        stranger.history(mine.id),
+        stranger.entries.history(mine.id),
         stranger.promote(mine.id, to="org:o1"),
         stranger.compact([theirs.id, mine.id], lambda entries: "both"),
     ):
         with pytest.raises(NotFound, match=mine.id):
             await refused
-    assert [k.because for k in (await stranger.move([mine.id], "long")).kept] == ["there is no such entry"]
+    assert [k.because for k in (await stranger.admin.move([mine.id], "long")).kept] == ["there is no such entry"]
     assert await memory.get(mine.id) == mine
-    assert [r.id for r in await memory.relations()] == [edge.id]
+    assert [r.id for r in await memory.relations.related()] == [edge.id]
 
 
 @pytest.mark.behaviour("D13")
@@ -131,7 +131,7 @@ async def test_the_same_key_and_scope_of_two_tenants_are_two_entries(memory: Mem
     mine = await memory.write("mine", scope=USER, key="k")
     theirs = await memory.for_tenant("stranger").write("theirs", scope=USER, key="k")
     assert mine.id != theirs.id
-    assert await memory.delete_scope(USER) == 1
+    assert await memory.admin.erase(USER) == 1
     assert contents(await memory.for_tenant("stranger").retrieve(USER)) == ["theirs"]
 
 

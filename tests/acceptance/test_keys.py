@@ -96,7 +96,7 @@ async def test_a_key_whose_entry_was_deleted_is_a_conflict_that_says_when(memory
 async def test_a_key_of_an_erased_scope_is_a_conflict_that_says_when(memory: Memory, clock: Clock, scope: Scope) -> None:
     first = await memory.write(scope=scope, **BODY)
     erased = clock.advance()
-    assert await memory.delete_scope(scope) == 1
+    assert await memory.admin.erase(scope) == 1
     for content in ("once", "another"):
         with pytest.raises(Conflict, match="'k' was deleted") as caught:
             await memory.write(scope=scope, **(BODY | {"content": content}))
@@ -113,18 +113,18 @@ async def test_a_key_revived_begins_a_life_that_knows_nothing_of_the_first(memor
     moments = [clock.advance()]
     for life in range(3):
         entry = await memory.write(f"life {life}", scope=scope, key="k", revive=True)
-        assert await memory.history(entry.id) == [entry]
+        assert await memory.entries.history(entry.id) == [entry]
         for n in range(2):
             await memory.update(entry.id, content=f"life {life}, edit {n}")
         moments.append(clock.advance())
-        assert [e.content for e in await memory.history(entry.id)] == [f"life {life}", f"life {life}, edit 0", f"life {life}, edit 1"]
+        assert [e.content for e in await memory.entries.history(entry.id)] == [f"life {life}", f"life {life}, edit 0", f"life {life}, edit 1"]
         assert await memory.write(f"life {life}", scope=scope, key="k", revive=True) == entry
         for earlier in moments[:-1]:
             assert await memory.get(entry.id, known_at=earlier, as_of=clock.moment) is None
             assert await memory.retrieve(scope, known_at=earlier, as_of=clock.moment) == []
             assert await memory.search("life", scope=scope, known_at=earlier, as_of=clock.moment) == []
         if whole_scope:
-            await memory.delete_scope(scope)
+            await memory.admin.erase(scope)
         else:
             await memory.delete(entry.id)
     assert await memory.retrieve(scope) == []
@@ -190,7 +190,7 @@ async def test_conflicts_are_counted_through_the_batches_of_a_call(memory: Memor
 @pytest.mark.behaviour("A5")
 async def test_a_repeat_after_the_entry_moved_onward_finds_it_there(memory: Memory) -> None:
     first = await memory.write(scope=SESSION, **(BODY | {"tags": ["fact"]}))
-    await memory.end_session("sess-1")
+    await memory.sessions.end("sess-1")
     again = await memory.write(scope=SESSION, **(BODY | {"tags": ["fact"]}))
     assert (again.id, again.version) == (first.id, first.version)
     assert len(await memory.retrieve(SESSION)) == 1
@@ -202,7 +202,7 @@ async def test_a_repeat_of_an_expired_or_retired_entry_returns_the_first_result(
     first = await memory.write(scope=USER, **expiring)
     retired = await memory.write(scope=USER, **(BODY | {"key": "r"}))
     clock.advance(DAY)
-    await memory.invalidate(retired.id)
+    await memory.entries.invalidate(retired.id)
     assert await memory.write(scope=USER, **expiring) == first
     assert await memory.write(scope=USER, **(BODY | {"key": "r"})) == retired
     assert await memory.retrieve(USER) == []
@@ -222,7 +222,7 @@ async def test_a_whole_batch_with_keys_can_be_repeated(memory: Memory) -> None:
     first = await memory.write_many(drafts[:25])
     again = await memory.write_many(drafts)
     assert again[:25] == first
-    assert len([e async for e in memory.entries()]) == 40
+    assert len([e async for e in memory.entries.all()]) == 40
 
 
 @pytest.mark.behaviour("A5")

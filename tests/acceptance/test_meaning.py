@@ -27,7 +27,7 @@ async def test_an_edited_entry_is_found_by_its_new_meaning_and_a_deleted_one_by_
         await memory.update(entry.id, content="The server crashed during the night")
         assert (await memory.search("database outage", scope=SESSION))[0].entry.id == entry.id
         known = clock.moment
-        await memory.move([entry.id], "long")
+        await memory.admin.move([entry.id], "long")
         assert (await memory.search("database outage", scope=SESSION))[0].entry.id == entry.id
         assert (await memory.search("hiking in the mountains", scope=SESSION))[0].entry.id == other.id
         await memory.delete(entry.id)
@@ -42,7 +42,7 @@ async def test_an_invalidated_entry_is_found_by_meaning_only_as_of_its_time(conf
         entry = await memory.write("Ada prefers tea with milk", scope=USER)
         then = clock.advance()
         clock.advance()
-        await memory.invalidate(entry.id)
+        await memory.entries.invalidate(entry.id)
         assert await memory.search("hot beverage", scope=USER) == []
         assert [h.entry.id for h in await memory.search("hot beverage", scope=USER, as_of=then)] == [entry.id]
 

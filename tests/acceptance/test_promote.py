@@ -149,7 +149,7 @@ async def test_a_source_that_is_not_there_is_not_found(memory: Memory, clock: Cl
     expired = await memory.write("expired", scope=USER, expires_at=clock.moment - HOUR)
     retired = await memory.write("retired", scope=USER)
     clock.advance()
-    await memory.invalidate(retired.id)
+    await memory.entries.invalidate(retired.id)
     for gone in ("nothing", expired.id, retired.id):
         with pytest.raises(NotFound, match=gone):
             await memory.promote(gone, to=ORG)
@@ -210,7 +210,7 @@ async def test_an_original_whose_copy_is_hidden_is_not_deleted(memory: Memory, c
     source = await memory.write("kept", scope=SESSION)
     promoted = await memory.promote(source.id, to=USER)
     if how == "retired":
-        await memory.invalidate(promoted.id)
+        await memory.entries.invalidate(promoted.id)
     else:
         await memory.update(promoted.id, expires_at=clock.moment - HOUR)
     with pytest.raises(Conflict, match="hidden") as caught:
@@ -243,14 +243,14 @@ async def test_promoting_after_the_deletion_of_the_promoted_entry_is_a_new_act(m
         assert again.created_at > first.created_at
         assert await memory.retrieve(target) == [again]
         assert [h.entry for h in await memory.search("twice", scope=target)] == [again]
-        assert await memory.history(again.id) == [again]
+        assert await memory.entries.history(again.id) == [again]
 
 
 @pytest.mark.behaviour("A72")
 async def test_promoting_after_the_target_scope_was_erased_is_a_new_act(memory: Memory) -> None:
     source = await memory.write("twice", scope=SESSION)
     await memory.promote(source.id, to=USER)
-    assert await memory.delete_scope(USER) == 1
+    assert await memory.admin.erase(USER) == 1
     again = await memory.promote(source.id, to=USER)
     assert await memory.retrieve(USER) == [again]
     assert [h.entry for h in await memory.search("twice", scope=USER)] == [again]

@@ -28,7 +28,7 @@ async def test_getting_an_unknown_id_gives_none(memory: Memory, unknown: str) ->
     await memory.write("there", scope=USER)
     assert await memory.get(unknown) is None
     assert await memory.delete(unknown) is False
-    assert await memory.invalidate(unknown) is False
+    assert await memory.entries.invalidate(unknown) is False
 
 
 @pytest.mark.behaviour("A24", "A25")
@@ -38,7 +38,7 @@ async def test_an_entry_written_already_expired_is_accepted_and_hidden(memory: M
     assert await memory.get(entry.id) is None
     assert await memory.retrieve(USER) == []
     assert await memory.search("milk", scope=USER) == []
-    assert [e async for e in memory.entries()] == []
+    assert [e async for e in memory.entries.all()] == []
 
 
 @pytest.mark.behaviour("A25", "A34", "AC-A09")
@@ -67,9 +67,9 @@ async def test_an_entry_is_visible_at_the_moment_it_expires_and_not_a_microsecon
 async def test_expired_entries_are_hidden_and_never_deleted_by_themselves(memory: Memory, clock: Clock) -> None:
     await memory.write("gone quiet", scope=USER, expires_at=clock.moment + HOUR)
     clock.advance(400 * DAY)
-    await memory.sweep()
+    await memory.admin.sweep()
     assert await memory.retrieve(USER) == []
-    assert await memory.delete_scope(USER) == 1
+    assert await memory.admin.erase(USER) == 1
 
 
 @pytest.mark.behaviour("A28", "AC-A11")
@@ -117,7 +117,7 @@ async def test_twenty_entries_are_returned_unless_told(memory: Memory, clock: Cl
 @pytest.mark.behaviour("A31", "D49", "AC-D07")
 @pytest.mark.parametrize("limit", [0, -5, 1001, 2.9, True, "5", 2**63])
 async def test_a_limit_out_of_range_is_refused(memory: Memory, limit: int) -> None:
-    for call in (memory.retrieve(USER, limit=limit), memory.search("x", scope=USER, limit=limit), memory.relations(limit=limit)):
+    for call in (memory.retrieve(USER, limit=limit), memory.search("x", scope=USER, limit=limit), memory.relations.related(limit=limit)):
         with pytest.raises(InvalidInput, match="limit"):
             await call
 

@@ -27,57 +27,57 @@ async def abc(memory: Memory) -> tuple[Entry, Entry, Entry]:
 @pytest.mark.behaviour("D40", "D41", "D42", "D43", "D44", "AC-D15")
 async def test_a_relation_is_unique_by_source_label_and_target(memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, _ = abc
-    first = await memory.relate(a.id, "supports", b.id)
+    first = await memory.relations.relate(a.id, "supports", b.id)
     with pytest.raises(Conflict) as caught:
-        await memory.relate(a.id, "supports", b.id)
+        await memory.relations.relate(a.id, "supports", b.id)
     assert caught.value.existing_id == first.id
     clock.advance()
-    second = await memory.relate(a.id, "refines", b.id)
+    second = await memory.relations.relate(a.id, "refines", b.id)
     clock.advance()
-    third = await memory.relate(b.id, "supports", a.id)
-    assert [r.id for r in await memory.relations()] == [third.id, second.id, first.id]
-    assert [r.id for r in await memory.relations(source_id=a.id)] == [second.id, first.id]
-    assert [r.id for r in await memory.relations(target_id=a.id)] == [third.id]
-    assert [r.id for r in await memory.relations(label="supports")] == [third.id, first.id]
-    assert [r.id for r in await memory.relations(source_id=a.id, target_id=b.id, label="refines")] == [second.id]
-    assert [r.id for r in await memory.relations(limit=1)] == [third.id]
-    assert await memory.unrelate(first.id) is True
-    assert await memory.unrelate(first.id) is False
-    assert [r.id for r in await memory.relations()] == [third.id, second.id]
+    third = await memory.relations.relate(b.id, "supports", a.id)
+    assert [r.id for r in await memory.relations.related()] == [third.id, second.id, first.id]
+    assert [r.id for r in await memory.relations.related(source_id=a.id)] == [second.id, first.id]
+    assert [r.id for r in await memory.relations.related(target_id=a.id)] == [third.id]
+    assert [r.id for r in await memory.relations.related(label="supports")] == [third.id, first.id]
+    assert [r.id for r in await memory.relations.related(source_id=a.id, target_id=b.id, label="refines")] == [second.id]
+    assert [r.id for r in await memory.relations.related(limit=1)] == [third.id]
+    assert await memory.relations.unrelate(first.id) is True
+    assert await memory.relations.unrelate(first.id) is False
+    assert [r.id for r in await memory.relations.related()] == [third.id, second.id]
 
 
 @pytest.mark.behaviour("D40")
 async def test_a_relation_deleted_can_be_made_again(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, _ = abc
     for _ in range(3):
-        relation = await memory.relate(a.id, "supports", b.id)
-        assert len(await memory.relations()) == 1
-        assert await memory.unrelate(relation.id)
+        relation = await memory.relations.relate(a.id, "supports", b.id)
+        assert len(await memory.relations.related()) == 1
+        assert await memory.relations.unrelate(relation.id)
 
 
 @pytest.mark.behaviour("D40")
 async def test_of_many_made_at_once_one_is_made(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, _ = abc
-    outcomes = await asyncio.gather(*(memory.relate(a.id, "supports", b.id) for _ in range(10)), return_exceptions=True)
+    outcomes = await asyncio.gather(*(memory.relations.relate(a.id, "supports", b.id) for _ in range(10)), return_exceptions=True)
     assert len([o for o in outcomes if isinstance(o, Relation)]) == 1
     assert len([o for o in outcomes if isinstance(o, Conflict)]) == 9
-    assert len(await memory.relations()) == 1
+    assert len(await memory.relations.related()) == 1
 
 
 @pytest.mark.behaviour("D36", "D37", "D46")
 async def test_labels_are_five_and_no_entry_is_related_to_itself(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, _ = abc
     for label in LABELS:
-        assert (await memory.relate(a.id, label, b.id)).label == label
+        assert (await memory.relations.relate(a.id, label, b.id)).label == label
     assert sorted(LABELS) == ["contradicts", "refines", "relates_to", "supersedes", "supports"]
     for unknown in ("likes", "SUPPORTS", "", None, ["supports"]):
         with pytest.raises(InvalidInput, match="invalid relation"):
-            await memory.relate(a.id, unknown, b.id)  # type: ignore[arg-type]
+            await memory.relations.relate(a.id, unknown, b.id)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="invalid relation filter"):
-        await memory.relations(label="likes")
+        await memory.relations.related(label="likes")
     with pytest.raises(InvalidInput, match="self-loops not allowed"):
-        await memory.relate(a.id, "supports", a.id)
-    assert len(await memory.relations()) == 5
+        await memory.relations.relate(a.id, "supports", a.id)
+    assert len(await memory.relations.related()) == 5
 
 
 @pytest.mark.behaviour("D38", "D39")
@@ -87,27 +87,27 @@ async def test_a_missing_foreign_or_retired_end_gives_one_and_the_same_error(mem
     retired, deleted = [await memory.write(name, scope=USER) for name in ("retired", "deleted")]
     expired = await memory.write("expired", scope=USER, expires_at=clock.moment - HOUR)
     clock.advance()
-    await memory.invalidate(retired.id)
+    await memory.entries.invalidate(retired.id)
     await memory.delete(deleted.id)
     texts = set()
     for bad in (foreign.id, retired.id, deleted.id, expired.id, "nothing", ""):
         for pair in ((a.id, bad), (bad, a.id)):
             with pytest.raises(InvalidInput) as caught:
-                await memory.relate(pair[0], "supports", pair[1])
+                await memory.relations.relate(pair[0], "supports", pair[1])
             texts.add(str(caught.value))
     assert len(texts) == 1
-    assert await memory.relations() == []
+    assert await memory.relations.related() == []
 
 
 @pytest.mark.behaviour("D29", "AC-D17")
 async def test_a_deleted_entry_takes_its_relations_with_it(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, c = abc
     for source, target in ((a, b), (c, a), (b, c)):
-        await memory.relate(source.id, "supports", target.id)
+        await memory.relations.relate(source.id, "supports", target.id)
     assert await memory.delete(a.id) is True
-    assert ends(await memory.relations()) == [(b.id, "supports", c.id)]
-    assert await memory.relations(source_id=a.id) == []
-    assert await memory.relations(target_id=a.id) == []
+    assert ends(await memory.relations.related()) == [(b.id, "supports", c.id)]
+    assert await memory.relations.related(source_id=a.id) == []
+    assert await memory.relations.related(target_id=a.id) == []
     assert await memory.delete(a.id) is False
 
 
@@ -115,28 +115,28 @@ async def test_a_deleted_entry_takes_its_relations_with_it(memory: Memory, abc: 
 async def test_a_retired_entry_keeps_its_relations(memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, c = abc
     for source, target in ((a, b), (c, a), (b, c)):
-        await memory.relate(source.id, "supports", target.id)
+        await memory.relations.relate(source.id, "supports", target.id)
     clock.advance()
-    assert await memory.invalidate(a.id) is True
-    assert len(await memory.relations()) == 3
+    assert await memory.entries.invalidate(a.id) is True
+    assert len(await memory.relations.related()) == 3
 
 
 @pytest.mark.behaviour("D29")
 async def test_a_deleted_scope_takes_the_relations_of_its_entries_with_it(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, c = abc
     for source, target in ((a, b), (c, a), (b, c)):
-        await memory.relate(source.id, "supports", target.id)
-    assert await memory.delete_scope(SESSION) == 1
-    assert ends(await memory.relations()) == [(a.id, "supports", b.id)]
+        await memory.relations.relate(source.id, "supports", target.id)
+    assert await memory.admin.erase(SESSION) == 1
+    assert ends(await memory.relations.related()) == [(a.id, "supports", b.id)]
 
 
 @pytest.mark.behaviour("D31")
 async def test_invalidating_removes_no_end_that_is_being_linked_to(memory: Memory, abc: tuple[Entry, Entry, Entry]) -> None:
     a, b, _ = abc
-    outcomes = await asyncio.gather(memory.relate(a.id, "supports", b.id), memory.invalidate(b.id), return_exceptions=True)
+    outcomes = await asyncio.gather(memory.relations.relate(a.id, "supports", b.id), memory.entries.invalidate(b.id), return_exceptions=True)
     assert outcomes[1] is True
     made = [] if isinstance(outcomes[0], InvalidInput) else [(a.id, "supports", b.id)]
-    assert ends(await memory.relations()) == made
+    assert ends(await memory.relations.related()) == made
     assert await memory.get(b.id, as_of=b.valid_from) is not None
 
 
@@ -146,15 +146,20 @@ async def test_two_hundred_relations_are_listed_unless_told(memory: Memory, cloc
     clock.tick = timedelta(milliseconds=1)
     targets = await memory.write_many([{"content": f"t{n}", "scope": USER} for n in range(205)])
     for target in targets:
-        await memory.relate(a.id, "relates_to", target.id)
-    listed = await memory.relations()
+        await memory.relations.relate(a.id, "relates_to", target.id)
+    listed = await memory.relations.related()
     assert [r.target_id for r in listed] == [t.id for t in reversed(targets)][:200]
-    assert len(await memory.relations(limit=1000)) == 205
+    assert len(await memory.relations.related(limit=1000)) == 205
 
 
 @pytest.mark.behaviour("D43")
 @pytest.mark.parametrize("end", [5, "\x00", "\ud800", "x" * 513], ids=["number", "nul", "surrogate", "long"])
 async def test_an_end_that_cannot_be_is_refused(memory: Memory, end: str) -> None:
-    for call in (memory.relations(source_id=end), memory.relations(target_id=end), memory.relate(end, "supports", "x"), memory.unrelate(end)):
+    for call in (
+        memory.relations.related(source_id=end),
+        memory.relations.related(target_id=end),
+        memory.relations.relate(end, "supports", "x"),
+        memory.relations.unrelate(end),
+    ):
         with pytest.raises(InvalidInput, match="id"):
             await call

@@ -120,7 +120,7 @@ async def test_empty_content_is_a_value(memory: Memory, scope: Scope) -> None:
     read = await memory.get(entry.id)
     assert read is not None
     assert read.content == ""
-    assert [e.content for e in await memory.history(entry.id)] == ["c", ""]
+    assert [e.content for e in await memory.entries.history(entry.id)] == ["c", ""]
     assert (await memory.update(entry.id, tags=["x"])).content == ""
 
 
@@ -141,7 +141,7 @@ async def test_updating_what_is_not_there_says_so_by_id(memory: Memory, clock: C
 async def test_a_retired_entry_cannot_be_edited(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("retired", scope=USER)
     clock.advance()
-    await memory.invalidate(entry.id)
+    await memory.entries.invalidate(entry.id)
     with pytest.raises(NotFound):
         await memory.update(entry.id, content="edited")
     read = await memory.get(entry.id, as_of=entry.valid_from)
@@ -168,7 +168,7 @@ async def test_an_update_without_changes_succeeds_and_changes_nothing(memory: Me
     entry = await _full(memory, clock)
     clock.advance()
     assert await memory.update(entry.id) == entry
-    assert await memory.history(entry.id) == [entry]
+    assert await memory.entries.history(entry.id) == [entry]
 
 
 @pytest.mark.behaviour("D64")

@@ -49,7 +49,7 @@ async def test_every_version_is_known_from_its_own_moment_until_the_next_ones(me
     for n in range(1, 4):
         edited = await memory.update(entry.id, content=f"version {n}")  # a microsecond later, as the clock goes
         assert await memory.get(entry.id, known_at=edited.updated_at) == edited
-    versions = await memory.history(entry.id)
+    versions = await memory.entries.history(entry.id)
     assert contents(versions) == [f"version {n}" for n in range(4)]
     for version, following in zip(versions, [*versions[1:], None], strict=True):
         last = (version.updated_at + DAY) if following is None else following.updated_at - MICROSECOND
@@ -69,7 +69,7 @@ async def test_every_version_is_known_at_its_own_moment_where_the_clock_went_bac
         if n == 3:
             clock.moment -= HOUR
         await memory.update(entry.id, content=f"version {n}")
-    versions = await memory.history(entry.id)
+    versions = await memory.entries.history(entry.id)
     assert contents(versions) == [f"version {n}" for n in range(6)]
     assert [v.updated_at for v in versions] == sorted({v.updated_at for v in versions})
     for _ in range(2):  # while the versions lie ahead of the clock, and after
@@ -148,7 +148,7 @@ async def test_an_invalidation_was_not_known_before_it_was_made(memory: Memory, 
     believed = clock.advance()
     clock.advance()
     end = clock.moment - HOUR // 2
-    await memory.invalidate(entry.id, end)
+    await memory.entries.invalidate(entry.id, end)
     after = clock.advance()
     assert contents(await memory.retrieve(scope, known_at=believed)) == ["believed"]
     assert await memory.retrieve(scope, known_at=after) == []
@@ -163,7 +163,7 @@ async def test_an_invalidation_was_not_known_before_it_was_made(memory: Memory, 
 @SCOPES
 async def test_history_tells_every_version_oldest_first(memory: Memory, clock: Clock, scope: Scope) -> None:
     entry, _ = await _edited(memory, clock, scope)
-    versions = await memory.history(entry.id)
+    versions = await memory.entries.history(entry.id)
     assert contents(versions) == ["version 0", "version 1", "version 2"]
     assert {v.id for v in versions} == {entry.id}
     assert [v.version for v in versions] == sorted({v.version for v in versions})
@@ -175,12 +175,12 @@ async def test_history_tells_every_version_oldest_first(memory: Memory, clock: C
 @pytest.mark.behaviour("D34")
 async def test_a_retired_entry_has_its_history_and_an_expired_or_unknown_one_has_none(memory: Memory, clock: Clock) -> None:
     entry, _ = await _edited(memory, clock, USER)
-    await memory.invalidate(entry.id)
-    assert len(await memory.history(entry.id)) == 4
+    await memory.entries.invalidate(entry.id)
+    assert len(await memory.entries.history(entry.id)) == 4
     expired = await memory.write("expired", scope=USER, expires_at=clock.moment - HOUR)
     for gone in ("nothing", expired.id):
         with pytest.raises(NotFound):
-            await memory.history(gone)
+            await memory.entries.history(gone)
 
 
 @pytest.mark.behaviour("D34", "A36")
@@ -240,12 +240,12 @@ async def test_pages_of_the_past_mix_kept_and_current_versions_in_order(memory: 
 @pytest.mark.behaviour("D34")
 async def test_a_move_onward_changes_no_history(memory: Memory, clock: Clock) -> None:
     entry, moments = await _edited(memory, clock, SESSION)
-    before = contents(await memory.history(entry.id))
-    await memory.move([entry.id], "mid")
+    before = contents(await memory.entries.history(entry.id))
+    await memory.admin.move([entry.id], "mid")
     clock.advance()
-    await memory.move([entry.id], "long")
+    await memory.admin.move([entry.id], "long")
     await memory.update(entry.id, content="version 3")
-    assert contents(await memory.history(entry.id)) == [*before, "version 3"]
+    assert contents(await memory.entries.history(entry.id)) == [*before, "version 3"]
     for n, moment in enumerate(moments):
         assert contents(await memory.retrieve(SESSION, known_at=moment)) == [f"version {n}"]
         read = await memory.get(entry.id, known_at=moment)

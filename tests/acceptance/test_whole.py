@@ -27,7 +27,7 @@ async def test_every_operation_of_the_catalogue_is_there_and_a_write_returns_wha
     two = await memory.promote(one.id, to=USER)
     three = await memory.compact([two.id], lambda entries: "all of it")
     assert await memory.delete(one.id) is True
-    assert await memory.delete_scope(USER) == 2
+    assert await memory.admin.erase(USER) == 2
     assert await memory.get(three.id) is None
 
 
@@ -52,9 +52,9 @@ def test_errors_carry_their_facts() -> None:
 
 @pytest.mark.behaviour("A85", "A91")
 async def test_nothing_but_the_stores_and_a_clock_is_needed(memory: Memory) -> None:
-    assert {report.ok for report in await memory.check()} == {True}
-    assert memory.route(SESSION).tier == "short"
-    assert memory.route(USER).tier == "mid"
+    assert {report.ok for report in await memory.admin.check()} == {True}
+    assert memory.admin.route(SESSION).tier == "short"
+    assert memory.admin.route(USER).tier == "mid"
 
 
 @pytest.mark.behaviour("A93")
@@ -63,7 +63,7 @@ async def test_a_life_from_the_first_turn_to_compaction(memory: Memory, clock: C
     clock.advance()
     assert contents(await memory.retrieve(SESSION)) == ["Ada likes tea"]
     clock.advance()
-    report = await memory.end_session("sess-1")
+    report = await memory.sessions.end("sess-1")
     assert [(m.entry_id, m.to_tier, m.rule) for m in report.moved] == [(said.id, "long", "facts-last")]
     kept = await memory.promote(said.id, to=USER)
     clock.advance()
@@ -82,7 +82,7 @@ async def test_a_life_from_the_first_turn_to_compaction(memory: Memory, clock: C
 async def test_calls_before_opening_and_after_closing_are_refused(config: dict[str, Any], clock: Clock) -> None:
     memory = Memory(config, clock=clock)
     for _ in range(2):
-        for call in (memory.get("x"), memory.write("x", scope=USER), memory.retrieve(USER), memory.sweep()):
+        for call in (memory.get("x"), memory.write("x", scope=USER), memory.retrieve(USER), memory.admin.sweep()):
             with pytest.raises(NotOpen):
                 await call
         await memory.open()
@@ -102,8 +102,8 @@ async def test_what_was_written_is_there_after_reopening(config: dict[str, Any],
     in_process = config["tiers"]["mid"] == "memory://"
     for again in (first, first) if in_process else (first, Memory(config, clock=clock), Memory(config, clock=clock)):
         async with again:
-            assert sorted(contents([e async for e in again.entries()])) == ["edited", "of the session"]
-            assert contents(await again.history(entry.id)) == ["of the user", "edited"]
+            assert sorted(contents([e async for e in again.entries.all()])) == ["edited", "of the session"]
+            assert contents(await again.entries.history(entry.id)) == ["of the user", "edited"]
             assert [h.entry.id for h in await again.search("edited", scope=USER)] == [entry.id]
 
 
@@ -128,4 +128,4 @@ async def test_an_entry_nobody_may_see_any_more_is_in_no_answer(memory: Memory, 
     assert await memory.get(entry.id, as_of=entry.created_at) is None
     assert await memory.retrieve(USER, as_of=entry.created_at) == []
     assert await memory.search("ghost", scope=USER, as_of=entry.created_at) == []
-    assert [e async for e in memory.entries(USER)] == []
+    assert [e async for e in memory.entries.all(USER)] == []

@@ -21,7 +21,7 @@ async def _visible(memory: Memory, entry: Entry, as_of: datetime | None = None) 
         "search": entry.id in [h.entry.id for h in await memory.search("window", scope=entry.scope, as_of=as_of)],
     }
     if as_of is None:
-        ways["export"] = entry.id in [e.id async for e in memory.entries()]
+        ways["export"] = entry.id in [e.id async for e in memory.entries.all()]
     assert len(set(ways.values())) == 1, ways
     return ways["get"]
 
@@ -31,7 +31,7 @@ async def _visible(memory: Memory, entry: Entry, as_of: datetime | None = None) 
 async def test_a_window_contains_its_start_and_not_its_end(memory: Memory, clock: Clock, scope: Scope) -> None:
     entry = await memory.write("through the window", scope=scope)
     end = clock.advance()
-    assert await memory.invalidate(entry.id, end) is True
+    assert await memory.entries.invalidate(entry.id, end) is True
     clock.advance()
     assert not await _visible(memory, entry)
     assert await _visible(memory, entry, entry.valid_from)
@@ -47,7 +47,7 @@ async def test_an_entry_invalidated_now_is_hidden_now(memory: Memory, clock: Clo
     entry = await memory.write("window", scope=scope)
     between = clock.advance()
     clock.advance()
-    assert await memory.invalidate(entry.id) is True
+    assert await memory.entries.invalidate(entry.id) is True
     assert not await _visible(memory, entry)
     assert await _visible(memory, entry, between)
     past = await memory.get(entry.id, as_of=between)
@@ -60,7 +60,7 @@ async def test_an_entry_invalidated_now_is_hidden_now(memory: Memory, clock: Clo
 async def test_an_entry_is_hidden_at_once_however_fast_it_is_invalidated(memory: Memory, clock: Clock) -> None:
     clock.stand_still_at(clock.moment)
     entry = await memory.write("window", scope=USER)
-    assert await memory.invalidate(entry.id) is True
+    assert await memory.entries.invalidate(entry.id) is True
     assert not await _visible(memory, entry)
 
 
@@ -68,7 +68,7 @@ async def test_an_entry_is_hidden_at_once_however_fast_it_is_invalidated(memory:
 async def test_invalidating_by_a_clock_that_is_behind_the_writers_succeeds(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("window", scope=USER)
     clock.advance(-timedelta(seconds=2))
-    assert await memory.invalidate(entry.id) is True
+    assert await memory.entries.invalidate(entry.id) is True
     clock.advance(timedelta(seconds=2))
     assert not await _visible(memory, entry)
 
@@ -77,11 +77,11 @@ async def test_invalidating_by_a_clock_that_is_behind_the_writers_succeeds(memor
 async def test_a_second_invalidation_finds_nothing_and_changes_nothing(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("window", scope=USER)
     end = clock.advance()
-    await memory.invalidate(entry.id, end)
+    await memory.entries.invalidate(entry.id, end)
     for _ in range(2):
         clock.advance()
-        assert await memory.invalidate(entry.id) is False
-        assert await memory.invalidate(entry.id, clock.moment + DAY) is False
+        assert await memory.entries.invalidate(entry.id) is False
+        assert await memory.entries.invalidate(entry.id, clock.moment + DAY) is False
     read = await memory.get(entry.id, as_of=entry.valid_from)
     assert read is not None
     assert read.valid_to == end
@@ -91,7 +91,7 @@ async def test_a_second_invalidation_finds_nothing_and_changes_nothing(memory: M
 async def test_there_is_nothing_to_invalidate_under_an_unknown_id(memory: Memory, clock: Clock) -> None:
     expired = await memory.write("expired", scope=USER, expires_at=clock.moment - HOUR)
     for gone in ("nothing", "", "00000000-0000-8000-8000-000000000000", expired.id):
-        assert await memory.invalidate(gone) is False
+        assert await memory.entries.invalidate(gone) is False
 
 
 @pytest.mark.behaviour("D32")
@@ -99,8 +99,8 @@ async def test_there_is_nothing_to_invalidate_under_an_unknown_id(memory: Memory
 async def test_an_end_in_the_future_hides_nothing_before_it(memory: Memory, clock: Clock, scope: Scope) -> None:
     entry = await memory.write("window", scope=scope)
     end = clock.moment + DAY
-    assert await memory.invalidate(entry.id, end) is True
-    assert await memory.invalidate(entry.id) is False
+    assert await memory.entries.invalidate(entry.id, end) is True
+    assert await memory.entries.invalidate(entry.id) is False
     clock.stand_still_at(end - MICROSECOND)
     assert await _visible(memory, entry)
     assert await _visible(memory, entry, clock.moment)
@@ -125,9 +125,9 @@ async def test_an_end_that_leaves_no_window_is_refused(memory: Memory, clock: Cl
     clock.advance()
     for when in (entry.valid_from - DAY, entry.valid_from - MICROSECOND, entry.valid_from, 0):
         with pytest.raises(InvalidInput, match="when"):
-            await memory.invalidate(entry.id, when)
+            await memory.entries.invalidate(entry.id, when)
         assert await _visible(memory, entry)
-    assert await memory.invalidate(entry.id, entry.valid_from + MICROSECOND) is True
+    assert await memory.entries.invalidate(entry.id, entry.valid_from + MICROSECOND) is True
     assert await _visible(memory, entry, entry.valid_from)
 
 
@@ -136,7 +136,7 @@ async def test_an_end_that_leaves_no_window_is_refused(memory: Memory, clock: Cl
 async def test_an_end_that_is_no_moment_is_refused(memory: Memory, when: float) -> None:
     entry = await memory.write("window", scope=USER)
     with pytest.raises(InvalidInput, match="when"):
-        await memory.invalidate(entry.id, when)
+        await memory.entries.invalidate(entry.id, when)
     assert await _visible(memory, entry)
 
 

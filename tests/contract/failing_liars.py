@@ -193,8 +193,8 @@ class OpensOnlyOnce(Reached):
 class _LosesTheLastWrite(HonestServer):
     async def take_away(self, store: Store) -> None:
         state = self._state(store)
-        last = list(state.everything("entries"))[-1]
-        state.place("entries", last.key, None)
+        last = list(state.everything("samples"))[-1]
+        state.place("samples", last.key, None)
         await super().take_away(store)
 
 

@@ -14,7 +14,8 @@ from memory.domain.errors import Unsupported
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.split import Share, SplitStore
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
@@ -103,7 +104,7 @@ class Split(Harness):
         shares = (
             Share(umbrella, tenants=frozenset({"umbrella"})),
             Share(sessions, scope_kinds=frozenset({ScopeKind.SESSION})),
-            Share(versions, collections=frozenset({"entry_versions", "relations"})),
+            Share(versions, collections=frozenset({"more_samples", "plain"})),
         )
         return SplitStore("split", shares, rest)
 
@@ -158,7 +159,7 @@ class Sqlite(InAFolder):
         return store
 
     async def tiny(self) -> Store:
-        from memory.adapters.sql.sqlite.claims import Thresholds
+        from memory.adapters.sql.sqlite.config import Thresholds
         from memory.adapters.sql.sqlite.store import SqliteStore
 
         small = Thresholds(writes_together=1, rows_at_once=2, buried_at_once=1, block=8, statements_kept=1, log_pages=1)
@@ -171,7 +172,7 @@ class Sqlite(InAFolder):
             file.write_bytes(Sqlite._empty)
             return self._store()
         store = self._store()
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         await store.close()
         Sqlite._empty = file.read_bytes()
         return store
@@ -189,7 +190,7 @@ class Sqlite(InAFolder):
 
     async def damage_derived(self, store: Store) -> None:
         with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:
-            assert file.execute("DELETE FROM entries_words WHERE number % 2 = 0").rowcount > 0
+            assert file.execute("DELETE FROM samples_words WHERE number % 2 = 0").rowcount > 0
 
 
 EMBEDDED: tuple[type[Harness], ...] = (InMemory, InMemoryServer, InMemoryPlain, Split, Sqlite)

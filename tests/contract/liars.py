@@ -22,6 +22,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
 from memory.ports.query import (
+    MAX_LIMIT,
     And,
     Count,
     Eq,
@@ -41,12 +42,11 @@ from memory.ports.query import (
     Query,
     Search,
     Words,
-    within,
 )
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.text import fold
-from memory.ports.writes import Always, Annotate, Append, Delete, Newer, Outcome, Put, Release, Status, Write
+from memory.ports.writes import Always, Annotate, Delete, Newer, Outcome, Put, Release, Status, Write
 from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer
 
 LIARS: dict[str, tuple[type[Harness], str]] = {}
@@ -101,24 +101,6 @@ class ResurrectsTheDeleted(PerWrite):
 class ForgetsGenerations(PerWrite):
     def lie(self, write: Write) -> Outcome:
         return super().lie(replace(write, record=replace(write.record, generation=None)) if isinstance(write, Put) else write)
-
-
-@liar("test_a_number_is_not_given_again_after_its_record_was_deleted")
-class CountsTheLivingForTheNextNumber(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Append):
-            living = self.state.live(write.collection.name, within(write.record.partition))
-            self.state._counters[(write.record.partition, write.counter)] = max((int(r.fields.get(write.field) or 0) for r in living), default=0)  # type: ignore[arg-type]
-        return super().lie(write)
-
-
-@liar("test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number")
-class WastesNumbers(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        outcome = super().lie(write)
-        if isinstance(write, Append) and not outcome.applied:
-            self.state.next_number(write.record.partition, write.counter)
-        return outcome
 
 
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
@@ -302,7 +284,7 @@ class LosesTiesBetweenPages(InMemoryStore):
         if query.order and page.cursor and page.records:
             last = page.records[-1]
             at = last.updated_at if isinstance(last, Record) else None
-            everything = await super()._query(replace(query, cursor=None, limit=None))
+            everything = await super()._query(replace(query, cursor=None, limit=10**9))
             rest = [r for r in everything.records if isinstance(r, Record) and at is not None and r.updated_at != at]
             return page if rest else replace(page, cursor=None)
         return page
@@ -312,7 +294,7 @@ class LosesTiesBetweenPages(InMemoryStore):
 class SortsMissingValuesLast(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.order and query.order[0].field == "type" and not query.order[0].descending and query.limit is None:
+        if query.order and query.order[0].field == "type" and not query.order[0].descending and query.limit == MAX_LIMIT:
             return replace(page, records=tuple(sorted(page.records, key=lambda r: isinstance(r, Record) and r.fields.get("type") is None)))
         return page
 
@@ -585,7 +567,7 @@ class StartsAfreshWhenOpenedTwice(InMemoryStore):
 @liar("test_deleting_what_matches_leaves_tombstones_above_both_versions")
 class LeavesNoTombstones(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        page = await super()._query(replace(query, limit=None, order=(), cursor=None))
+        page = await super()._query(replace(query, limit=10**9, order=(), cursor=None))
         for record in page.records:
             self.state.place(query.collection.name, record.key, None)
         return len(page.records)

@@ -11,7 +11,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Kind, Page, Query, Search, Tenant
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
-from memory.ports.writes import Annotate, Append, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
@@ -19,17 +19,17 @@ from tests.contract.liars import PerWrite, liar
 @liar("test_everything_stands_after_a_good_close_as_it_stood_before", InMemoryServer)
 class ForgetsVersionsOfMarksWhenClosed(InMemoryStore):
     async def _close(self) -> None:
-        for s in list(self.state.everything("entries")):
+        for s in list(self.state.everything("samples")):
             if isinstance(s, Mark):
-                self.state.place("entries", s.key, replace(s, version=s.version + 1))
+                self.state.place("samples", s.key, replace(s, version=s.version + 1))
 
 
 @liar("test_everything_stands_after_a_good_close_as_it_stood_before", InMemoryServer)
 class KeepsOnlyTheFirstStepWhenClosed(InMemoryStore):
     async def _close(self) -> None:
-        for s in list(self.state.everything("entries")):
+        for s in list(self.state.everything("samples")):
             if len(s.owed) > 1:
-                self.state.place("entries", s.key, replace(s, owed=s.owed[:1]))
+                self.state.place("samples", s.key, replace(s, owed=s.owed[:1]))
 
 
 @liar("test_strange_but_lawful_contents_come_back_exactly")
@@ -54,7 +54,7 @@ class TakesEmptyListsForEmptyObjects(PerWrite):
 @liar("test_json_comes_back_as_the_same_text_wherever_it_stands")
 class DropsStepsThatAreAlike(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Put | Append):
+        if isinstance(write, Put):
             distinct: list[Owed] = []
             for step in write.record.owed:
                 if step not in distinct:
@@ -162,15 +162,6 @@ class ForgetsTheStepsSettledDeep(PerWrite):
         return super().lie(write)
 
 
-@liar("test_what_no_store_keeps_is_refused_in_every_kind_of_write")
-class NumbersWhatItRefuses(PerWrite):
-    def _refusal(self, write: Write) -> str:
-        reason = super()._refusal(write)
-        if reason and isinstance(write, Append):
-            self.state.next_number(write.record.partition, write.counter)
-        return reason
-
-
 @liar("test_nothing_that_was_handed_in_leads_into_the_store")
 class KeepsTheNotesItWasHanded(PerWrite):
     def lie(self, write: Write) -> Outcome:
@@ -187,7 +178,7 @@ class SearchesTheReleased(InMemoryStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
-            stands = self.state.standing("entries", write.key) if isinstance(write, Release) else None
+            stands = self.state.standing("samples", write.key) if isinstance(write, Release) else None
             self._gone += (stands,) if isinstance(stands, Record) and stands.vector else ()
         return await super()._apply(writes, together)
 
@@ -215,7 +206,7 @@ class ForgetsTheWholeTenant(InMemoryStore):
         return count
 
 
-@liar("test_together_that_failed_leaves_no_trace_in_numbers_generations_or_indexes")
+@liar("test_together_that_failed_leaves_no_trace_in_generations_or_indexes")
 class RaisesWhatItTookBack(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         outcomes = await super()._apply(writes, together)

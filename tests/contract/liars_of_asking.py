@@ -11,7 +11,8 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull
 from memory.ports.adapter import Adapter
 from memory.ports.asking import lets_through
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED
 from memory.ports.query import (
     And,
     Count,
@@ -53,7 +54,13 @@ MANY_GRAVES = MANY
 class StopsQueriesAtTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return page if query.limit is not None else replace(page, records=page.records[:MOST])
+        return replace(page, cursor=None) if len(page.records) == MOST else page
+
+
+@liar(MANY)
+class CapsPagesAtAThousand(InMemoryStore):
+    async def _query(self, query: Query) -> Page:
+        return await super()._query(replace(query, limit=min(query.limit, 1_000)))
 
 
 @liar(MANY)
@@ -78,9 +85,9 @@ class MixesUpLargeGets(InMemoryStore):
 
 
 @liar(MANY)
-class SearchesWordsInTenThousand(InMemoryStore):
+class FindsAThousandByWordsAtMost(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        return (await super()._search(search))[: MOST if isinstance(search.by, Words) else None]
+        return (await super()._search(search))[: 1_000 if isinstance(search.by, Words) else None]
 
 
 @liar(MANY)
@@ -94,7 +101,7 @@ class FiltersTheFirstTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if query.filter is None:
             return await super()._query(query)
-        everything = await super()._query(replace(query, filter=None, limit=None, order=()))
+        everything = await super()._query(replace(query, filter=None, limit=10**9, order=()))
         return Page(tuple(r for r in everything.records[:MOST] if isinstance(r, Record) and lets_through(query.filter, r)))
 
 
@@ -102,8 +109,8 @@ class FiltersTheFirstTenThousand(InMemoryStore):
 class OrdersWithinTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.order and query.limit is not None and query.cursor is None:
-            first = (await super()._query(replace(query, order=(), limit=None))).records[:MOST]
+        if query.order and query.cursor is None:
+            first = (await super()._query(replace(query, order=(), limit=10**9))).records[:MOST]
             known = {r.key for r in first}
             return replace(page, records=tuple(r for r in page.records if r.key in known))
         return page
@@ -113,7 +120,7 @@ class OrdersWithinTenThousand(InMemoryStore):
 class ListsTenThousandEverywhere(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, records=page.records[:MOST]) if isinstance(query.where, Everywhere) else page
+        return replace(page, cursor=None) if isinstance(query.where, Everywhere) and len(page.records) >= MOST else page
 
 
 @liar(MANY_GRAVES)
@@ -128,7 +135,7 @@ class ErasesTenThousandAtMost(InMemoryStore):
 class ListsTenThousandTombstones(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, records=page.records[:MOST]) if Kind.TOMBSTONE in query.kinds and query.limit is None else page
+        return replace(page, cursor=None) if Kind.TOMBSTONE in query.kinds and len(page.records) == MOST else page
 
 
 @liar(MANY_GRAVES)
@@ -272,7 +279,7 @@ class _Remembers(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
             key = getattr(write, "key", None)
-            stands = None if key is None else self.state.standing("entries", key)
+            stands = None if key is None else self.state.standing("samples", key)
             if isinstance(stands, Record) and self.stale(write):
                 self._before[stands.key] = stands
             elif key is not None:
@@ -315,7 +322,7 @@ class FindsErasedByMeaning(InMemoryStore):
 class SearchesEveryCollection(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
         hits = await super()._search(search)
-        for other in COLLECTIONS:
+        for other in DECLARED:
             if other.name != search.collection.name and other.texts and isinstance(search.by, Words):
                 hits += await super()._search(replace(search, collection=other))
         return hits[: search.limit]
@@ -325,7 +332,7 @@ class SearchesEveryCollection(InMemoryStore):
 class CountsEveryCollection(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         mine = await super()._count(query)
-        others = [c for c in COLLECTIONS if c.name != query.collection.name]
+        others = [c for c in DECLARED if c.name != query.collection.name]
         more = [await InMemoryStore._count(self, replace(query, collection=c, filter=None)) for c in others]
         return replace(mine, records=mine.records + sum(c.records for c in more))
 
@@ -333,13 +340,13 @@ class CountsEveryCollection(InMemoryStore):
 @liar("test_collections_are_searched_and_asked_apart")
 class ErasesEveryCollection(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        for other in COLLECTIONS:
+        for other in DECLARED:
             if other.name != query.collection.name:
                 await super()._delete_matching(Query(other, query.where), version, discard_at, ())
         return await super()._delete_matching(query, version, discard_at, keep)
 
 
-@liar("test_together_that_failed_leaves_no_trace_in_numbers_generations_or_indexes")
+@liar("test_together_that_failed_leaves_no_trace_in_generations_or_indexes")
 class IndexesWhatItTookBack(InMemoryStore):
     _ghosts: tuple[Record, ...] = ()
 

@@ -61,14 +61,14 @@ class KeepsWhatTheErasedOwed(InMemoryStore):
 @liar(BARE)
 class ErasesOthersThanEntriesForGood(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        return await super()._delete_matching(query, version, discard_at if query.collection.name == "entries" else None, keep)
+        return await super()._delete_matching(query, version, discard_at if query.collection.name == "samples" else None, keep)
 
 
 @liar("test_erasure_reaches_a_corrupt_record_in_every_collection", InMemoryServer)
 class ErasesDamageOfEntriesAlone(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
         name = query.collection.name
-        spared = {} if name == "entries" else {key: self.state.standing(name, key) for key in self._matching(query)[1]}
+        spared = {} if name == "samples" else {key: self.state.standing(name, key) for key in self._matching(query)[1]}
         erased = await super()._delete_matching(query, version, discard_at, keep)
         for key, stood in spared.items():
             self.state.place(name, key, stood)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.in_memory import InMemoryStore
@@ -14,9 +14,9 @@ from memory.ports.collections import Collection
 from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, Search
 from memory.ports.record import Key, Mark, Partition, Record, Role, Standing, Stored, Tombstone
 from memory.ports.store import Audit
-from memory.ports.writes import Append, Delete, Outcome, Put, RaiseGeneration, Release, Write
+from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Release, Write
 from tests.contract.harnesses import InMemoryServer
-from tests.contract.liars import PerWrite, liar
+from tests.contract.liars import liar
 
 T = TypeVar("T")
 REOPENED = "test_everything_stands_after_a_good_close_as_it_stood_before"
@@ -73,12 +73,6 @@ _losing(RESTARTED, "ForgetsTheRunOfCachedCopiesWhenItDies", _of(Record, epoch=No
 _losing(RESTARTED, "ForgetsAccessTimesWhenItDies", _of(Record, accessed_at=None), dying=True)
 _losing(RESTARTED, "StampsAnewWhenItDies", _of(Record, generation=0), dying=True)
 _losing(RESTARTED, "LosesTheEndWhenItDies", _of(Record, expires_at=None), dying=True)
-
-
-@liar(REOPENED, InMemoryServer)
-class ForgetsCountersWhenClosed(InMemoryStore):
-    async def _close(self) -> None:
-        self.state._counters.clear()
 
 
 @liar("test_words_and_vectors_are_found_after_reopening_and_those_of_the_dead_are_not", InMemoryServer)
@@ -182,33 +176,6 @@ class ForgetsByTheDay(_ForgetsTooMuch):
 # -- numbers and generations ------------------------------------------------------------------------------------------
 
 
-@liar("test_a_counter_is_its_partitions_and_outlives_every_erasure", InMemoryServer)
-class BeginsToCountAnewAfterAnErasure(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        if isinstance(write, RaiseGeneration):
-            for counter in [c for c in self.state._counters if c[0] == write.partition]:
-                del self.state._counters[counter]
-        return super().lie(write)
-
-
-@liar("test_a_counter_is_its_partitions_and_outlives_every_erasure")
-class CountsAnewWhereEverythingWasDeleted(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
-        self.state._counters.clear()
-        return await super()._delete_matching(query, version, discard_at, keep)
-
-
-@liar("test_together_that_failed_leaves_no_trace_in_numbers_generations_or_indexes")
-class KeepsNumbersOfWhatItTookBack(InMemoryStore):
-    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        outcomes = await super()._apply(writes, together)
-        if together and not all(o.applied for o in outcomes):
-            for write in writes:
-                if isinstance(write, Append):
-                    self.state.next_number(write.record.partition, write.counter)
-        return outcomes
-
-
 class _OwnGenerations(InMemoryStore):
     """A client that knows the generations it has seen, and asks no more."""
 
@@ -219,7 +186,7 @@ class _OwnGenerations(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for write in writes:
-            if isinstance(write, Put | Append) and self.lies_about(write):
+            if isinstance(write, Put) and self.lies_about(write):
                 partition = write.record.partition
                 now = self.state.generation(partition)
                 self.state._generations[partition] = self._seen.setdefault(partition, now)
@@ -231,7 +198,7 @@ class _OwnGenerations(InMemoryStore):
                 self._seen[write.partition] = self.state.generation(write.partition)
         return outcomes
 
-    def lies_about(self, write: Put | Append) -> bool:
+    def lies_about(self, write: Put) -> bool:
         raise NotImplementedError
 
 
@@ -240,20 +207,14 @@ RAISED = "test_a_generation_another_client_raised_a_moment_ago_binds_every_write
 
 @liar(RAISED, InMemoryServer)
 class PutsUnderGenerationsItHasSeen(_OwnGenerations):
-    def lies_about(self, write: Put | Append) -> bool:
-        return isinstance(write, Put) and write.record.generation is not None
+    def lies_about(self, write: Put) -> bool:
+        return write.record.generation is not None
 
 
 @liar(RAISED, InMemoryServer)
 class StampsGenerationsItHasSeen(_OwnGenerations):
-    def lies_about(self, write: Put | Append) -> bool:
+    def lies_about(self, write: Put) -> bool:
         return write.record.generation is None
-
-
-@liar(RAISED, InMemoryServer)
-class AppendsUnderGenerationsItHasSeen(_OwnGenerations):
-    def lies_about(self, write: Put | Append) -> bool:
-        return isinstance(write, Append) and write.record.generation is not None
 
 
 @liar("test_a_client_sees_all_that_another_did_a_moment_ago", InMemoryServer)
@@ -317,14 +278,6 @@ class ChangesWhatItAudits(InMemoryStore):
         return Audit()
 
 
-@liar(AUDITED)
-class RepairsByForgetting(InMemoryStore):
-    async def _audit(self, repair: bool) -> Audit:
-        if repair:
-            self.state._counters.clear()
-        return Audit()
-
-
 @liar(VACUUMED)
 class SweepsTombstonesAway(InMemoryStore):
     async def _vacuum(self) -> int:
@@ -351,7 +304,7 @@ class TakesMarksForNothing(InMemoryStore):
 @liar(IDLE)
 class LooksForTheLivingInOneCollection(InMemoryStore):
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        living = {r.partition for r in self.state.live("entries", Everywhere())}
+        living = {r.partition for r in self.state.live("samples", Everywhere())}
         return [(p, g) for p, g in self.state._generations.items() if p not in living][:limit]
 
 

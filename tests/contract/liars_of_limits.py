@@ -10,7 +10,7 @@ from memory.adapters.in_memory import InMemoryStore, adapter
 from memory.ports.record import Mark, Partition, Record
 from memory.ports.store import Audit, Store
 from memory.ports.text import words
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Write
+from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import liar
 from tests.contract.liars_of_asking import FULL, HasADisk, HonestDisk, building
@@ -19,16 +19,16 @@ from tests.contract.liars_of_asking import FULL, HasADisk, HonestDisk, building
 @liar("test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_by", InMemoryServer)
 class MissesWordsThatAreNotThere(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
-        records = [r for r in self.state.everything("entries") if isinstance(r, Record)]
+        records = [r for r in self.state.everything("samples") if isinstance(r, Record)]
         without = [r for r in records if r.texts and not any(words(text) for text in r.texts.values())]
         return Audit(len(records), ("a record is missing in the index of words",) * len(without))
 
 
-@liar("test_a_mark_of_any_collection_is_something[SeesMarksOfEntriesAlone-relations]", InMemoryServer)
-class SeesMarksOfEntriesAlone(InMemoryStore):
+@liar("test_a_mark_of_any_collection_is_something[SeesMarksOfSamplesAlone-plain]", InMemoryServer)
+class SeesMarksOfSamplesAlone(InMemoryStore):
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         held = dict(self.state._slots)
-        for name in held.keys() - {"entries"}:
+        for name in held.keys() - {"samples"}:
             self.state._slots[name] = {key: s for key, s in held[name].items() if not isinstance(s, Mark)}
         try:
             return await super()._idle_partitions(limit)
@@ -46,11 +46,15 @@ class ReplacesVersionsBelowNought(InMemoryStore):
 BYTES = "test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejected_by_name"
 
 
+def _creates(write: Write) -> bool:
+    return isinstance(write, Put) and isinstance(write.when, Absent)
+
+
 @liar(BYTES, InMemoryServer)
-class AppendsWithoutALimit(InMemoryStore):
+class CreatesWithoutALimit(InMemoryStore):
     def _refusal(self, write: Write) -> str:
         problem = super()._refusal(write)
-        return "" if isinstance(write, Append) and problem.startswith("record: store") else problem
+        return "" if _creates(write) and problem.startswith("record: store") else problem
 
 
 @liar(BYTES, InMemoryServer)
@@ -61,10 +65,10 @@ class CountsCharactersForBytes(InMemoryStore):
 
 
 @liar("test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_name", InMemoryServer)
-class AppendsVectorsOfAnyLength(InMemoryStore):
+class CreatesVectorsOfAnyLength(InMemoryStore):
     def _refusal(self, write: Write) -> str:
         problem = super()._refusal(write)
-        return "" if isinstance(write, Append) and problem.startswith("vector: store") else problem
+        return "" if _creates(write) and problem.startswith("vector: store") else problem
 
 
 @liar("test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refused", InMemoryServer)

@@ -15,25 +15,6 @@ from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
 
-@liar("test_a_counter_counts_on_though_nothing_stands_in_its_partition", InMemoryServer)
-class TidiesCountersAwayWhenClosed(InMemoryStore):
-    async def _close(self) -> None:
-        _forget_unused_counters(self)
-
-
-@liar("test_upkeep_keeps_what_is_past_its_time_and_what_counters_gave")
-class TidiesCountersAwayWithAVacuum(InMemoryStore):
-    async def _vacuum(self) -> int:
-        _forget_unused_counters(self)
-        return 0
-
-
-def _forget_unused_counters(store: InMemoryStore) -> None:
-    busy = {partition for live in store.state._live.values() for partition, records in live.items() if records}
-    for partition, counter in [unused for unused in store.state._counters if unused[0] not in busy]:
-        del store.state._counters[partition, counter]
-
-
 @liar("test_nothing_works_before_open_and_after_close[AnswersNothingWhileClosed-get of nothing]")
 class AnswersNothingWhileClosed(InMemoryStore):
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
@@ -106,9 +87,9 @@ class KeepsTheEndOfTheTombstone(_HasEndsOfItsOwn):
 class ForgetsWhatOwesAfterARestart(InMemoryStore):
     def _forget(self) -> None:
         super()._forget()
-        for s in list(self.state.everything("entries")) if self.state.runs > 1 else ():
+        for s in list(self.state.everything("samples")) if self.state.runs > 1 else ():
             if isinstance(s, Mark) and s.discard_at and s.discard_at < datetime.now(UTC):
-                self.state.place("entries", s.key, None)
+                self.state.place("samples", s.key, None)
 
 
 @liar("test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others", InMemoryServer)

@@ -14,7 +14,7 @@ from memory.ports.query import (
     Query,
 )
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Standing, Tombstone
-from memory.ports.writes import Annotate, Append, Delete, Outcome, Purge, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Absent, Annotate, Delete, Outcome, Purge, Put, RaiseGeneration, Status, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
@@ -76,10 +76,11 @@ class MakesStepsDistinctWhenOneIsSettled(_Settles):
 
 
 @liar(TOLD)
-class SaysNothingOfATombstoneUnderAnAppend(PerWrite):
+class SaysNothingOfATombstoneUnderACreation(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        over = isinstance(write, Append) and outcome.status is Status.CONFLICT and isinstance(outcome.stored, Tombstone)
+        absent = isinstance(write, Put) and isinstance(write.when, Absent)
+        over = absent and outcome.status is Status.CONFLICT and isinstance(outcome.stored, Tombstone)
         return Outcome(Status.CONFLICT) if over else outcome
 
 
@@ -103,7 +104,7 @@ class TellsAGenerationWithAConflict(PerWrite):
 class TellsThePartitionsGenerationOfARecordThatBringsItsOwn(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        if isinstance(write, Append) and outcome.applied:
+        if isinstance(write, Put) and outcome.applied:
             return replace(outcome, generation=self.state.generation(write.record.partition))
         return outcome
 
@@ -141,7 +142,7 @@ class ChecksTheGenerationOfTheScopeItStandsIn(PerWrite):
         stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
         if not isinstance(write, Put) or not isinstance(stands, Record):
             return super().lie(write)
-        decision = decide(write, Slot(stands, stands.version), self.state.generation(stands.partition), lambda: 0)
+        decision = decide(write, Slot(stands, stands.version), self.state.generation(stands.partition))
         if decision.changes:
             self.state.place(write.collection.name, write.key, decision.leaves)
         return decision.outcome
@@ -254,17 +255,6 @@ class _JoinedGenerations(State):
 class KeepsGenerationsUnderJoinedNames(InMemoryStore):
     def __init__(self, *args: Any, state: State | None = None, **more: Any) -> None:
         super().__init__(*args, state=state or _JoinedGenerations(), **more)
-
-
-class _JoinedCounters(State):
-    def next_number(self, partition: Partition, counter: str) -> int:
-        return super().next_number(Partition(partition.tenant, f"{partition.scope}/{counter}"), "")
-
-
-@liar("test_every_counter_counts_for_itself")
-class KeepsCountersUnderJoinedNames(InMemoryStore):
-    def __init__(self, *args: Any, state: State | None = None, **more: Any) -> None:
-        super().__init__(*args, state=state or _JoinedCounters(), **more)
 
 
 class _JoinedKeys(State):

@@ -14,7 +14,7 @@ from memory.adapters.in_memory.frozen import thaw
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Page, Query, Search
 from memory.ports.record import Key, Mark, Owed, Record, Standing, Stored, Tombstone
-from memory.ports.writes import Annotate, Append, Delete, Outcome, Put, Release, Write
+from memory.ports.writes import Annotate, Delete, Outcome, Put, Release, Write
 from tests.contract.liars import PerWrite, liar
 
 JSON_KEPT = "test_json_comes_back_as_the_same_text_wherever_it_stands"
@@ -33,7 +33,7 @@ def _mapped(value: Any, change: Callable[[Any], Any], depth: int = 0, least: int
 
 
 def _on_bodies(write: Write, change: Callable[[Any], Any], least: int = 0) -> Write:
-    if isinstance(write, Put | Append):
+    if isinstance(write, Put):
         return replace(write, record=replace(write.record, body=_mapped(write.record.body, change, 0, least)))
     return write
 
@@ -42,7 +42,7 @@ def _on_owed(write: Write, change: Callable[[Any], Any]) -> Write:
     def steps(owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
         return tuple(Owed(o.kind, _mapped(o.data, change)) for o in owed)
 
-    if isinstance(write, Put | Append):
+    if isinstance(write, Put):
         return replace(write, record=replace(write.record, owed=steps(write.record.owed)))
     return replace(write, owed=steps(write.owed)) if isinstance(write, Delete | Release) else write
 
@@ -451,7 +451,7 @@ class _KeepsWhatItWasHanded(PerWrite):
         outcome = super().lie(write)
         if isinstance(write, self.kinds) and outcome.applied:
             stands = self.state.standing(write.collection.name, write.key)  # type: ignore[union-attr]
-            if isinstance(write, Append) and isinstance(stands, Record):
+            if isinstance(write, Put) and isinstance(stands, Record):
                 self.state.place(write.collection.name, write.key, replace(stands, body=write.record.body))
             elif isinstance(write, Delete | Release) and isinstance(stands, Mark | Tombstone):
                 self.state.place(write.collection.name, write.key, replace(stands, owed=write.owed))
@@ -469,5 +469,5 @@ class KeepsTheStepsItWasHandedForTombstones(_KeepsWhatItWasHanded):
 
 
 @liar(IN)
-class KeepsTheBodiesItWasHandedToAppend(_KeepsWhatItWasHanded):
-    kinds = (Append,)
+class KeepsTheBodiesItWasHanded(_KeepsWhatItWasHanded):
+    kinds = (Put,)

@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.record import Owed, Partition, Record, Tombstone, pack_vector, unpack_vector
-from memory.ports.writes import Annotate, Append, AtVersion, Delete, Newer, Outcome, Put, Release, Status, Write
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Release, Status, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
 
@@ -32,17 +32,17 @@ class KeepsLongBatchesInPortions(InMemoryStore):
         return [outcome for portion in portions for outcome in await super(KeepsLongBatchesInPortions, self)._apply(portion, together)]
 
 
-@liar("test_a_generation_another_client_raised_binds_one_that_does_nothing_but_append", InMemoryServer)
-class AppendsUnderTheGenerationItKnew(InMemoryStore):
-    """A put looks the generation up."""
+@liar("test_a_generation_another_client_raised_binds_one_that_does_nothing_but_create", InMemoryServer)
+class CreatesUnderTheGenerationItKnew(InMemoryStore):
+    """Any other put looks the generation up."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._remembered: dict[Partition, int] = {}
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        places = {w.record.partition for w in writes if isinstance(w, Append)}
-        if not places or not all(isinstance(w, Append) for w in writes):
+        places = {w.record.partition for w in writes if isinstance(w, Put) and isinstance(w.when, Absent)}
+        if not places or not all(isinstance(w, Put) and isinstance(w.when, Absent) for w in writes):
             self._remembered.clear()
             return await super()._apply(writes, together)
         current = dict(self.state._generations)
@@ -153,29 +153,12 @@ class KeepsTheAccessOfWhatItReplaces(PerWrite):
         return super().lie(write)
 
 
-@liar("test_an_append_keeps_every_part_of_its_record")
-class AppendsWithoutBookkeeping(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Append):
-            write = replace(write, record=replace(write.record, previous=None, cached_at=None, epoch=None, accesses=0))
-        return super().lie(write)
-
-
 @liar("test_strange_but_lawful_contents_come_back_exactly")
 class LosesTheSignOfNoughtInVectors(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and write.record.vector:
             write = replace(write, record=replace(write.record, vector=pack_vector([v + 0.0 for v in unpack_vector(write.record.vector)])))
         return super().lie(write)
-
-
-@liar("test_an_append_to_a_taken_key_conflicts_and_uses_up_no_number")
-class NumbersWhatMeetsATombstone(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        outcome = super().lie(write)
-        if isinstance(write, Append) and isinstance(outcome.stored, Tombstone):
-            self.state.next_number(write.record.partition, write.counter)
-        return outcome
 
 
 @liar("test_together_tells_every_write_that_is_in_the_way")

@@ -35,7 +35,7 @@ from memory.ports.query import (
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Standing, Tombstone
 from memory.ports.store import Health, Store
 from memory.ports.text import bm25, count_words, query_words, rarity
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import liar
 
@@ -95,7 +95,7 @@ class CountsRecordsThatMovedAway(_Weighs):
     def statistics(self, search: Search, lengths: Sequence[int]) -> tuple[int, float]:
         number, average = super().statistics(search, lengths)
         asked = search.where.partitions if isinstance(search.where, Partitions) else ()
-        return number + sum(isinstance(s, Mark) and Partition(s.key.tenant, s.scope) in asked for s in self.state.everything("entries")), average
+        return number + sum(isinstance(s, Mark) and Partition(s.key.tenant, s.scope) in asked for s in self.state.everything("samples")), average
 
 
 @liar(SCORES)
@@ -113,7 +113,7 @@ class AveragesTheAveragesOfPartitions(_Weighs):
             return number, average
         averages = []
         for place in dict.fromkeys(search.where.partitions):
-            found = [count_words([(t, 1.0) for t in r.texts.values()], frozenset())[1] for r in self.state.live("entries", within(place))]
+            found = [count_words([(t, 1.0) for t in r.texts.values()], frozenset())[1] for r in self.state.live("samples", within(place))]
             averages += [sum(found) / len(found)] if found else []
         return number, sum(averages) / len(averages) if averages else 0.0
 
@@ -308,9 +308,9 @@ class _Hides(InMemoryStore):
         self._lost: list[Hit] = []
 
     def _forget(self) -> None:
-        before = [s for s in self.state.everything("entries") if isinstance(s, Record)]
+        before = [s for s in self.state.everything("samples") if isinstance(s, Record)]
         super()._forget()
-        self._lost += [Hit(r, 0.1) for r in before if self.state.standing("entries", r.key) is None]
+        self._lost += [Hit(r, 0.1) for r in before if self.state.standing("samples", r.key) is None]
 
 
 @liar(GONE, InMemoryServer)
@@ -374,7 +374,7 @@ class _Remembers(InMemoryStore):
         self._tenants = {p.tenant for p in self._scopes}
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        self._scopes |= {w.record.partition for w in writes if isinstance(w, Put | Append)}
+        self._scopes |= {w.record.partition for w in writes if isinstance(w, Put)}
         self._tenants |= {p.tenant for p in self._scopes}
         return await super()._apply(writes, together)
 
@@ -499,11 +499,3 @@ class KeepsTombstonesOnAFullDisk(HasThreeMegabytes):
         for collection, tombstones in buried.items():
             for tombstone in tombstones:
                 self.state.place(collection, tombstone.key, tombstone)
-
-
-@liar(LAST, HonestRoom)
-class UsesUpNumbersOnAFullDisk(HasThreeMegabytes):
-    def undo(self, before: Any, writes: Sequence[Write]) -> None:
-        counters = dict(self.state._counters)
-        super().undo(before, writes)
-        self.state._counters.update(counters)

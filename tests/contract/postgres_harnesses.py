@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
@@ -96,7 +97,7 @@ class Postgresql(OneSchema):
 
         server = await asyncio.to_thread(postgres_servers.with_small_tables)
         store: Store = PostgresStore(server.url(), name=self.name)
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         await store.close()
         server.cramp(ROOM)
         return store

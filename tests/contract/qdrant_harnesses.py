@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unittest.mock import patch
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.record import Key
 from memory.ports.store import Store
@@ -211,7 +212,7 @@ async def _dies_before_it_looks(writer: Store, write: Put, meanwhile: Callable[[
     from memory.adapters.qdrant.store import QdrantStore
 
     assert isinstance(writer, QdrantStore)
-    await writer.open(COLLECTIONS)
+    await writer.open(DECLARED)
     commit = writer._engine.commit
 
     async def late(changes: Sequence[Change]) -> set[str]:

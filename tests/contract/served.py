@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.store import Store
 
@@ -78,7 +78,7 @@ class OneSchema(Served):
         else:
             await self.begin()
             store = self.store()
-            await store.open(COLLECTIONS)
+            await store.open(DECLARED)
             await store.close()
             self._made.add(self.name)
         return self.store()

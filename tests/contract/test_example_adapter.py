@@ -52,7 +52,7 @@ from memory import BlockingMemory
 for _ in range(2):
     with BlockingMemory("one-file:///memory.json", embedder="none") as memory:
         memory.write("Ada prefers tea", scope="user:ada", key="tea")
-        print([hit.entry.content for hit in memory.search("tea", scope="user:ada")], memory.check()[0].durable)
+        print([hit.entry.content for hit in memory.search("tea", scope="user:ada")], memory.admin.check()[0].durable)
 """
     result = _run(programs, folder, "-c", script)
     assert (result.stdout, result.stderr) == ("['Ada prefers tea'] True\n" * 2, "")

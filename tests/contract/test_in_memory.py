@@ -12,8 +12,8 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore, State, adapter
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, append, asked, buried, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, release
+from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.support import HERE, asked, buried, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, release
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Corrupt
 from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration
@@ -21,7 +21,7 @@ from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration
 
 async def _open(**options: Any) -> InMemoryStore:
     store = InMemoryStore(**options)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     return store
 
 
@@ -34,19 +34,16 @@ async def test_two_stores_on_one_state_are_two_clients_of_one_server() -> None:
 
 async def test_a_snapshot_brings_back_exactly_what_was_held() -> None:
     store = await _open()
-    await done(
-        store, put(record(1)), put(record(2)), release(2), delete(3), append(record(4), ENTRY_VERSIONS, "stored_version"), RaiseGeneration(HERE, 3)
-    )
+    await done(store, put(record(1)), put(record(2)), release(2), delete(3), RaiseGeneration(HERE, 3))
     held = store.state.snapshot()
-    before = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 5)])
+    before = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3, 5)])
 
     for _ in range(2):
-        await done(store, put(record(5)), delete(1), append(record(6), ENTRY_VERSIONS, "stored_version"), RaiseGeneration(HERE))
+        await done(store, put(record(5)), delete(1), RaiseGeneration(HERE))
         store.state.restore(held)
-        assert await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 5)]) == before
+        assert await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3, 5)]) == before
         assert await asked(store) == [id_of(1)]
         assert (await one(store, RaiseGeneration(HERE, 0))).number == 3
-    assert (await one(store, append(record(6), ENTRY_VERSIONS, "stored_version"))).number == 2
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -65,29 +62,29 @@ async def test_closing_keeps_what_the_state_holds() -> None:
     store = await _open()
     await done(store, put(record()))
     await store.close()
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     assert await asked(store) == [id_of(1)]
 
 
 async def test_a_spoiled_record_is_corrupt_and_its_neighbours_are_served() -> None:
     store = await _open()
     await done(store, *[put(record(n, fields={"type": "x"}, texts={"content": "lantern"})) for n in (1, 2)])
-    store.state.spoil("entries", key_of(1))
+    store.state.spoil("samples", key_of(1))
 
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
 
     assert await found(store) == Corrupt(key_of(1), "checksum mismatch")
     assert ([r.key for r in page.records], page.corrupt) == ([key_of(2)], (key_of(1),))
     assert await hit_ids(store, "lantern") == {id_of(2)}
-    assert (await store.count(Query(ENTRIES, within(HERE)))).records == 1
+    assert (await store.count(Query(SAMPLES, within(HERE)))).records == 1
 
 
 async def test_erasure_reaches_a_spoiled_record_whatever_the_filter() -> None:
     store = await _open()
     await done(store, put(record(1, version=9)), put(record(2)))
-    store.state.spoil("entries", key_of(1))
+    store.state.spoil("samples", key_of(1))
 
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "nothing")), 5) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing")), 5) == 1
 
     assert (await buried(store)).version == 10
     await live(store, 2)
@@ -96,7 +93,7 @@ async def test_erasure_reaches_a_spoiled_record_whatever_the_filter() -> None:
 async def test_a_spoiled_record_can_be_overwritten() -> None:
     store = await _open()
     await done(store, put(record(1)))
-    store.state.spoil("entries", key_of(1))
+    store.state.spoil("samples", key_of(1))
     for when in (Absent(), AtVersion(1)):
         conflict = await one(store, put(record(version=2), when))
         assert conflict.stored == Corrupt(key_of(1), "checksum mismatch")
@@ -106,7 +103,7 @@ async def test_a_spoiled_record_can_be_overwritten() -> None:
 
 async def test_nothing_but_a_live_record_can_be_spoiled() -> None:
     with pytest.raises(LookupError):
-        State().spoil("entries", key_of(1))
+        State().spoil("samples", key_of(1))
 
 
 async def test_what_is_handed_out_cannot_be_changed_but_copied_and_written_as_json() -> None:

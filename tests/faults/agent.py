@@ -114,13 +114,13 @@ class Agent:
             case "update":
                 await memory.update(entry_id, content=text)
             case "move":
-                await memory.move([entry_id], self.random.choice(["mid", "long"]))
+                await memory.admin.move([entry_id], self.random.choice(["mid", "long"]))
             case "delete":
                 await memory.delete(entry_id)
             case "promote":
                 return (await memory.promote(entry_id, USER, delete_original=self.random.random() < 0.5)).id
             case "end":
-                await memory.end_session("s")
+                await memory.sessions.end("s")
         return ""
 
 
@@ -128,7 +128,7 @@ async def judged(memory: Memory, ledger: Ledger, passes: Callable[[timedelta], N
     """What of the ledger does not hold once maintenance has been there; empty when all does."""
     for _ in range(3):
         passes(timedelta(minutes=2))
-        report = await memory.sweep()
+        report = await memory.admin.sweep()
         assert report.ran
     wrong = [f"maintenance: {said}" for said in (*report.waiting, *report.stays)]
     for entry_id, texts in ledger.texts.items():
@@ -136,13 +136,13 @@ async def judged(memory: Memory, ledger: Ledger, passes: Callable[[timedelta], N
     for entry_id in ledger.gone:
         if await memory.get(entry_id) is not None:
             wrong.append(f"{entry_id} is back")
-    every = [entry.id async for entry in memory.entries()]
+    every = [entry.id async for entry in memory.entries.all()]
     if len(every) != len(set(every)):
         wrong.append("an entry is listed twice")
     unknown = set(every) - set(ledger.texts) - set(ledger.maybe) - _sources(ledger)
     if len(unknown) > ledger.unnamed:
         wrong.append(f"{len(unknown)} entries that nobody wrote")
-    if owed := (await memory.stats()).owed:
+    if owed := (await memory.admin.stats()).owed:
         wrong.append(f"{owed} records still owe a step")
     return wrong
 
@@ -154,10 +154,10 @@ async def _wrong_of(memory: Memory, entry_id: str, texts: list[str], maybe: set[
     wrong = []
     if entry.content != texts[-1] and entry.content not in maybe:
         wrong.append(f"{entry_id} says {entry.content!r}, not {texts[-1]!r}")
-    history = [version.content for version in await memory.history(entry_id)]
+    history = [version.content for version in await memory.entries.history(entry_id)]
     if [text for text in history if text not in maybe or text in texts] != texts:
         wrong.append(f"history of {entry_id} is {history}, not {texts}")
-    roles = [copy.role for copy in await memory.where(entry_id)]
+    roles = [copy.role for copy in await memory.admin.where(entry_id)]
     if roles.count("home") != 1 or "arriving" in roles:
         wrong.append(f"{entry_id} stands as {roles}")
     return wrong

@@ -70,4 +70,4 @@ def _kill_after(command: list[str], batches: int) -> int:
 
 async def _contents(database: Path) -> Counter[str]:
     async with Memory(f"sqlite:///{database}", embedder="none") as memory:
-        return Counter([entry.content async for entry in memory.entries(SESSION)])
+        return Counter([entry.content async for entry in memory.entries.all(SESSION)])

@@ -23,7 +23,7 @@ async def main(url, writer, each):
     async with Memory(url, embedder="none") as memory:
         own = [(await memory.write(f"writer {writer} note {n}", scope="user:ada")).id for n in range(each)]
         shared = [(await memory.write(f"shared note {n}", scope="user:ada", key=f"shared-{n}")).id for n in range(each)]
-        await memory.end_session("talk")
+        await memory.sessions.end("talk")
         print(json.dumps({"own": own, "shared": shared}))
 
 asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
@@ -44,7 +44,7 @@ async def test_eight_processes_write_one_file(tmp_path: Path) -> None:
     said = [json.loads(out) for out, _ in answers]
 
     async with Memory(url, embedder="none") as memory:
-        found = [entry async for entry in memory.entries("user:ada")]
+        found = [entry async for entry in memory.entries.all("user:ada")]
     assert Counter(e.content for e in found) == Counter(
         {f"writer {w} note {n}": 1 for w in range(WRITERS) for n in range(EACH)} | {f"shared note {n}": 1 for n in range(EACH)}
     )

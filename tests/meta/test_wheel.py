@@ -122,3 +122,48 @@ def test_the_contract_runs_from_the_installed_wheel(programs: Path, elsewhere: P
     assert "must set `name` and `claims`" in result.stdout + result.stderr
     result = run(programs, elsewhere, "python", "-m", "pytest", "-q", "--pyargs", "memory.ports.contract")
     assert "no harness: name one with --memory-harness" in result.stdout + result.stderr
+
+
+DRIVERS = {"asyncmy", "asyncpg", "grpcio", "pymongo", "qdrant-client", "qdrant-edge-py", "redis"}
+DOWNLOADS = {"hf-xet", "httpx2", "huggingface-hub", "requests", "safetensors", "toml", "urllib3"}
+"""What brings models from elsewhere: WordLlama and its tokenizer ask pip for it, and nothing here uses it (docs/decisions/027)."""
+
+FOUND = """
+import sys
+from memory import BlockingMemory, Scope
+with BlockingMemory(*sys.argv[1:]) as memory:
+    for text in ("Ada prefers tea to coffee", "The ferry runs on Sundays"):
+        memory.write(text, scope=Scope.user("ada"))
+    print(memory.search("a hot beverage", scope=Scope.user("ada"))[0].entry.content)
+    print(*sys.modules)
+"""
+
+
+def test_an_install_brings_the_drivers_of_the_extras_that_were_asked_for_and_no_other(wheel: Path) -> None:
+    alone = wheels.brought(wheel)
+    assert not alone & DRIVERS
+    assert wheels.brought(wheel, ["qdrant-edge"]) - alone == {"qdrant-edge-py"}
+    assert wheels.brought(wheel, ["qdrant"]) & DRIVERS == {"grpcio", "qdrant-client"}
+    assert wheels.brought(wheel, ["all"]) >= DRIVERS
+
+
+def test_the_default_finds_by_meaning_where_nothing_can_download(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
+    left = wheels.brought(wheel, leaves={"tokenizers", "wordllama"})
+    assert not left & DOWNLOADS
+    done = run(wheels.install(wheel, tmp_path / "env", left), elsewhere, "python", "-W", "error", "-c", FOUND)
+    assert done.returncode == 0, done.stderr
+    found, modules = done.stdout.splitlines()
+    assert found == "Ada prefers tea to coffee"
+    assert not {"wordllama", *(name.replace("-", "_") for name in DOWNLOADS)} & set(modules.split())
+
+
+@pytest.mark.backend("qdrant_edge")
+def test_edge_works_with_its_own_extra_alone_and_a_server_is_told_to_need_another(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
+    programs = wheels.install(wheel, tmp_path / "env", wheels.brought(wheel, ["qdrant-edge"]))
+    done = run(programs, elsewhere, "python", "-W", "error", "-c", FOUND, "qdrant+edge:folder")
+    assert done.returncode == 0, done.stderr
+    found, modules = done.stdout.splitlines()
+    assert found == "Ada prefers tea to coffee"
+    assert "qdrant_edge" in modules.split()
+    refused = run(programs, elsewhere, "memory", "--config", "qdrant://127.0.0.1:1", "stats")
+    assert "needs 'qdrant_client'; pip install 'memory-tiers[qdrant]'" in refused.stdout + refused.stderr

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Everywhere, Kind, Query
 from memory.ports.record import Mark, Record, Role, Tombstone
+from memory.ports.scanning import scan
 from tests.month.model import TIERS, Asked, Life, Version, words_in
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Wrong, differences, plain
@@ -47,7 +48,7 @@ async def get(run: Run, tenant: str, entry_id: str, *, worker: int = 0, as_of: d
 
 
 async def history(run: Run, tenant: str, entry_id: str, *, worker: int = 0) -> None:
-    said = await run.ask(None, "history", entry_id, tenant=tenant, worker=worker)
+    said = await run.ask(None, "entries.history", entry_id, tenant=tenant, worker=worker)
     life = run.model.life(tenant, entry_id)
     if life is None or life.now.expired(said.begun):
         said.refused("NotFound")
@@ -163,7 +164,7 @@ def _of(asked: Asked) -> str:
 
 
 async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0, **given: Any) -> None:
-    said = await run.ask(None, "relations", tenant=tenant, worker=worker, limit=limit, **given)
+    said = await run.ask(None, "relations.related", tenant=tenant, worker=worker, limit=limit, **given)
     wanted = run.model.related_to(tenant, **given)
     found = [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in said.given()]
     if found != [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in wanted[:limit]]:
@@ -193,7 +194,7 @@ def imported(exported: Sequence[Entry], written: Sequence[Entry], found: Sequenc
 
 
 async def swept(run: Run, worker: int = 0) -> None:
-    run.model.swept_over(await run.ask(None, "sweep", worker=worker))
+    run.model.swept_over(await run.ask(None, "admin.sweep", worker=worker))
 
 
 async def whole(run: Run) -> None:
@@ -244,19 +245,19 @@ async def _tenant(run: Run, tenant: str, worker: int, chosen: random.Random) -> 
 
 async def _owned(run: Run, tenant: str, worker: int) -> None:
     for retired in (False, True):
-        said = await run.ask(None, "entries", tenant=tenant, worker=worker, retired=retired)
+        said = await run.ask(None, "entries.all", tenant=tenant, worker=worker, retired=retired)
         found = [entry.id for entry in said.given()]
         now = said.begun
         wanted = {life.id for life in run.model.of(tenant) if not life.now.expired(now) and (retired or life.now.before_end(now))}
         if set(found) != wanted or len(found) != len(wanted):
             raise Wrong("entries are others", f"more {set(found) - wanted}, less {wanted - set(found)}, {len(found)} in all")
-    said = await run.ask(None, "every_relation", tenant=tenant, worker=worker)
+    said = await run.ask(None, "relations.all", tenant=tenant, worker=worker)
     if {link.id for link in said.given()} != run.model.links.get(tenant, {}).keys():
         raise Wrong("every relation is another", f"{len(said.value)} of {len(run.model.links.get(tenant, {}))}")
 
 
 async def _counted(run: Run, tenant: str) -> None:
-    stats = (await run.ask(None, "stats", tenant=tenant)).given()
+    stats = (await run.ask(None, "admin.stats", tenant=tenant)).given()
     lives = list(run.model.of(tenant))
     wanted = {tier: sum(life.tier == tier for life in lives) for tier in TIERS}
     if (told := {tier.tier: tier.entries for tier in stats.tiers}) != wanted:
@@ -283,20 +284,20 @@ async def stored(run: Run) -> None:
     topology = run.memory._engine.topology
     for store in topology.leaves:
         for collection in COLLECTIONS:
-            page = await store.query(Query(collection, Everywhere(), roles=frozenset(Role)))
-            for row in page.records:
-                if not isinstance(row, Record):
-                    continue
-                if words := gone & _words_of(row):
-                    raise Wrong("words of a deleted entry are stored", f"{words} in {store.name}: {row}")
-                if row.role is Role.HOME and collection is ENTRIES:
-                    homes.append((row.key.tenant, row.key.id))
-                elif collection is ENTRY_VERSIONS and store is not topology.cache:
-                    kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
-                elif collection is RELATIONS and store is not topology.cache:
-                    links.append(row.key.id)
-            if page.corrupt:
-                raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
+            async for page in scan(store, Query(collection, Everywhere(), roles=frozenset(Role))):
+                for row in page.records:
+                    if not isinstance(row, Record):
+                        continue
+                    if words := gone & _words_of(row):
+                        raise Wrong("words of a deleted entry are stored", f"{words} in {store.name}: {row}")
+                    if row.role is Role.HOME and collection is ENTRIES:
+                        homes.append((row.key.tenant, row.key.id))
+                    elif collection is ENTRY_VERSIONS and store is not topology.cache:
+                        kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
+                    elif collection is RELATIONS and store is not topology.cache:
+                        links.append(row.key.id)
+                if page.corrupt:
+                    raise Wrong("a record is corrupt", f"{store.name}: {page.corrupt}")
     lives = run.model.lives
     _as_many("homes", homes, list(lives))
     _as_many("kept versions", kept, [(t, i, v.fields["version"]) for (t, i), life in lives.items() for v in life.versions[:-1]])
@@ -317,8 +318,8 @@ async def graves_are_gone(run: Run) -> None:
     """After months and sweeps no mark, tombstone or operation is left."""
     for store in run.memory._engine.topology.leaves:
         for collection in COLLECTIONS:
-            page = await store.query(Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE})))
-            if left := [row for row in page.records if isinstance(row, Mark | Tombstone)]:
+            graves = Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}))
+            if left := [row for row in (await store.query(graves)).records if isinstance(row, Mark | Tombstone)]:
                 raise Wrong("graves are left after months", f"{store.name}, {collection.name}: {left[:3]}")
         if (await store.query(Query(OPERATIONS, Everywhere()))).records:
             raise Wrong("operations are left after months", store.name)

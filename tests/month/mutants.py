@@ -10,6 +10,11 @@ from typing import Any
 from unittest.mock import patch
 
 from memory import Memory
+from memory.facade.admin import Admin
+from memory.facade.entries import Entries
+from memory.facade.memory import NOUNS
+from memory.facade.relations import Relations
+from memory.facade.sessions import Sessions
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.searching import SearchResult
 
@@ -21,13 +26,13 @@ MUTANTS: dict[str, tuple[str, Fault]] = {}
 
 
 def mutant(method: str) -> Callable[[Callable[..., Awaitable[Any]]], None]:
-    """A fault of a method of `Memory`: it is called with the method as it was and all that the method is called with."""
+    """A fault of a method of `Memory` or of one of its nouns: it is called with the method as it was and all that the method is called with."""
 
     def declare(broken: Callable[..., Awaitable[Any]]) -> None:
         def fault(whole: Method) -> Method:
             @wraps(whole)
-            async def call(memory: Memory, *args: Any, **kwargs: Any) -> Any:
-                return await broken(whole, memory, *args, **kwargs)
+            async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+                return await broken(whole, self, *args, **kwargs)
 
             return call
 
@@ -38,8 +43,10 @@ def mutant(method: str) -> Callable[[Callable[..., Awaitable[Any]]], None]:
 
 @contextmanager
 def applied(name: str) -> Iterator[None]:
-    method, fault = MUTANTS[name]
-    with patch.object(Memory, method, fault(getattr(Memory, method))):
+    path, fault = MUTANTS[name]
+    noun, _, method = path.rpartition(".")
+    owner = NOUNS[noun] if noun else Memory
+    with patch.object(owner, method, fault(getattr(owner, method))):
         yield
 
 
@@ -54,10 +61,11 @@ async def a_search_knows_no_tags(whole: Method, memory: Memory, *args: Any, **kw
     return await whole(memory, *args, **(kwargs | {"tags": None}))
 
 
-@mutant("delete_scope")
-async def deleting_a_scope_leaves_one_entry(whole: Method, memory: Memory, scope: Any) -> Any:
+@mutant("admin.erase")
+async def erasing_a_scope_leaves_one_entry(whole: Method, admin: Admin, scope: Any) -> Any:
+    memory = Memory._over(admin._access)
     there = await memory.retrieve(scope, limit=1)
-    count = await whole(memory, scope)
+    count = await whole(admin, scope)
     if len(there) == 1 and count > 2:
         await memory.write(there[0].content, scope=scope)
     return count
@@ -112,14 +120,15 @@ async def an_edit_is_acknowledged_and_lost(whole: Method, memory: Memory, entry_
     return after
 
 
-@mutant("relations")
-async def relations_of_retired_entries_are_hidden(whole: Method, memory: Memory, **kwargs: Any) -> Any:
-    return [link for link in await whole(memory, **kwargs) if await memory.get(link.target_id) is not None]
+@mutant("relations.related")
+async def relations_of_retired_entries_are_hidden(whole: Method, relations: Relations, **kwargs: Any) -> Any:
+    memory = Memory._over(relations._access)
+    return [link for link in await whole(relations, **kwargs) if await memory.get(link.target_id) is not None]
 
 
 @mutant("delete")
 async def a_deletion_is_only_the_end_of_validity(whole: Method, memory: Memory, entry_id: str) -> Any:
-    return await memory.invalidate(entry_id)
+    return await memory.entries.invalidate(entry_id)
 
 
 @mutant("compact")
@@ -132,14 +141,14 @@ async def a_promotion_takes_the_original_along(whole: Method, memory: Memory, *a
     return await whole(memory, *args, **(kwargs | {"delete_original": True}))
 
 
-@mutant("history")
-async def a_history_leaves_out_the_first_version(whole: Method, memory: Memory, entry_id: str) -> Any:
-    versions = await whole(memory, entry_id)
+@mutant("entries.history")
+async def a_history_leaves_out_the_first_version(whole: Method, entries: Entries, entry_id: str) -> Any:
+    versions = await whole(entries, entry_id)
     return versions[1:] if len(versions) > 2 else versions
 
 
-@mutant("end_session")
-async def the_end_of_a_session_moves_nothing_yet_says_so(whole: Method, memory: Memory, session_id: str) -> Any:
+@mutant("sessions.end")
+async def the_end_of_a_session_moves_nothing_yet_says_so(whole: Method, sessions: Sessions, session_id: str) -> Any:
     from memory.orchestrator.promotion import PromotionReport
 
     return PromotionReport()
@@ -159,8 +168,8 @@ async def another_tenants_entry_is_shown(whole: Method, memory: Memory, entry_id
     return found or await whole(memory.for_tenant("globex"), entry_id, **moments)
 
 
-@mutant("sweep")
-async def a_sweep_forgets_nothing(whole: Method, memory: Memory) -> Any:
+@mutant("admin.sweep")
+async def a_sweep_forgets_nothing(whole: Method, admin: Admin) -> Any:
     from memory.orchestrator.maintenance import SweepReport
 
     return SweepReport()

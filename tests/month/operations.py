@@ -149,8 +149,8 @@ async def update(run: Run, op: Operation) -> None:
 @operation
 async def retire(run: Run, op: Operation) -> None:
     entry_id, when = _entry(run, op), _moment(run, op.args["when"])
-    said = await run.ask(op, "invalidate", entry_id, when)
-    history = await run.ask(op, "history", entry_id, reading=True) if said.value is True else None
+    said = await run.ask(op, "entries.invalidate", entry_id, when)
+    history = await run.ask(op, "entries.history", entry_id, reading=True) if said.value is True else None
     run.model.retired(said, op.tenant, entry_id, when, plain(history.given()[-1]) if history else None)
 
 
@@ -162,7 +162,7 @@ async def delete(run: Run, op: Operation) -> None:
 
 @operation
 async def delete_scope(run: Run, op: Operation) -> None:
-    run.model.erased(await run.ask(op, "delete_scope", op.args["scope"]), op.tenant, op.args["scope"])
+    run.model.erased(await run.ask(op, "admin.erase", op.args["scope"]), op.tenant, op.args["scope"])
 
 
 def _as_list(said: Said) -> Said:
@@ -192,7 +192,7 @@ async def compact(run: Run, op: Operation) -> None:
 @operation
 async def relate(run: Run, op: Operation) -> None:
     source, label, target = _entry(run, op, "source"), op.args["label"], _entry(run, op, "target")
-    said = await run.ask(op, "relate", source, label, target)
+    said = await run.ask(op, "relations.relate", source, label, target)
     run.made_links[str(op.number)] = run.model.related(said, op.tenant, source, label, target)
 
 
@@ -201,7 +201,7 @@ async def unrelate(run: Run, op: Operation) -> None:
     link = run.made_links.get(op.args["link"])
     if link is None:
         raise Gone
-    run.model.unrelated(await run.ask(op, "unrelate", link), op.tenant, link)
+    run.model.unrelated(await run.ask(op, "relations.unrelate", link), op.tenant, link)
 
 
 # -- tiers, maintenance, life -----------------------------------------------------------------------------------------
@@ -209,13 +209,13 @@ async def unrelate(run: Run, op: Operation) -> None:
 
 @operation
 async def end_session(run: Run, op: Operation) -> None:
-    run.model.session_over(await run.ask(op, "end_session", op.args["session"]), op.tenant, op.args["session"])
+    run.model.session_over(await run.ask(op, "sessions.end", op.args["session"]), op.tenant, op.args["session"])
 
 
 @operation
 async def move(run: Run, op: Operation) -> None:
     ids = list(dict.fromkeys(_id(run, ref) for ref in op.args["entries"]))
-    run.model.moved(await run.ask(op, "move", ids, op.args["to"]), op.tenant, ids, op.args["to"])
+    run.model.moved(await run.ask(op, "admin.move", ids, op.args["to"]), op.tenant, ids, op.args["to"])
 
 
 @operation
@@ -259,8 +259,8 @@ async def boundary(run: Run, op: Operation) -> None:
 async def transfer_all(run: Run, op: Operation) -> None:
     """Everything of the tenant, retired entries too, is exported, imported twice as another tenant, compared, and erased there."""
     elsewhere = f"import-{op.number}"
-    entries = (await run.ask(op, "entries", retired=True, reading=True)).given()
-    links = (await run.ask(op, "every_relation", reading=True)).given()
+    entries = (await run.ask(op, "entries.all", retired=True, reading=True)).given()
+    links = (await run.ask(op, "relations.all", reading=True)).given()
     there = {entry.id for entry in entries}
     lines = [json.dumps(transfer.exported(entry)) for entry in entries]
     lines += [json.dumps(transfer.exported_relation(link)) for link in links if {link.source_id, link.target_id} <= there]
@@ -273,15 +273,15 @@ async def transfer_all(run: Run, op: Operation) -> None:
     for time in ("first", "again"):
         written = (await run.ask(op, "write_many", [message.draft for message in messages], tenant=elsewhere)).given()
         for link in restored:
-            made = await run.ask(op, "restore_relation", link.source_id, link.label, link.target_id, link.created_at, tenant=elsewhere)
+            made = await run.ask(op, "relations.restore", link.source_id, link.label, link.target_id, link.created_at, tenant=elsewhere)
             made.equals(time == "first")
-    imported = (await run.ask(op, "entries", retired=True, tenant=elsewhere, reading=True)).given()
+    imported = (await run.ask(op, "entries.all", retired=True, tenant=elsewhere, reading=True)).given()
     check.imported(entries, written, imported)
-    linked = (await run.ask(op, "every_relation", tenant=elsewhere, reading=True)).given()
+    linked = (await run.ask(op, "relations.all", tenant=elsewhere, reading=True)).given()
     if sorted(link.created_at for link in linked) != sorted(link.created_at for link in links if {link.source_id, link.target_id} <= there):
         raise Wrong("an import's links differ", f"{len(linked)} of {len(restored)}")
     for scope in sorted({entry.scope.text for entry in imported}):
-        (await run.ask(op, "delete_scope", scope, tenant=elsewhere)).equals(sum(entry.scope.text == scope for entry in imported))
+        (await run.ask(op, "admin.erase", scope, tenant=elsewhere)).equals(sum(entry.scope.text == scope for entry in imported))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -299,10 +299,10 @@ async def foreign(run: Run, op: Operation) -> None:
     entry_id = _entry(run, op)
     if run.made[op.args["entry"]][0] == op.tenant:
         raise Gone
-    for call, wanted in (("get", None), ("delete", False), ("invalidate", False)):
+    for call, wanted in (("get", None), ("delete", False), ("entries.invalidate", False)):
         (await run.ask(op, call, entry_id)).equals(wanted)
     (await run.ask(op, "update", entry_id, content="stolen")).refused("NotFound")
-    (await run.ask(op, "history", entry_id)).refused("NotFound")
+    (await run.ask(op, "entries.history", entry_id)).refused("NotFound")
 
 
 @operation
@@ -403,7 +403,7 @@ async def _promotes(run: Run, op: Operation) -> None:
 
 async def _relates(run: Run, op: Operation) -> None:
     ends = (_entry(run, op, "source"), op.args["label"], _entry(run, op, "target"))
-    answers = await _at_once(run, op, [("relate", ends, {})] * op.args["times"])
+    answers = await _at_once(run, op, [("relations.relate", ends, {})] * op.args["times"])
     for said in sorted(answers, key=lambda said: said.failure is not None):
         run.made_links[str(op.number)] = run.model.related(said, op.tenant, *ends)
 

@@ -21,7 +21,9 @@ WHOLE_EVERY = 200
 REMEMBERED = 20_000
 """Operations back that the moment of which can be asked about; a long run is not to grow."""
 GRAVES_KEPT = 500
-READING = frozenset({"get", "retrieve", "search", "history", "entries", "relations", "every_relation", "where", "stats"})
+READING = frozenset(
+    {"get", "retrieve", "search", "entries.history", "entries.all", "relations.related", "relations.all", "admin.where", "admin.stats"}
+)
 
 
 class Run:

@@ -12,6 +12,7 @@ from tests.month.said import Failure
 HEAD = '''"""{title}"""
 import asyncio, datetime
 from datetime import timezone
+from operator import attrgetter
 from memory import Memory
 from tests.month.clock import MonthClock
 from tests.month.operations import Joined
@@ -28,7 +29,7 @@ async def main():
         async def call(name, number, tenant, moment, ticking, *args, **kwargs):
             clock.now, clock.ticking = moment, ticking
             try:
-                answer = getattr(of(tenant), name)(*args, **kwargs)
+                answer = attrgetter(name)(of(tenant))(*args, **kwargs)
                 got[number] = [x async for x in answer] if hasattr(answer, "__aiter__") else await answer
             except Exception as error:
                 got[number] = error

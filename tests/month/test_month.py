@@ -87,7 +87,7 @@ def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_p
     assert error.label == failed.error.label
     script = run.script.text(str(error), run.config)
     compile(script, "failure.py", "exec")
-    assert "'history'" in script
+    assert "'entries.history'" in script
     sound, _ = failure_of(topology, small)
     assert sound is None, sound
 

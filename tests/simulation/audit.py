@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.entry_records import meaning_of, texts_of
 from memory.orchestrator.generations import SCOPED
 from memory.orchestrator.past import same_life
 from memory.orchestrator.topology import leaves_of
 from memory.policies.routing import replicas_of
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
 from tests.simulation.relating import every_link
 from tests.simulation.scenes import Kind

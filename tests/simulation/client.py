@@ -12,9 +12,9 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.owed import KEEP
 from memory.orchestrator.tiering import MoveResult
-from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation import relating
 from tests.simulation.attempt import Attempts, Effect, Effects

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -26,7 +26,7 @@ from memory.orchestrator.topology import Topology
 from memory.ports import deciding
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, Slot
-from memory.ports.record import Corrupt, Owed, Record, Role, Stored
+from memory.ports.record import Corrupt, Key, Owed, Record, Role, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Always, Annotate, Put, Release
 from tests.simulation.rare_slips import RARE_SLIPS
@@ -103,8 +103,8 @@ def copy_whatever_stands_there() -> Patch:
 def copy_without_the_arriving_flag() -> Patch:
     original = Tiering._copy
 
-    async def copy(self: Tiering, collection: Collection, copied: Record, source: Store, target: Store, to: str) -> Any:
-        return await original(self, collection, replace(copied, role=Role.HOME), source, target, to)
+    async def copy(self: Tiering, collection: Collection, copies: Mapping[Key, Record], source: Store, target: Store, to: str) -> Any:
+        return await original(self, collection, {key: replace(copy, role=Role.HOME) for key, copy in copies.items()}, source, target, to)
 
     return Tiering, "_copy", copy
 

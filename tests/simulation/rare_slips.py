@@ -129,33 +129,31 @@ RARE_SLIPS: dict[str, Slip] = {
     "what-is-refused-for-its-generation-is-given-up": Slip(
         owed, "OwedWork._done", "return not await self._generations.lives_on(about, home)", "return True", _SETBACK
     ),
-    "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._copy", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
+    "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._met", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
     # moves
     "a-move-within-a-store-clears-the-cache-only-before": Slip(
         tiering,
         "Tiering._relabel",
-        "    await self._cache.invalidate(collection, record.key)",
+        "    await self._cache.invalidate(collection, *[m.key for m in there])",
         "    pass",
         ("read by way of the cache while it moves",),
     ),
     "a-move-clears-the-cache-only-before": Slip(
         tiering,
         "Tiering._release",
-        "        await self._cache.invalidate(collection, record.key)\n",
+        "        await self._cache.invalidate(collection, *[mark.key for mark in moved])\n",
         "",
         ("read by way of the cache while it moves",),
     ),
     "a-mark-waits-for-what-is-forgotten": Slip(
         owed,
-        "OwedWork._arrive",
+        "_is_there",
         "outcome.status is not Status.REJECTED",
         "outcome.applied or outcome.stored is not None",
         ("an arrival is told of once its tombstone is forgotten",),
     ),
     # what is owed, and sweeps
-    "one-step-done-and-all-are-settled": Slip(
-        owed, "OwedWork.finish", "await self._settle(debt, tuple(done))", "await self._settle(debt, debt.holder.owed)", ("owed.", "replica.")
-    ),
+    "one-step-done-and-all-are-settled": Slip(owed, "OwedWork.finish", "(debt, tuple(done))", "(debt, debt.holder.owed)", ("owed.", "replica.")),
     "a-silent-store-has-no-ends": Slip(
         relations, "Relations._ends_there", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)
     ),

@@ -10,10 +10,10 @@ from math import inf
 from memory.domain.entry import Entry
 from memory.domain.time import micros
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.tiering import MoveResult
 from memory.orchestrator.windows import PRESENT
-from memory.ports.collections import ENTRIES
 from memory.ports.record import Key
 from tests.simulation.attempt import Attempts, Ended
 from tests.simulation.faults import Process

@@ -13,8 +13,8 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.tiering import MoveResult
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.record import Key, Partition, Record
 from tests.simulation.faults import Fault, FaultPlan
 from tests.simulation.loop import OWNER, seeded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from hashlib import blake2b
 
 from memory.adapters.wrappers.retry import Retry
@@ -25,8 +26,12 @@ from tests.simulation.world import World
 SETTINGS = EngineSettings(batch=3, page=4)
 """As delivered, but for small pages and batches, so that runs go through more than one."""
 
-RULES = (*DEFAULT_RULES, PromotionRule(name="sessions-end", on="session_end", source="short", target="mid"))
-"""As delivered, and one that takes what the end of a session would leave."""
+RULES = (
+    *DEFAULT_RULES,
+    PromotionRule(name="sessions-end", on="session_end", source="short", target="mid"),
+    PromotionRule(name="old-age", on="sweep", source="mid", target="long", idle_for=timedelta(days=10)),
+)
+"""As delivered, one that takes what the end of a session would leave, and one whose moves find replicas in their way."""
 
 
 def staleness(world: World) -> float:

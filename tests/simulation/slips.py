@@ -165,7 +165,7 @@ SLIPS: dict[str, Slip] = {
     "a-replica-is-settled-unpaid": Slip(
         owed, "OwedWork._replicate", "await self._placement.write_one", "False and await self._placement.write_one", ("replica.",)
     ),
-    "an-arrival-is-flagged-as-nothing": Slip(owed, "OwedWork._arrive", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
+    "an-arrival-is-flagged-as-nothing": Slip(owed, "_flag_cleared", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
     "marks-live-a-second": Slip(owed, "OwedWork._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("write.home",)),
     "what-is-done-stays-owed": Slip(owed, "OwedWork.finish", "if done:", "if False:", ("owed.",)),
     "what-failed-is-taken-for-done": Slip(owed, "OwedWork._tried", "return False\n    if done:", "return True\n    if done:", ("owed.", "replica.")),
@@ -183,9 +183,9 @@ SLIPS: dict[str, Slip] = {
         tiering, "Tiering._relabel", "owed=owed_replicas(self._placement, collection, store, to)", "owed=()", ("move.relabel",)
     ),
     "a-move-owes-no-replica": Slip(
-        tiering, "Tiering._carry", "owed=owed_replicas(self._placement, collection, target, to)", "owed=()", ("move.copy", "replica.")
+        tiering, "Tiering._carry", "owed = owed_replicas(self._placement, collection, target, to)", "owed = ()", ("move.copy", "replica.")
     ),
-    "a-move-goes-back": Slip(tiering, "Tiering._attempt", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)),
+    "a-move-goes-back": Slip(tiering, "Tiering._prepare", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
         tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.arriving",)
     ),

@@ -134,6 +134,14 @@ _KEYED_AFTER_ALL_IS_FORGOTTEN = (
     *_in_turn(_K.KEYED, _K.GET, _K.DELETE, _K.KEYED, _K.GET),
 )
 _BORN_AGAIN = _in_turn(_K.KEYED, _K.UPDATE, _K.DELETE, *(_K.KEYED,) * 4, _K.GET)
+_THREE = tuple(Turn(_K.WRITE, entry=entry) for entry in range(3))
+_ENDED_BY_TWO = (*_THREE, Turn(_K.END_SESSION, meets=True, lured=True), Turn(_K.END_SESSION, who=1, meets=True, late=0.006), Turn(_K.RETRIEVE))
+_ENDED_WHILE_EDITED = (
+    *(*_THREE, Turn(_K.END_SESSION, meets=True, lured=True), Turn(_K.UPDATE, who=1, entry=1, meets=True, late=0.006)),
+    *(Turn(_K.DELETE, who=1, entry=2), Turn(_K.RETRIEVE), Turn(_K.GET, entry=1)),
+)
+_AGED = (*_THREE, Turn(_K.END_SESSION), Turn(_K.SWEEP, rest=12 * _DAY), Turn(_K.SWEEP, who=1, rest=60.0), Turn(_K.RETRIEVE))
+"""Several move together: two movers, one and those who change what it moves, and what finds its replicas in the target."""
 _MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=4)
 _AIMS = {
     "move": _MOVE,
@@ -226,6 +234,16 @@ _AIMS_AT_PAIRS = {
 }
 """What is aimed at one fault at the step, and takes a scene of its own; the step's other faults are aimed at as `_AIMS` says."""
 
+_MOVED_TOGETHER = {
+    "move.adopt": Aim((), APART, (SESSION,), share=12, scene=_AGED),
+    "move.relabel": Aim((), (Layout.ONE, Layout.SHARED), (SESSION,), share=12, scene=_ENDED_BY_TWO),
+    "cache.invalidate": Aim((), (Layout.CACHE,), (SESSION,), share=12, scene=_ENDED_WHILE_EDITED),
+    "move.copy": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION,), share=12, scene=_ENDED_WHILE_EDITED),
+    "move.release": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION,), share=12, scene=_ENDED_BY_TWO),
+    "move.arrive": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION,), share=12, scene=_ENDED_BY_TWO),
+}
+"""What is aimed at a step of moves that is cut in two."""
+
 _MAKES_BATCHES = frozenset({"relation.erase", "sweep.purge"})
 """Steps whose own aim has several records in one write; others have batches of entries."""
 
@@ -261,7 +279,7 @@ def _named() -> tuple[frozenset[str], frozenset[str]]:
 
 @cache
 def _in_batches() -> frozenset[str]:
-    return frozenset(name for text in _sources() for name in _IN_BATCHES.findall(text))
+    return frozenset(name for text in _sources() for name in _IN_BATCHES.findall(text)) | {"cache.invalidate"}
 
 
 @cache
@@ -283,6 +301,8 @@ def aim_at(step: str, fault: str) -> Aim:
     aim = _AIMS_AT_PAIRS.get((step, Fault(fault))) or _AIMS.get(step) or _AIMS.get(step.partition(".")[0]) or Aim()
     if fault in RESTARTS:
         return replace(aim, layouts=(Layout.CACHE,), share=aim.share + (aim.share + 1) // 2)
+    if fault == Fault.PARTIAL and step in _MOVED_TOGETHER:
+        return _MOVED_TOGETHER[step]
     if fault == Fault.PARTIAL and step in _MAKES_BATCHES:
         return replace(aim, share=3 * aim.share)
     if fault == Fault.PARTIAL:

@@ -8,7 +8,7 @@ from typing import Any
 from memory.domain.time import micros
 from memory.ports.query import Everywhere, Hit, Page, Partitions, Query, Search
 from memory.ports.record import Key, Mark, Record, Tombstone
-from memory.ports.writes import Absent, Always, Annotate, Append, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release
 from tests.simulation.loop import START
 
 _BEGIN = micros(START)
@@ -72,7 +72,6 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     Mark: lambda m: f"Mark({_key(m.key)} {_version(m.version)} to {m.to}{' owes' if m.owed else ''})",
     Tombstone: lambda t: f"Tombstone({_key(t.key)} {_version(t.version)}{f' owes {[o.kind for o in t.owed]}' if t.owed else ''})",
     Put: lambda w: f"Put({w.collection.name} {_record(w.record)} when {_when(w.when)})",
-    Append: lambda w: f"Append({_record(w.record)} {w.counter})",
     Delete: lambda w: f"Delete({w.collection.name} {_key(w.key)} to {_version(w.version)} when {_when(w.when)}{' owes' if w.owed else ''})",
     Release: lambda w: f"Release({_key(w.key)} at {_version(w.at)} to {w.to})",
     Annotate: _annotate,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from memory.domain.errors import NotFound
 from memory.domain.ids import derived_id
 from memory.domain.time import micros
-from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.query import Query, within
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put
 from tests.simulation.attempt import Attempts, Effect
@@ -68,7 +68,7 @@ class ToyClient:
             self._world.history.answered([_seen(r) for r in records], o.tenant, frozenset({o.scope.text}), ended.start, ended.end, ended.by)
 
     async def _all(self, tenant: str, scope: str) -> list[Record]:
-        page = await self._store.query(Query(ENTRIES, within(Partition(tenant, scope))))
+        page = await self._store.query(Query(ENTRIES, within(Partition(tenant, scope)), limit=MAX_LIMIT))
         records = [r for r in page.records if isinstance(r, Record)]
         if self.dirty_reads:  # once seen, shown for ever
             self._seen |= {r.key.id: r for r in records}

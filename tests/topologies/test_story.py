@@ -33,7 +33,7 @@ async def told(memory: Memory) -> Told:
     told["tagged"] = [e.content for e in await memory.retrieve(SESSION, tags=["fact"], limit=100)]
     told["again"] = await demo.answers()
     told["tiers"] = await demo.tiers()
-    told["where"] = {e.content: [(c.tier, c.role) for c in await memory.where(e.id)] async for e in memory.entries()}
+    told["where"] = {e.content: [(c.tier, c.role) for c in await memory.admin.where(e.id)] async for e in memory.entries.all()}
     return told
 
 

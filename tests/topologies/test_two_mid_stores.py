@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.ports.collections import COLLECTIONS, ENTRIES
-from memory.ports.query import Everywhere, Kind, Query
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from tests.support import mongo_servers, placings
@@ -30,7 +30,7 @@ async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
 async def tenants_in(memory: Memory, name: str) -> set[str]:
     """Whose entries a store holds, whatever their role."""
     store = named(memory, name)
-    everything = Query(ENTRIES, Everywhere(), roles=frozenset(Role))
+    everything = Query(ENTRIES, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT)
     return {r.key.tenant for r in (await store.query(everything)).records}
 
 
@@ -44,17 +44,17 @@ async def told(memory: Memory, tenant: str) -> dict[str, Any]:
     own = memory.for_tenant(tenant)
     lasting = await own.write(f"{tenant} keeps the spare key under the blue pot", scope="user:ada", title="keys")
     passing = await own.write("The plumber comes on Tuesday", scope="session:s1", tags=["fact"])
-    await own.relate(lasting.id, "relates_to", passing.id)
+    await own.relations.relate(lasting.id, "relates_to", passing.id)
     await own.update(lasting.id, content=f"{tenant} keeps the spare key under the red pot")
-    report = await own.end_session("s1")
+    report = await own.sessions.end("s1")
     return {
         "moved": [m.entry_id for m in report.moved] == [passing.id],
         "found": [hit.entry.id for hit in await own.search("where is the spare key", scope="user:ada")] == [lasting.id],
         "found where it went": [hit.entry.id for hit in await own.search("plumber", scope="session:s1")] == [passing.id],
-        "versions": len(await own.history(lasting.id)),
-        "relations": len(await own.relations(source_id=lasting.id)),
-        "home": [copy.store for copy in await own.where(lasting.id) if copy.role == "home"] == [OWN[tenant]],
-        "home of what moved": [copy.store for copy in await own.where(passing.id) if copy.role == "home"] == [OWN[tenant]],
+        "versions": len(await own.entries.history(lasting.id)),
+        "relations": len(await own.relations.related(source_id=lasting.id)),
+        "home": [copy.store for copy in await own.admin.where(lasting.id) if copy.role == "home"] == [OWN[tenant]],
+        "home of what moved": [copy.store for copy in await own.admin.where(passing.id) if copy.role == "home"] == [OWN[tenant]],
     }
 
 
@@ -72,18 +72,18 @@ async def test_each_tenants_memory_is_in_its_own_store_and_works_alike(memory: M
         assert await told(memory, tenant) == expected, tenant
     for tenant, name in OWN.items():
         assert await tenants_in(memory, name) == {tenant}
-        route = memory.for_tenant(tenant).explain_route("user:ada")
+        route = memory.for_tenant(tenant).admin.route("user:ada")
         assert name in str(route)
 
 
 async def test_deleting_a_scope_of_one_tenant_leaves_the_others_as_they_are(memory: Memory) -> None:
     for tenant in OWN:
         await told(memory, tenant)
-    assert await memory.for_tenant("acme").delete_scope("user:ada") == 1
+    assert await memory.for_tenant("acme").admin.erase("user:ada") == 1
     assert list(await memory.for_tenant("acme").retrieve("user:ada")) == []
     assert len(await memory.for_tenant("globex").retrieve("user:ada")) == 1
     for collection in COLLECTIONS:
-        records = (await named(memory, "eu").query(Query(collection, Everywhere(), roles=frozenset(Role)))).records
+        records = (await named(memory, "eu").query(Query(collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT))).records
         assert not [r for r in records if isinstance(r, Record) and r.scope == "user:ada"], collection.name
     assert (await named(memory, "eu").query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE})))).records
 
@@ -98,7 +98,7 @@ async def test_with_one_store_gone_the_other_tenant_notices_nothing(memory: Memo
         answer = await acme.search("plumber", scope="user:ada")
         assert next(iter(answer)).entry.content == "The plumber was here"
         assert not answer.degraded
-        states = {report.store: report.ok for report in await memory.check()}
+        states = {report.store: report.ok for report in await memory.admin.check()}
         assert states == {"sessions": True, "eu": True, "us": False}
     finally:
         mongo_servers.replica_set().revive()

@@ -1,24 +1,25 @@
-"""WordLlama's 256-dimension model, which its wheel carries: no network, no key, tens of microseconds a text."""
+"""WordLlama's 256-dimension model, which its wheel carries: no network, no key, tens of microseconds a text.
+
+A text's vector is the mean of its tokens' rows in a table, at length one. Table and tokenizer are read from the wheel's files: the vectors are the
+very ones that `wordllama` makes, without importing it, its ways to download models, and its settings of the root logger.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import pathlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from memory.ports.embedder import Fingerprint
 
 DIMENSIONS = 256
-_AT_ONCE = 64
-"""Texts that the model is given together."""
-_IN_PLACE = 4_000
-"""Characters in all up to which texts are embedded where they stand; more in a thread, so that the event loop goes on."""
-_PADDED = 64_000
-"""Characters that texts given together take at most, each as long as the longest: the model fills the shorter ones up."""
+_IN_PLACE = 64, 4_000
+"""Texts, and characters in all, up to which they are embedded where they stand; more in a thread, so that the event loop goes on."""
+_AT_ONCE = 16
+"""Texts that are cut into tokens together, on all cores and without Python's lock; their tokens are in memory at once."""
 
 
 class WordLlamaEmbedder:
@@ -33,49 +34,36 @@ class WordLlamaEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if not texts:
             return []
-        if self._model is None or len(texts) > _AT_ONCE or sum(map(len, texts)) > _IN_PLACE:
+        if self._model is None or len(texts) > _IN_PLACE[0] or sum(map(len, texts)) > _IN_PLACE[1]:
             return await asyncio.to_thread(self._embed, list(texts))
         return self._embed(list(texts))
 
     def _embed(self, texts: list[str]) -> list[bytes]:
         import numpy
 
-        model, vectors = self._loaded(), numpy.zeros((len(texts), DIMENSIONS), "<f4")
-        for places in _of_like_length(texts):
-            vectors[places] = model.embed([texts[place] for place in places], norm=False)
+        if self._model is None:
+            self._model = _load()
+        tokenizer, table = self._model
+        vectors = numpy.zeros((len(texts), DIMENSIONS), "<f4")
+        for first in range(0, len(texts), _AT_ONCE):
+            encoded = tokenizer.encode_batch_fast(texts[first : first + _AT_ONCE], add_special_tokens=False)
+            for vector, tokens in zip(vectors[first:], encoded, strict=False):
+                if tokens.ids:
+                    numpy.add.reduce(table[tokens.ids].astype("<f4"), axis=0, out=vector)
+                    vector /= numpy.float32(len(tokens.ids))
         lengths = numpy.linalg.norm(vectors, axis=1, keepdims=True)
         usable = (lengths[:, 0] > 0) & numpy.isfinite(lengths[:, 0])
         numpy.divide(vectors, lengths, out=vectors, where=usable[:, None])
         return [row.tobytes() if ok else b"" for row, ok in zip(vectors, usable, strict=True)]
 
-    def _loaded(self) -> Any:
-        if self._model is None:
-            with _logging_left_alone():
-                import wordllama
 
-                bundled = pathlib.Path(wordllama.__file__).parent
-                self._model = wordllama.WordLlama.load(cache_dir=bundled, disable_download=True)
-        return self._model
+def _load() -> tuple[Any, Any]:
+    """The tokenizer, and the table with a row of half-precision numbers for each token."""
+    import numpy
+    from tokenizers import Tokenizer
 
-
-def _of_like_length(texts: Sequence[str]) -> Iterator[list[int]]:
-    """The places of texts that are embedded together. In length they are alike: among short ones a long one would cost its length for each."""
-    places: list[int] = []
-    for place in sorted(range(len(texts)), key=lambda place: len(texts[place])):
-        if len(places) == _AT_ONCE or (places and (len(places) + 1) * len(texts[place]) > _PADDED):
-            yield places
-            places = []
-        places.append(place)
-    if places:
-        yield places
-
-
-@contextlib.contextmanager
-def _logging_left_alone() -> Iterator[None]:
-    """Importing wordllama configures the root logger; that is the application's to do."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        yield
-    finally:
-        root.handlers[:], root.level = handlers, level
+    files = Path(str(metadata.distribution("wordllama").locate_file("wordllama")))
+    tokenizer = Tokenizer.from_file(str(files / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    with (files / "weights" / f"l2_supercat_{DIMENSIONS}.safetensors").open("rb") as file:  # the length of a header in JSON, the header, the numbers
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))["embedding.weight"]
+        return tokenizer, numpy.fromfile(file, "<f2").reshape(header["shape"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.adapters.file.claims import CLAIMS
+from memory.adapters.file.config import CLAIMS
 from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]

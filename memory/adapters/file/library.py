@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from memory.adapters.file.changes import Changes
-from memory.adapters.file.claims import FileConfig
 from memory.adapters.file.commits import STAGING, Commits, Staged
+from memory.adapters.file.config import FileConfig
 from memory.adapters.file.disk import Disk, NoFile
 from memory.adapters.file.lock import Lock
 from memory.adapters.file.names import OTHER, Place, Shelf, encoded, place_in

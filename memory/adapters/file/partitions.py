@@ -1,13 +1,13 @@
-"""Which partitions there are, and what is counted for each: its generation and its counters, in `partition.json`.
+"""Which partitions there are, and the generation of each, in `partition.json`.
 
-Of this file both copies are always the current one: a generation or a number that went one step back would bring erased records in, or
-give a number twice. Where neither can be read, writes to the partition are refused.
+Of this file both copies are always the current one: a generation that went one step back would bring erased records in. Where
+neither can be read, writes to the partition are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.disk import Disk, NoFile
@@ -25,7 +25,6 @@ class Ledger:
 
     partition: Partition
     generation: int = 0
-    counters: dict[str, int] = field(default_factory=dict)
     written: bool = False
     """Whether it stands on disk."""
 
@@ -40,7 +39,7 @@ class Ledger:
 
     def stage(self, staged: Staged) -> None:
         named = {"tenant": self.partition.tenant, "scope": self.partition.scope}
-        content = seal({**named, "generation": self.generation, "counters": self.counters})
+        content = seal({**named, "generation": self.generation})
         staged.write(self.folder, _BACKUP, content)
         staged.write(self.folder, PARTITION, content)
 
@@ -83,8 +82,7 @@ class Partitions:
                 if text is None:
                     continue
                 payload = unseal(text)
-                counters = {str(k): int(v) for k, v in payload["counters"].items()}
-                yield Ledger(partition, int(payload["generation"]), counters, written=True)
+                yield Ledger(partition, int(payload["generation"]), written=True)
             except (Damaged, NoFile, KeyError, TypeError, ValueError, AttributeError) as exc:
                 problems.append(f"'{'/'.join((*folder, name))}': {exc}")
 

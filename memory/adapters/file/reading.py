@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from memory.adapters.file.library import Library
 from memory.adapters.file.names import OTHER, Shelf, encoded
@@ -60,7 +60,7 @@ class Reading:
 
     def to_delete(self, query: Query) -> list[Entry]:
         """What matches, and what cannot be read of the asked partitions. With the lock."""
-        matching = self._matching(replace(query, limit=None, cursor=None, order=()))
+        matching = self._matching(query)
         return [*matching.entries, *matching.corrupt]
 
     @contextmanager

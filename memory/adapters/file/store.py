@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from memory.adapters.file.claims import CLAIMS, parse
+from memory.adapters.file.config import CLAIMS, parse
 from memory.adapters.file.errors import translate
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
 from memory.adapters.file.reading import Reading

@@ -64,9 +64,7 @@ class Upkeep:
                 return []
             if repair and copies:
                 newest = copies[0]
-                for other in copies[1:]:  # neither a generation nor a number ever goes back
-                    newest.generation = max(newest.generation, other.generation)
-                    newest.counters |= {name: max(number, newest.counters.get(name, 0)) for name, number in other.counters.items()}
+                newest.generation = max(copy.generation for copy in copies)  # it never goes back
                 staged = Staged()
                 newest.stage(staged)
                 self._commit(staged)
@@ -145,10 +143,9 @@ class Upkeep:
         if partition.scope in beside or None in beside:
             return None
         try:
-            ledger = self._library.partitions.ledger(partition)
+            return self._library.partitions.ledger(partition).generation
         except StoreError:  # of what cannot be read nobody knows that it may be forgotten
             return None
-        return None if ledger.counters else ledger.generation
 
     def _remove_folder(self, partition: Partition) -> None:
         disk, (tenant, scope) = self._library.disk, (encoded(partition.tenant), encoded(partition.scope))

@@ -17,7 +17,7 @@ from memory.adapters.file.shelves import Entry
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, decide
 from memory.ports.record import Key, Partition, Record, Standing, Tombstone
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,14 @@ class Batch:
     def _carry_out(self, write: Write) -> Outcome:
         if isinstance(write, RaiseGeneration):
             return Outcome(Status.APPLIED, number=self._raise_generation(write.partition, write.to))
-        partition = write.record.partition if isinstance(write, Put | Append) else None
+        partition = write.record.partition if isinstance(write, Put) else None
         generation = self._ledger(partition).generation if partition is not None else 0
-        decision = decide(write, self._slot(write.collection, write.key), generation, lambda: self._next_number(write))
+        decision = decide(write, self._slot(write.collection, write.key), generation)
         if decision.changes:
             try:
                 self._leave(write.collection, write.key, decision.leaves)
             except (TypeError, ValueError, OverflowError) as exc:
                 return Outcome(Status.REJECTED, reason=f"record: it cannot be written as JSON ({exc})")
-            if decision.numbered and isinstance(write, Append):
-                self._count(write)
         return decision.outcome
 
     def bury(self, collection: Collection, entries: Sequence[Entry], version: int, discard_at: datetime | None, keep: Sequence[str]) -> int:
@@ -106,7 +104,7 @@ class Batch:
             look = self._looks[address] = self._library.find_locked(collection, key)
         return look
 
-    # -- what is counted ----------------------------------------------------------------------------------------------
+    # -- generations --------------------------------------------------------------------------------------------------
 
     def _ledger(self, partition: Partition) -> Ledger:
         ledger = self._ledgers.get(partition)
@@ -121,16 +119,6 @@ class Batch:
             ledger.generation = raised
             self._counted.add(partition)
         return raised
-
-    def _next_number(self, write: Write) -> int:
-        if not isinstance(write, Append):
-            raise TypeError("only an append takes a number")
-        return self._ledger(write.record.partition).counters.get(write.counter, 0) + 1
-
-    def _count(self, write: Append) -> None:
-        ledger = self._ledger(write.record.partition)
-        ledger.counters[write.counter] = ledger.counters.get(write.counter, 0) + 1
-        self._counted.add(write.record.partition)
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 

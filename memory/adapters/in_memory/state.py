@@ -17,12 +17,11 @@ class Snapshot:
 
     slots: dict[str, dict[Key, Standing]]
     generations: dict[Partition, int]
-    counters: dict[tuple[Partition, str], int]
     spoiled: dict[tuple[str, Key], str]
 
 
 class State:
-    """Slots by collection and key, live records by partition, generations and counters."""
+    """Slots by collection and key, live records by partition, and generations."""
 
     def __init__(self) -> None:
         self.runs = 1
@@ -30,7 +29,6 @@ class State:
         self._slots: dict[str, dict[Key, Standing]] = {}
         self._live: dict[str, dict[Partition, dict[Key, Record]]] = {}
         self._generations: dict[Partition, int] = {}
-        self._counters: dict[tuple[Partition, str], int] = {}
         self._spoiled: dict[tuple[str, Key], str] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
 
@@ -71,7 +69,6 @@ class State:
         kept = dict.fromkeys([*self._generations, *(partition for live in self._live.values() for partition in live)])
         busy = {partition for live in self._live.values() for partition, records in live.items() if records}
         busy |= {Partition(s.key.tenant, s.scope) for slots in self._slots.values() for s in slots.values() if isinstance(s, Mark)}
-        busy |= {partition for partition, _ in self._counters}
         yield from ((partition, self.generation(partition)) for partition in kept if partition not in busy)
 
     # -- changing -----------------------------------------------------------------------------------------------------
@@ -102,11 +99,6 @@ class State:
         for live in self._live.values():
             live.pop(partition, None)
 
-    def next_number(self, partition: Partition, counter: str) -> int:
-        number = self._counters.get((partition, counter), 0) + 1
-        self._assign(self._counters, (partition, counter), number)
-        return number
-
     def _assign(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         if self._undo is not None:
             self._undo.append((mapping, key, mapping.get(key)))
@@ -132,9 +124,7 @@ class State:
     # -- what tests do to a server ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(
-            {name: dict(slots) for name, slots in self._slots.items()}, dict(self._generations), dict(self._counters), dict(self._spoiled)
-        )
+        return Snapshot({name: dict(slots) for name, slots in self._slots.items()}, dict(self._generations), dict(self._spoiled))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Hold exactly what the snapshot held. The snapshot stays usable."""
@@ -143,11 +133,10 @@ class State:
             for key, standing in slots.items():
                 self.place(collection, key, standing)
         self._generations.update(snapshot.generations)
-        self._counters.update(snapshot.counters)
         self._spoiled.update(snapshot.spoiled)
 
     def wipe(self) -> None:
-        for held in (self._slots, self._live, self._generations, self._counters, self._spoiled):
+        for held in (self._slots, self._live, self._generations, self._spoiled):
             held.clear()
 
     def restart(self, keep: bool) -> None:

@@ -8,7 +8,7 @@ from memory.adapters.in_memory.frozen import frozen_mapping, frozen_owed, frozen
 from memory.adapters.in_memory.state import State
 from memory.ports.deciding import Slot, decide
 from memory.ports.record import Record, Standing, Tombstone
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 _EMPTY = Slot(None, None)
 
@@ -20,17 +20,11 @@ def carry_out(state: State, write: Write) -> Outcome:
     name, key = write.collection.name, write.key
     stands = state.standing(name, key)
     slot = _EMPTY if stands is None else Slot(state.readable(name, key), stands.version)
-    generation = state.generation(write.record.partition) if isinstance(write, Put | Append) else 0
-    decision = decide(write, slot, generation, lambda: _next_number(state, write))
+    generation = state.generation(write.record.partition) if isinstance(write, Put) else 0
+    decision = decide(write, slot, generation)
     if decision.changes:
         state.place(name, key, _frozen(decision.leaves))
     return decision.outcome
-
-
-def _next_number(state: State, write: Write) -> int:
-    if not isinstance(write, Append):
-        raise TypeError("only an append takes a number")
-    return state.next_number(write.record.partition, write.counter)
 
 
 def _frozen(standing: Standing | None) -> Standing | None:

@@ -27,7 +27,7 @@ from memory.adapters.mongo.writing import Busy, Desk, raise_generation
 from memory.ports.deciding import KeyedWrite
 from memory.ports.record import Key, Partition
 from memory.ports.storable import Unstorable, encode_integer
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 _COMMITS = 5
 _NOBODY = Announcement({})
@@ -62,10 +62,7 @@ class Batch:
             encode_integer("generation", write.to or 0)
             return
         address(write.key)
-        if isinstance(write, Append):
-            text_of(write.counter)
-            self._desk.shelf(write.collection).layout.document(write.record, 0)
-        elif isinstance(write, Put):
+        if isinstance(write, Put):
             text_of(write.record.scope)
 
     # -- without transactions -----------------------------------------------------------------------------------------
@@ -172,7 +169,7 @@ class Batch:
     async def _announce(self, writes: Mapping[int, Write]) -> Announcement:
         announced: dict[Partition, dict[tuple[str, str], None]] = {}
         for write in writes.values():
-            if isinstance(write, Put | Append):
+            if isinstance(write, Put):
                 name = self._desk.shelf(write.collection).name
                 announced.setdefault(write.record.partition, {})[(name, text_of(write.key.id))] = None
         if not announced:

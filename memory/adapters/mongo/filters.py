@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any
 
 from memory.adapters.mongo.documents import EVERYWHERE, RECORD
 from memory.adapters.mongo.values import (
@@ -123,7 +123,7 @@ class Conditions:
             case Eq(field, value) | Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
                 return self._comparison(part, field, value)
             case _:
-                assert_never(part)
+                raise AssertionError(part)
 
     def _comparison(self, part: Filter, field: str, value: FieldValue) -> Document:
         kind = self._type(field)

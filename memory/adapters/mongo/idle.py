@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from bson.max_key import MaxKey
 from pymongo.asynchronous.database import AsyncDatabase
 
 from memory.adapters.mongo.documents import CORRUPT, MARK, RECORD
@@ -66,11 +65,8 @@ class Idle:
         for name in collections:
             pipeline += [_looked_up(name, {"kind": {"$in": [RECORD, MARK, CORRUPT]}}), {"$match": {"there": []}}]
         pipeline += [_looked_up(self._names.aside, {}), {"$match": {"there": []}}, {"$project": {"generation": 1}}]
-        counters = self._database[self._names.counters]
         async for document in await self._partitions.aggregate(pipeline):
-            there = {"_id": {"$gt": document["_id"], "$lt": {**document["_id"], "counter": MaxKey()}}}
-            if await counters.find_one(there, {"_id": 1}) is None:
-                yield document
+            yield document
 
 
 def _looked_up(name: str, asked: Document) -> Document:

@@ -78,10 +78,10 @@ async def _documents(shelf: Shelf, query: Query, wanted: Document) -> tuple[list
     """The documents of a page in order, the keys of those set aside in the place asked about, and whether there are more behind the page."""
     sort = shelf.conditions.ordering(query.order, query.where)
     limit = query.limit
-    take = None if limit is None else limit + 1
+    take = limit + 1
     while True:
         found, corrupt = await _found(shelf, query, wanted, sort, take)
-        if limit is None or take is None or len(found) < take:
+        if len(found) < take:
             return found, corrupt, False
         if not isinstance(query.where, Everywhere):
             return found[:limit], corrupt, True
@@ -95,19 +95,19 @@ async def _documents(shelf: Shelf, query: Query, wanted: Document) -> tuple[list
         take *= 2
 
 
-async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str, int], take: int | None) -> tuple[list[Document], list[Key]]:
+async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str, int], take: int) -> tuple[list[Document], list[Key]]:
     """One question to the server: the page, and behind it what was set aside there."""
     pipeline: list[Document] = [
         {"$match": wanted},
         {"$sort": dict(sort)},
-        *([] if take is None else [{"$limit": take}]),
+        {"$limit": take},
     ]
     if Kind.RECORD in query.kinds:
         there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
         pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": [{"$match": there | {"kind": {"$eq": CORRUPT}}}]}})
     pipeline.append({"$project": dict(WITHOUT_WORDS)})
     batch = shelf.thresholds.answered_at_once
-    cursor = await shelf.settled.aggregate(pipeline, batchSize=batch if take is None else take + batch, allowDiskUse=True)
+    cursor = await shelf.settled.aggregate(pipeline, batchSize=take + batch, allowDiskUse=True)
     documents = await cursor.to_list()
     corrupt = [key_in(d) for d in documents if d["kind"] == CORRUPT]
     return [d for d in documents if d["kind"] != CORRUPT] if corrupt else documents, corrupt

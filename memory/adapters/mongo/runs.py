@@ -13,12 +13,12 @@ from memory.adapters.mongo.errors import is_only_duplicates
 from memory.adapters.mongo.partitions import Announcement
 from memory.adapters.mongo.shelf import Shelf, as_it_was, unfenced
 from memory.adapters.mongo.values import Document
-from memory.adapters.mongo.writing import Desk, no_number, slot_of
+from memory.adapters.mongo.writing import Desk, slot_of
 from memory.ports.deciding import Decision, KeyedWrite, decide
 from memory.ports.pace import paced
 from memory.ports.record import Key, Partition, Record
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Append, AtVersion, Outcome, Put, Status
+from memory.ports.writes import AtVersion, Outcome, Put, Status
 
 
 class Run:
@@ -101,10 +101,7 @@ class Run:
         found = await self._look()
         decisions: dict[int, Decision] = {}
         async for i, write in paced(self._left.items()):
-            decisions[i] = self._decided(write, found, 0)
-        numbers = await self._numbers(decisions)
-        for i, number in numbers.items():
-            decisions[i] = self._decided(self._left[i], found, number)
+            decisions[i] = self._decided(write, found)
         by_shelf: dict[str, tuple[Shelf, list[int], list[Any]]] = {}
         async for i, decision in paced(decisions.items()):
             write = self._left[i]
@@ -123,9 +120,7 @@ class Run:
         for shelf, places, changes in by_shelf.values():
             collided = await self._send(shelf, changes)
             for place, i in enumerate(places):
-                if place in collided:
-                    await self._give_back(i, numbers)
-                else:
+                if place not in collided:
                     self.outcomes[i] = decisions[i].outcome
                     self._written.add((shelf.name, self._left[i].key))
             await self._clear(shelf, [i for place, i in enumerate(places) if place not in collided and decisions[i].leaves is None])
@@ -142,30 +137,10 @@ class Run:
                 found[(name, Key(document["_id"]["tenant"], document["_id"]["id"]))] = document
         return found
 
-    def _decided(self, write: KeyedWrite, found: Mapping[tuple[str, Key], Document], number: int) -> Decision:
+    def _decided(self, write: KeyedWrite, found: Mapping[tuple[str, Key], Document]) -> Decision:
         shelf = self._desk.shelf(write.collection)
-        generation = self._generations[write.record.partition] if isinstance(write, Put | Append) else 0
-        return decide(
-            write, slot_of(shelf, found.get((shelf.name, write.key))), generation, (lambda: number) if isinstance(write, Append) else no_number
-        )
-
-    async def _numbers(self, decisions: Mapping[int, Decision]) -> dict[int, int]:
-        """A number for each append that is to be applied."""
-        wanted: dict[tuple[Partition, str], list[int]] = {}
-        for i, decision in decisions.items():
-            write = self._left[i]
-            if decision.numbered and isinstance(write, Append):
-                wanted.setdefault((write.record.partition, write.counter), []).append(i)
-        numbers: dict[int, int] = {}
-        for counter, appends in sorted(wanted.items()):
-            first = await self._desk.counters.take(counter, len(appends), self._session)
-            numbers |= {i: first + place for place, i in enumerate(appends)}
-        return numbers
-
-    async def _give_back(self, i: int, numbers: Mapping[int, int]) -> None:
-        write = self._left[i]
-        if isinstance(write, Append) and i in numbers and self._session is None:
-            await self._desk.counters.give_back((write.record.partition, write.counter), numbers[i])
+        generation = self._generations[write.record.partition] if isinstance(write, Put) else 0
+        return decide(write, slot_of(shelf, found.get((shelf.name, write.key))), generation)
 
     def _change(self, shelf: Shelf, write: KeyedWrite, decision: Decision, found: Document | None) -> Any:
         if decision.leaves is None:
@@ -174,7 +149,7 @@ class Run:
             document = shelf.layout.document(decision.leaves)
         # What this transaction wrote itself is fenced by that write already, and nobody else can change it.
         ours = (shelf.name, write.key) in self._written
-        token = self._token if isinstance(write, Put | Append) and not ours else None
+        token = self._token if isinstance(write, Put) and not ours else None
         return shelf.swap(write.key, as_it_was(found) | unfenced(token), document)
 
     async def _send(self, shelf: Shelf, changes: Sequence[Any]) -> set[int]:

@@ -29,7 +29,6 @@ class Names:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.partitions = f"{prefix}store.partitions"
-        self.counters = f"{prefix}store.counters"
         self.aside = f"{prefix}store.set_aside"
         self.schema = f"{prefix}store.schema"
 

@@ -22,7 +22,6 @@ from memory.adapters.mongo.auditing import audit_copies, audit_words
 from memory.adapters.mongo.batches import Batch
 from memory.adapters.mongo.claims import CLAIMS, MongoConfig, parse
 from memory.adapters.mongo.closing import Heartbeats
-from memory.adapters.mongo.counters import Counters
 from memory.adapters.mongo.errors import translate
 from memory.adapters.mongo.idle import Idle
 from memory.adapters.mongo.inspection import Inspection, inspect
@@ -102,8 +101,8 @@ class MongoStore(BaseStore):
         thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
         self._shelves = {c.name: Shelf(c, database, self._names, thresholds, majority=majority, sharded=sharded) for c in collections}
         registry = Registry(database, self._names, thresholds, passes=not sharded)
-        counters, aside = Counters(database, self._names), Aside(database, self._names)
-        self._desk = Desk(self._shelf, registry, counters, aside, Turns(thresholds.turns), _TURNS * self._config.timeout)
+        aside = Aside(database, self._names)
+        self._desk = Desk(self._shelf, registry, aside, Turns(thresholds.turns), _TURNS * self._config.timeout)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
         self._epoch = "" if found.durable else found.run
         for line in found.advice:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.adapters.mongo.aside import Aside
-from memory.adapters.mongo.counters import Counters
 from memory.adapters.mongo.documents import ASIDE, FENCE, RECORD, TOMBSTONE, address, sealed
 from memory.adapters.mongo.errors import is_duplicate
 from memory.adapters.mongo.filters import NEVER
@@ -36,7 +35,6 @@ class Desk:
 
     shelf: Callable[[Collection], Shelf]
     registry: Registry
-    counters: Counters
     aside: Aside
     turns: Turns
     patience: float
@@ -73,7 +71,7 @@ async def put_one(desk: Desk, write: Put) -> Outcome:
         outcome = Outcome(Status.APPLIED, version=write.record.version, generation=born_at)
         if not applied:
             found, current = await asyncio.gather(shelf.documents.find_one(shelf.at(write.key)), desk.registry.generations([partition]))
-            decision = decide(write, slot_of(shelf, found), current[partition], no_number)
+            decision = decide(write, slot_of(shelf, found), current[partition])
             outcome = decision.outcome
             applied = decision.changes and current[partition] == permit.generation and await _exactly(shelf, write, found, document, permit)
         desk.registry.give_back(permit)
@@ -125,7 +123,7 @@ async def delete_one(desk: Desk, write: Delete) -> Outcome:
             if before is not None or upsert:
                 return Outcome(Status.APPLIED, version=write.version)
         found = await shelf.documents.find_one(shelf.at(write.key))
-        decision = decide(write, slot_of(shelf, found), 0, no_number)
+        decision = decide(write, slot_of(shelf, found), 0)
         if not decision.changes:
             return decision.outcome
     raise Busy
@@ -189,7 +187,3 @@ def slot_of(shelf: Shelf, found: Mapping[str, Any] | None) -> Slot:
     stored = shelf.layout.read(found)
     version = found.get("version") if found is not None and stored is not None else None
     return Slot(stored, int(version) if isinstance(version, int) else None)
-
-
-def no_number() -> int:
-    raise AssertionError("only an append takes a number")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.adapters.qdrant.claims import CLAIMS, SCHEMES
+from memory.adapters.qdrant.config import CLAIMS, SCHEMES
 from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]

@@ -1,8 +1,8 @@
 """Writes carried out: read what stands there, decide every write of the batch on it, commit, and decide again what others got to first.
 
 Where the engine is this store's alone (Edge), reading, deciding and committing are one turn (`Engine.turn`), and nothing is ever decided twice. On a
-server each change is conditional on the very state it was decided on. Numbers (generations and counters) are committed before the records that
-carry them, so that no number is given twice. A record cannot be made conditional on its partition's generation, which is
+server each change is conditional on the very state it was decided on. Generations are committed before the records born
+in them. A record cannot be made conditional on its partition's generation, which is
 another point: so the generation is read again afterwards, and a record of one that was raised meanwhile is taken back and decided again.
 """
 
@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memory.adapters.qdrant.engine import Change, Engine, Vectors
-from memory.adapters.qdrant.keys import counter_point, generation_point, record_point
-from memory.adapters.qdrant.payloads import COUNTER, GENERATION, Payload, is_sound, number_payload, payload_of, reader_of
+from memory.adapters.qdrant.keys import generation_point, record_point
+from memory.adapters.qdrant.payloads import Payload, generation_payload, is_sound, payload_of, reader_of
 from memory.adapters.qdrant.searching import unit
 from memory.adapters.qdrant.words import sparse_record
 from memory.domain.errors import CorruptRecord, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.deciding import KeyedWrite, Slot, decide
 from memory.ports.pace import paced
-from memory.ports.record import Corrupt, Partition, Record, Standing
+from memory.ports.record import Corrupt, Record, Standing
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 ATTEMPTS = 100
 NOTHING = Slot(None, None)
@@ -53,18 +53,15 @@ def points_changed(write: Write) -> set[str]:
     try:
         if isinstance(write, RaiseGeneration):
             return {generation_point(write.partition)}
-        points = {record_point(write.collection.name, write.key)}
-        if isinstance(write, Append):
-            points.add(counter_point(write.record.partition, write.counter))
+        return {record_point(write.collection.name, write.key)}
     except UnicodeEncodeError:
         return set()
-    return points
 
 
 def points_read(write: Write) -> set[str]:
     """The points that the write is decided on."""
     points = points_changed(write)
-    if points and isinstance(write, Put | Append):
+    if points and isinstance(write, Put):
         points.add(generation_point(write.record.partition))
     return points
 
@@ -100,13 +97,11 @@ class Board:
     engine: Engine
     _before: dict[str, Payload] = field(default_factory=dict)
     _slots: dict[str, Slot] = field(default_factory=dict)
-    _numbers: dict[str, int] = field(default_factory=dict)
+    _generations: dict[str, int] = field(default_factory=dict)
     _changes: dict[str, Change] = field(default_factory=dict)
-    _number_changes: dict[str, Change] = field(default_factory=dict)
+    _raised: dict[str, Change] = field(default_factory=dict)
     _born: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Of records put: the point of their partition's generation, and what that was when it was read."""
-    _counted: dict[str, str] = field(default_factory=dict)
-    """Of records appended: the point of their counter."""
     _collections: dict[str, Collection] = field(default_factory=dict)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -115,14 +110,14 @@ class Board:
         points = sorted({point for write in writes for point in points_read(write)})
         self._before = await self.engine.retrieve(points)
 
-    def _number(self, point: str) -> int:
-        """The generation or the counter at this point."""
-        if point not in self._numbers:
+    def _generation(self, point: str) -> int:
+        """The generation at this point."""
+        if point not in self._generations:
             payload = self._before.get(point)
             if payload is not None and not (is_sound(payload) and isinstance(payload.get("number"), int)):
-                raise CorruptRecord(self.store, f"{payload.get('name')} of a partition", "checksum mismatch")
-            self._numbers[point] = 0 if payload is None else payload["number"]
-        return self._numbers[point]
+                raise CorruptRecord(self.store, "generation of a partition", "checksum mismatch")
+            self._generations[point] = 0 if payload is None else payload["number"]
+        return self._generations[point]
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -136,34 +131,26 @@ class Board:
 
     def _raise(self, write: RaiseGeneration) -> Outcome:
         point = generation_point(write.partition)
-        current = self._number(point)
+        current = self._generation(point)
         raised = current + 1 if write.to is None else max(current, write.to)
         if raised != current:
-            self._set_number(point, GENERATION, write.partition, "", raised)
+            self._raised[point] = Change(point, self._before.get(point), generation_payload(write.partition, raised), Vectors())
+            self._generations[point] = raised
         return Outcome(Status.APPLIED, number=raised)
-
-    def _set_number(self, point: str, kind: str, partition: Partition, name: str, number: int) -> None:
-        payload = number_payload(kind, partition.tenant, partition.scope, name, number)
-        self._number_changes[point] = Change(point, self._before.get(point), payload, Vectors())
-        self._numbers[point] = number
 
     def _decide(self, write: KeyedWrite) -> Outcome:
         collection, point = write.collection, record_point(write.collection.name, write.key)
         if point not in self._slots:
             self._slots[point] = read_slot(collection, self._before.get(point))
         slot = self._slots[point]
-        partition = write.record.partition if isinstance(write, Put | Append) else None
-        generation = 0 if partition is None else self._number(generation_point(partition))
-        counter = counter_point(write.record.partition, write.counter) if isinstance(write, Append) else ""
-        decision = decide(write, slot, generation, lambda: self._number(counter) + 1)
+        partition = write.record.partition if isinstance(write, Put) else None
+        generation = 0 if partition is None else self._generation(generation_point(partition))
+        decision = decide(write, slot, generation)
         if not decision.changes:
             return decision.outcome
         self._place(collection, point, decision.leaves, decision.found_by)
         if partition is not None:
             self._born[point] = (generation_point(partition), generation)
-        if isinstance(write, Append) and decision.outcome.number is not None:
-            self._set_number(counter, COUNTER, write.record.partition, write.counter, decision.outcome.number)
-            self._counted[point] = counter
         return decision.outcome
 
     def _place(self, collection: Collection, point: str, leaves: Standing | None, found_by: bool) -> None:
@@ -183,8 +170,8 @@ class Board:
     async def commit(self) -> set[str]:
         """Make the changes; the points where others were first, with everything that was decided on those."""
         engine = self.engine
-        lost = await engine.commit(list(self._number_changes.values())) if self._number_changes else set()
-        changes = [c for point, c in self._changes.items() if self._counted.get(point) not in lost and self._born.get(point, ("", 0))[0] not in lost]
+        lost = await engine.commit(list(self._raised.values())) if self._raised else set()
+        changes = [c for point, c in self._changes.items() if self._born.get(point, ("", 0))[0] not in lost]
         lost |= self._changes.keys() - {c.point for c in changes}
         changes = [c for c in changes if c.before is not None or c.payload is not None]
         if changes:
@@ -201,7 +188,7 @@ class Board:
         for change in written:
             point, _ = self._born[change.point]
             now = current.get(point)
-            was = self._number(point)
+            was = self._generation(point)
             if was > 0 if now is None else now.get("number", 0) > was:
                 late.append(change)
         if not late:

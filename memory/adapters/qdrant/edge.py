@@ -23,7 +23,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import qdrant_edge as edge
 
-from memory.adapters.qdrant.claims import EdgeConfig
+from memory.adapters.qdrant.config import EdgeConfig
 from memory.adapters.qdrant.edge_folder import Folder
 from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from memory.adapters.qdrant.engine import Condition, Conditions
 from memory.adapters.qdrant.payloads import REALS, pack_bytes
@@ -103,7 +103,7 @@ class Compiler:
             case Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
                 return Always.NO if value is None else self._ordered(part, field, value, wide)
             case _:
-                assert_never(part)
+                raise AssertionError(part)
 
     # -- combining ----------------------------------------------------------------------------------------------------
 

@@ -32,11 +32,6 @@ def generation_point(partition: Partition) -> str:
 
 
 @lru_cache(maxsize=4096)
-def counter_point(partition: Partition, counter: str) -> str:
-    return point_id("counter", partition.tenant, partition.scope, counter)
-
-
-@lru_cache(maxsize=4096)
 def partition_word(collection: str, partition: Partition) -> str:
     """The keyword that all live records of one partition in one collection share, and no others.
 

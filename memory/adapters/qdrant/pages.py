@@ -67,20 +67,18 @@ class Pager:
         part: Part = compiler.every([*place(make, query.collection, query.where, query.roles, query.kinds), compiled.asked])
         if part is Always.NO:
             return Page(())
-        if query.limit is None:
-            await self._all(part)
-        else:
-            await self._walk(part, query.order or (BY_ID,), query.order, self._position)
+        await self._walk(part, query.order or (BY_ID,), query.order, self._position)
         records, cursor = page_of(list(self._found.values()), self._first)
         return Page(tuple(records), cursor, tuple(self._corrupt))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def _all(self, part: Condition, most: int | None = None) -> None:
-        """Take all that matches; with `most`, keep only what the page may need when so many are found."""
+    async def _all(self, part: Condition) -> None:
+        """Look at all that matches, and keep of it what the page may need."""
+        most = 2 * self._wanted + self._thresholds.read_at_once
         async for found in everything(self._engine, part):
             await self._take(found)
-            if most is not None and len(self._found) > 2 * most + self._thresholds.read_at_once:
+            if len(self._found) > most:
                 self._found = {s.key: s for s in leading(list(self._found.values()), self._first)}
 
     async def _walk(self, part: Condition, order: Sequence[Order], rest: Sequence[Order], position: Position | None) -> None:
@@ -88,7 +86,7 @@ class Pager:
         by = order[0]
         path = self._path(by)
         if path is None:
-            await self._all(part, self._wanted)
+            await self._all(part)
             return
         make = self._engine.conditions
         after = position.values[len(position.values) - len(rest)] if position is not None and rest else None
@@ -130,7 +128,7 @@ class Pager:
 
     @property
     def _wanted(self) -> int:
-        return (self._query.limit or 0) + 1
+        return self._query.limit + 1
 
     @property
     def _full(self) -> bool:

@@ -1,6 +1,6 @@
 """Partitions of which a generation is kept though nothing stands in them, and forgetting them.
 
-A partition's generation and its counters are points of their own; there is no other registry. One is idle when it has a generation, no counter, and
+A partition's generation is a point of its own; there is no other registry. One is idle when it has a generation and
 no record or mark of any collection: tombstones name no scope and are not asked. On a server a put may come between looking and forgetting, so the
 forgetter looks again and puts the generation back, and a writer that finds its generation gone takes its record back (see `applying`).
 """
@@ -13,7 +13,7 @@ from itertools import groupby
 from memory.adapters.qdrant.engine import Change, Condition, Conditions, Engine, Vectors
 from memory.adapters.qdrant.keys import generation_point
 from memory.adapters.qdrant.pages import everything
-from memory.adapters.qdrant.payloads import GENERATION, MARK, NUMBER, RECORD, Payload, is_sound
+from memory.adapters.qdrant.payloads import GENERATION, MARK, RECORD, Payload, is_sound
 from memory.ports.record import Partition
 
 
@@ -21,7 +21,7 @@ async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:
     """Those that are idle, each with its generation, at most so many."""
     found: list[tuple[Partition, int]] = []
     make = engine.conditions
-    async for points in everything(engine, make.every([make.equals("kind", NUMBER)])):
+    async for points in everything(engine, make.every([make.equals("kind", GENERATION)])):
         generations = [numbered for p in points if (numbered := _generation_of(p.payload)) is not None]
         busy = await _busy(engine, [partition for partition, _ in generations])
         found += [(partition, number) for partition, number in generations if partition not in busy]
@@ -54,8 +54,8 @@ async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int
 
 
 def _generation_of(payload: Payload) -> tuple[Partition, int] | None:
-    """The partition whose generation this is, and the generation; None for a counter and for what cannot be read."""
-    if payload.get("name") != f"{GENERATION}:" or not is_sound(payload):
+    """The partition whose generation this is, and the generation; None for what cannot be read."""
+    if payload.get("kind") != GENERATION or not is_sound(payload):
         return None
     return Partition(payload["tenant"], payload["scope"]), payload["number"]
 
@@ -65,7 +65,7 @@ def _plain(payload: Payload | None) -> Payload:
 
 
 async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partition]:
-    """Those of them in which something stands or which have counters. However much stands in them, little of it is read."""
+    """Those of them in which something stands. However much stands in them, little of it is read."""
     busy, most = set[Partition](), engine.thresholds.partitions_at_once
     for tenant, of_tenant in groupby(sorted(partitions), key=lambda partition: partition.tenant):
         scopes = [partition.scope for partition in of_tenant]
@@ -78,6 +78,5 @@ async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partitio
 
 
 def _in_use(make: Conditions, tenant: str, scopes: Sequence[str]) -> Condition:
-    """Records, marks and counters of these scopes."""
-    there = [make.equals("tenant", tenant), make.among("scope", scopes), make.among("kind", [RECORD, MARK, NUMBER])]
-    return make.every([*there, make.none([make.equals("name", f"{GENERATION}:")])])
+    """Records and marks of these scopes."""
+    return make.every([make.equals("tenant", tenant), make.among("scope", scopes), make.among("kind", [RECORD, MARK])])

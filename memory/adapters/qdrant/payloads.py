@@ -24,23 +24,21 @@ from memory.adapters.qdrant.keys import partition_word, rank
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import Kind
-from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Mark, Owed, Partition, Record, Role, Standing, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer, encode_real
 
 Payload: TypeAlias = dict[str, Any]
 
-SCHEMA = 2
+SCHEMA = 3
 """The form of payloads. A later form gets a higher number, and readers keep reading the earlier ones; of the first none was ever released."""
 REALS = "reals"
 """Where a payload has the engine's own numbers for its real fields."""
-RECORD, MARK, TOMBSTONE, NUMBER = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value, "number"
-GENERATION, COUNTER = "generation", "counter"
-"""What a number is of."""
+RECORD, MARK, TOMBSTONE, GENERATION = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value, "generation"
 
 _SEALED = (
     "schema", "collection", "kind", "tenant", "id", "partition", "scope", "version", "generation", "role", "tier", "created_at", "updated_at",
     "expires_at", "accesses", "accessed_at", "cached_at", "epoch", "previous", "owing", "owed", "discard_at", "to", "note", "body", "vector",
-    "rank", "bytes", "untagged", "name", "number",
+    "rank", "bytes", "untagged", "number",
 )  # fmt: skip
 """What the checksum covers beside fields and texts, in this order. Not in it are tokens of writers, which change nothing of what is said, and the
 engine's own real numbers, which it changes itself."""
@@ -203,14 +201,13 @@ def _size(value: object) -> int:
     return 0 if value is None else len(value.encode("utf-8", "replace")) if isinstance(value, str) else 8
 
 
-def number_payload(kind: str, tenant: str, scope: str, name: str, number: int) -> Payload:
-    """A generation or a counter, as the point that holds it."""
+def generation_payload(partition: Partition, number: int) -> Payload:
+    """A partition's generation, as the point that holds it."""
     payload = {
         "schema": SCHEMA,
-        "kind": NUMBER,
-        "name": f"{kind}:{name}",
-        "tenant": tenant,
-        "scope": scope,
+        "kind": GENERATION,
+        "tenant": partition.tenant,
+        "scope": partition.scope,
         "number": encode_integer("number", number),
     }
     return _checked(_sealed(payload))

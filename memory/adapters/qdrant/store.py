@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from memory.adapters.qdrant import auditing, erasing, partitions
 from memory.adapters.qdrant.applying import apply, points_changed
-from memory.adapters.qdrant.claims import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
+from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index
 from memory.adapters.qdrant.filters import is_indexed, path_of
 from memory.adapters.qdrant.keys import record_point
@@ -171,4 +171,5 @@ def _engine(name: str, config: EdgeConfig | ServerConfig, client: Any) -> Engine
 
         return ClientEngine(name, config, client)
     except ImportError as exc:
-        raise ConfigError(f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[qdrant]'") from exc
+        extra = "qdrant-edge" if isinstance(config, EdgeConfig) else "qdrant"
+        raise ConfigError(f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[{extra}]'") from exc

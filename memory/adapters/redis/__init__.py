@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.adapters.redis.claims import CLAIMS, SCHEMES
+from memory.adapters.redis.config import CLAIMS, SCHEMES
 from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]

@@ -87,8 +87,7 @@ class Question:
         found: list[Standing] = []
         spoiled: list[Match] = []
         sources = await self._sources(self._behind())
-        expected = self._beyond if self._query.limit is None else self._query.limit + 1
-        async for entries in self._reader.in_order(sources, expected):
+        async for entries in self._reader.in_order(sources, self._query.limit + 1):
             for match in await self.matches(entries):
                 if isinstance(match.found, Corrupt):
                     spoiled.append(match)
@@ -101,7 +100,7 @@ class Question:
     def _is_enough(self, found: Sequence[Standing]) -> bool:
         """Whether these, in order, are a page and what tells that another follows; see `page_of` for records of several tenants at one position."""
         limit = self._query.limit
-        if limit is None or len(found) <= limit:
+        if len(found) <= limit:
             return False
         return found[-1].key.id != found[limit - 1].key.id
 
@@ -116,7 +115,7 @@ class Question:
                     spoiled.append(match)
                 else:
                     found[match.found.key] = match.found
-            if limit is not None and len(found) > limit + self._beyond:
+            if len(found) > limit + self._beyond:
                 found = {standing.key: standing for standing in leading(list(found.values()), self._query)}
         return list(found.values()), spoiled
 

@@ -10,7 +10,7 @@ from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import AbstractConnection
 
-from memory.adapters.redis.claims import RedisConfig
+from memory.adapters.redis.config import RedisConfig
 from memory.adapters.redis.link import Link
 from memory.adapters.redis.names import Place
 from memory.adapters.redis.scripts import Argument, Call

@@ -13,7 +13,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from memory.adapters.redis.claims import RedisConfig
+from memory.adapters.redis.config import RedisConfig
 from memory.adapters.redis.names import Place, record_key, tagged
 from memory.adapters.redis.scripts import Argument, Call, frames, script
 

@@ -10,7 +10,7 @@ finds them. Any other id has the bucket its own digest names; a partition knows 
     {prefix:bucket}:g:collection                  sorted set: marks and tombstones by id
     {prefix:bucket}:o:collection                  sorted set: what owes a step, by id
     {prefix:bucket}:n:collection:tenant           set: the tenant's partitions that have records here
-    {prefix:bucket}:p:partition                   hash: generation, counters, other buckets with records of the partition
+    {prefix:bucket}:p:partition                   hash: generation, other buckets with records of the partition
     {prefix:bucket}:m:partition                   set: the keys of the partition's marks
     {prefix:bucket}:e                             hash: the names of the partitions that have such a hash
     {prefix:bucket}:q:collection                  hash: what could not be read, set aside
@@ -29,7 +29,7 @@ from hashlib import blake2b
 
 from memory.ports.record import Key, Partition
 
-SCHEMA = 1
+SCHEMA = 2
 BUCKETS = tuple(f"{n:02x}" for n in range(64))
 """A whole tenant is asked bucket by bucket; on a cluster, so many nodes at most share the records."""
 NOWHERE = "0" * 32

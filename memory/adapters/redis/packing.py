@@ -79,8 +79,8 @@ def digest_of(content: bytes) -> str:
     return sha1(content, usedforsecurity=False).hexdigest()[:16]
 
 
-def record_parts(collection: Collection, record: Record, numbered: str = "") -> Parts:
-    """A record as the script takes it. `numbered` is the field that gets the number of an append."""
+def record_parts(collection: Collection, record: Record) -> Parts:
+    """A record as the script takes it."""
     encoders = codec_of(collection).encoders
     fields = {name: encoders[name](name, value) for name, value in record.fields.items() if value is not None}
     said = [
@@ -99,7 +99,7 @@ def record_parts(collection: Collection, record: Record, numbered: str = "") -> 
     if len(content) > MOST_BYTES:
         raise Unstorable(f"record: Redis takes values of at most {MOST_BYTES} bytes, not {len(content)}")
     owing, ends, digest = _owing(record.owed), milliseconds(record.expires_at), digest_of(content)
-    books = _books(record.tier, record.accesses, record.accessed_at, None, numbered, record.owed)
+    books = _books(record.tier, record.accesses, record.accessed_at, None, record.owed)
     created = sort_key(record.created_at)
     version = digits("version", record.version)
     head = f"{letter_of(record.role)}{owing}{version}{created}{partition_token(record.partition)}{ends}{digest}"
@@ -109,7 +109,7 @@ def record_parts(collection: Collection, record: Record, numbered: str = "") -> 
 def grave_parts(identity: bytes, to: str, owed: Sequence[Owed], discard_at: datetime | None, note: Mapping[str, JsonValue]) -> Parts:
     """A mark (of which the script knows the identity) or a tombstone."""
     content = _json_bytes("note", dict(note)) if note else b""
-    books = _books(to, 0, None, discard_at, "", owed)
+    books = _books(to, 0, None, discard_at, owed)
     return Parts("", books, identity, content, _owing(owed), milliseconds(discard_at), digest_of(content))
 
 
@@ -139,11 +139,11 @@ def _owing(owed: Sequence[Owed]) -> str:
     return "o" if owed else "-"
 
 
-def _books(tier: str, accesses: int, accessed_at: datetime | None, discard_at: datetime | None, numbered: str, owed: Sequence[Owed]) -> bytes:
+def _books(tier: str, accesses: int, accessed_at: datetime | None, discard_at: datetime | None, owed: Sequence[Owed]) -> bytes:
     """See `lua/apply.lua`. All texts: a script's JSON has no 64-bit numbers and no empty lists."""
-    if not (accesses or accessed_at or discard_at or numbered or owed):
-        return _json_bytes("tier", [tier, "0", "", "", "", ""])
-    line = [tier, digits("accesses", accesses).lstrip("0") or "0", written(accessed_at), written(discard_at), numbered, "0" if numbered else ""]
+    if not (accesses or accessed_at or discard_at or owed):
+        return _json_bytes("tier", [tier, "0", "", ""])
+    line = [tier, digits("accesses", accesses).lstrip("0") or "0", written(accessed_at), written(discard_at)]
     for step in owed:
         line += [owed_token(step), _to_json([step.kind, dict(step.data)])]
     return _json_bytes("owed", line)

@@ -8,7 +8,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool, Redis, Sentinel, SSLConnection
 from redis.asyncio.connection import AbstractConnection, Connection
 
-from memory.adapters.redis.claims import RedisConfig
+from memory.adapters.redis.config import RedisConfig
 from memory.adapters.redis.link import Link
 from memory.adapters.redis.names import Place
 from memory.adapters.redis.scripts import Argument, Call

@@ -14,8 +14,8 @@ from redis.exceptions import ResponseError
 
 from memory.adapters.redis import auditing as audit
 from memory.adapters.redis.asking import Match, Question
-from memory.adapters.redis.claims import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.cluster import ClusterLink
+from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.errors import translate
 from memory.adapters.redis.inspection import Inspection
 from memory.adapters.redis.link import Link
@@ -29,11 +29,9 @@ from memory.adapters.redis.unpacking import content_size, is_set_aside, stored_i
 from memory.adapters.redis.upkeep import forget_partitions, idle_partitions, note_collections
 from memory.adapters.redis.writing import (
     Answer,
-    Prepared,
     answer_in,
     call_for,
     delete_call,
-    give_back_call,
     is_displaced,
     outcome_of,
     prepare_call,
@@ -50,7 +48,7 @@ from memory.ports.query import Count, Page, Query
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
 from memory.ports.storable import Unstorable
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 log = logging.getLogger(__name__)
 
@@ -186,16 +184,11 @@ class RedisStore(BaseStore):
                 beside = [raise_beside_call(buckets[i : i + 2], write.partition, answer.number) for i in range(0, len(buckets), 2)]
                 await self._write(beside)
 
-    async def _displaced(self, write: Put | Append) -> Outcome:
-        """On a cluster, a record whose id belongs to another bucket than its partition: the partition is asked first.
-
-        A number taken for an append that then conflicts is given back; when another was taken meanwhile it is lost, and numbers have a gap.
-        """
-        call_for(write)  # what cannot be stored takes no number
+    async def _displaced(self, write: Put) -> Outcome:
+        """On a cluster, a record whose id belongs to another bucket than its partition: the partition is asked first."""
+        call_for(write)  # of what cannot be stored nothing is told
         (told,) = await self._write([prepare_call(write)])
-        (answer,) = await self._write([call_for(write, Prepared(told.generation, told.number))])
-        if isinstance(write, Append) and answer.status != "A":
-            await self._write([give_back_call(write, told.number)])
+        (answer,) = await self._write([call_for(write, told.generation)])
         return outcome_of(write, answer)
 
     async def _write(self, calls: Sequence[Call], together: bool = False) -> list[Answer]:

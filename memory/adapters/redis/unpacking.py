@@ -67,8 +67,6 @@ def _record(collection: Collection, value: bytes, books: bytes, identity: bytes,
     for name, decode in codec_of(collection).decoders.items():
         if name in fields:
             fields[name] = decode(fields[name])
-    if line[4]:
-        fields[line[4]] = int(line[5])
     return Record(
         Key(tenant, record_id),
         scope,
@@ -116,7 +114,7 @@ _READERS: dict[int, Callable[[Collection, bytes, bytes, bytes, bytes], Stored]] 
 
 
 def _owed(line: list[str]) -> tuple[Owed, ...]:
-    return tuple([Owed(*_from_json(step)[0]) for step in line[7::2]]) if len(line) > 6 else ()
+    return tuple([Owed(*_from_json(step)[0]) for step in line[5::2]])
 
 
 def _read_moment(text: str) -> datetime | None:

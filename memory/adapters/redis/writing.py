@@ -29,7 +29,6 @@ from memory.ports.writes import (
     Absent,
     Always,
     Annotate,
-    Append,
     AtVersion,
     Delete,
     Newer,
@@ -47,24 +46,12 @@ MOST_GENERATIONS = 2**53
 """A script counts in doubles."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What a write to another bucket than its partition's own was told there; only on a cluster."""
-
-    generation: int = 0
-    number: int = 0
-
-
-NOTHING_PREPARED = Prepared()
-
-
-def call_for(write: Write, prepared: Prepared = NOTHING_PREPARED) -> Call:
-    """The script's call for a write. Raises `Unstorable` where no value can hold it."""
+def call_for(write: Write, brought: int = 0) -> Call:
+    """The script's call for a write. `brought` is what a put to another bucket than its partition's own was told there as the generation; only on a
+    cluster. Raises `Unstorable` where no value can hold it."""
     match write:
         case Put(collection, record, when):
-            return _put(collection, record, when, prepared)
-        case Append(collection, record, counter, field):
-            return _put(collection, record, Absent(), prepared, counter, field)
+            return _put(collection, record, when, brought)
         case Delete(collection, key, version, when, owed, note, discard_at):
             tombstone = grave_parts(identity_of(key), "", owed, discard_at, note)
             return delete_call(place_of(collection.name, key), _condition(when), _tier(when), version, tombstone)
@@ -86,7 +73,7 @@ def call_for(write: Write, prepared: Prepared = NOTHING_PREPARED) -> Call:
 
 def is_displaced(write: Write) -> bool:
     """Whether the record's id belongs to another bucket than its partition: so do ids made for another partition, or not by this library."""
-    return isinstance(write, Put | Append) and place_of("", write.key).bucket != home_bucket(write.record.partition)
+    return isinstance(write, Put) and place_of("", write.key).bucket != home_bucket(write.record.partition)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -96,10 +83,10 @@ def _call(operation: str, place: Place, *arguments: Argument) -> Call:
     return Call(place.bucket, (operation, place.bucket, place.collection, place.tenant, place.id, *arguments))
 
 
-def _put(collection: Collection, record: Record, when: When, prepared: Prepared, counter: str = "", field: str = "") -> Call:
+def _put(collection: Collection, record: Record, when: When, brought: int) -> Call:
     if record.generation is not None and not 0 <= record.generation <= MOST_GENERATIONS:
         raise Unstorable(f"generation: must be between 0 and {MOST_GENERATIONS}")
-    parts = record_parts(collection, record, numbered=field)
+    parts = record_parts(collection, record)
     return _call(
         "put",
         place_of(collection.name, record.key),
@@ -108,9 +95,7 @@ def _put(collection: Collection, record: Record, when: When, prepared: Prepared,
         "" if record.generation is None else record.generation,
         parts.head,
         home_bucket(record.partition),
-        prepared.generation,
-        plain_bytes(counter),
-        prepared.number,
+        brought,
         parts.books,
         parts.identity,
         parts.content,
@@ -138,17 +123,11 @@ def _annotate(write: Annotate) -> Call:
     )
 
 
-def prepare_call(write: Put | Append) -> Call:
-    """Tells the partition's own bucket that this id's bucket will have a record of it; asks for the generation and, for an append, a number."""
+def prepare_call(write: Put) -> Call:
+    """Tells the partition's own bucket that this id's bucket will have a record of it; asks for the generation."""
     partition = write.record.partition
     home = home_bucket(partition)
-    counter = plain_bytes(write.counter) if isinstance(write, Append) else b""
-    return Call(home, ("prepare", home, partition_token(partition), place_of("", write.key).bucket, counter, name_of(partition)))
-
-
-def give_back_call(write: Append, number: int) -> Call:
-    home = home_bucket(write.record.partition)
-    return Call(home, ("give_back", home, partition_token(write.record.partition), plain_bytes(write.counter), number))
+    return Call(home, ("prepare", home, partition_token(partition), place_of("", write.key).bucket, name_of(partition)))
 
 
 def raise_beside_call(bucket: str, partition: Partition, generation: int) -> Call:
@@ -212,8 +191,7 @@ def outcome_of(write: Write, answer: Answer) -> Outcome:
     if isinstance(write, RaiseGeneration):
         return Outcome(Status.APPLIED, number=answer.number)
     if answer.status == "A":
-        generation = answer.generation if isinstance(write, Put | Append) else None
-        return Outcome(Status.APPLIED, answer.version, generation=generation, number=answer.number if isinstance(write, Append) else None)
+        return Outcome(Status.APPLIED, answer.version, generation=answer.generation if isinstance(write, Put) else None)
     if answer.status == "G":
         return Outcome(Status.REJECTED, answer.version, reason="generation")
     if answer.status == "X":

@@ -95,6 +95,11 @@ def names(part: Shape, fields: frozenset[str]) -> bool:
     return part[0] in ("=", "in") and part[1] in fields
 
 
+def walks(order: Sequence[Order]) -> bool:
+    """Whether an index of partitions brings rows in this order, so that a page is read by walking it, whatever the filter."""
+    return [o.field for o in order] == ["created_at"]
+
+
 class Shaper:
     """The shapes of filters, orders and cursors over one collection's fields; `at` says where each column is in a row.
 

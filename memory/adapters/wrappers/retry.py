@@ -23,7 +23,7 @@ from memory.domain.errors import StoreError
 from memory.ports.clock import Clock, system_clock
 from memory.ports.record import Mark, Record, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Annotate, Append, Delete, Outcome, Put, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import Annotate, Delete, Outcome, Put, RaiseGeneration, Release, Status, Write
 
 T = TypeVar("T")
 
@@ -105,10 +105,6 @@ def _recognised(write: Write, outcome: Outcome) -> Outcome:
     match write:
         case Put(record=record) if isinstance(stored, Record) and _is_there(record, stored):
             return Outcome(Status.APPLIED, version=stored.version, generation=stored.generation)
-        case Append(record=record, field=field) if isinstance(stored, Record):
-            number = stored.fields.get(field)
-            if isinstance(number, int) and _is_there(replace(record, fields={**record.fields, field: number}), stored):
-                return Outcome(Status.APPLIED, version=stored.version, generation=stored.generation, number=number)
         case Delete() if isinstance(stored, Tombstone) and stored.version == write.version and dict(stored.note) == dict(write.note):
             return _as_applied(write)
         case Release() if isinstance(stored, Mark) and stored.version == write.at and stored.to == write.to:

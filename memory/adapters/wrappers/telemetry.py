@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from memory.adapters.wrappers.base import Call, Wrapper
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Append, Delete, Outcome, Purge, Put, Release
+from memory.ports.writes import Absent, Delete, Outcome, Purge, Put, Release
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -93,9 +93,9 @@ def operation_of(call: Call) -> str:
         return OPERATIONS[call.method]
     if call.writes and all(isinstance(w, Delete | Purge | Release) for w in call.writes):
         return "delete_memory"
-    if call.writes and all(isinstance(w, Append) or (isinstance(w, Put) and isinstance(w.when, Absent)) for w in call.writes):
+    if call.writes and all(isinstance(w, Put) and isinstance(w.when, Absent) for w in call.writes):
         return "create_memory"
-    return "upsert_memory" if any(isinstance(w, Put | Append) for w in call.writes) else "update_memory"
+    return "upsert_memory" if any(isinstance(w, Put) for w in call.writes) else "update_memory"
 
 
 def _describe(span: Span, answer: object) -> None:

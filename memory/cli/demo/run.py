@@ -58,12 +58,11 @@ class Demo:
         kinds: dict[tuple[str, str], list[Entry]] = {}
         for entry in (*self._conversation, *self._known):
             kinds.setdefault((entry.scope.text, entry.type.value), []).append(entry)
-        serving = self._memory.config.serving()
         rows = []
         for (scope, kind), entries in kinds.items():
-            route = self._memory.route(scope)
-            row = {"scope": scope, "type": kind, "entries": len(entries), "tier": entries[0].tier, "store": serving[route.tier].name}
-            rows.append({**row, "replicas": list(route.replicas), "because": route.because})
+            route = self._memory.admin.route(scope)
+            row = {"scope": scope, "type": kind, "entries": len(entries), "tier": entries[0].tier, "store": route.store}
+            rows.append({**row, "replicas": list(route.replicas), "because": route.because[0]})
         return rows
 
     async def answers(self) -> list[dict[str, Any]]:
@@ -97,7 +96,7 @@ class Demo:
 
     async def end_session(self) -> dict[str, Any]:
         """End the session and tell which rule moved which turn, and what stayed."""
-        report = await self._memory.end_session(SESSION.id)
+        report = await self._memory.sessions.end(SESSION.id)
         said = {entry.id: entry.content for entry in self._conversation}
 
         def about(item: Moved | Kept) -> dict[str, Any]:
@@ -111,4 +110,4 @@ class Demo:
 
     async def tiers(self) -> dict[str, Any]:
         """The tiers with counts and sizes."""
-        return stats_json(await self._memory.stats())
+        return stats_json(await self._memory.admin.stats())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.store import Store
 
@@ -23,7 +23,7 @@ async def store(harness: Harness) -> AsyncIterator[Store]:
     """A fresh store, open with every collection."""
     made = await harness.make()
     try:
-        await made.open(COLLECTIONS)
+        await made.open(DECLARED)
         yield made
     finally:
         await harness.dispose(made)

@@ -15,11 +15,12 @@ from enum import Enum
 from typing import Any
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
-from memory.ports.query import Everywhere, Kind, Near, Query, Search
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Near, Query, Search
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Always, AtVersion, Delete, Newer, Put, Write
@@ -92,7 +93,7 @@ def _upward(write: Write) -> Write:
 
 def _fresh(work: RandomWork) -> Write:
     """A record of a low version whatever stands there: without, most keys would come to hold versions that hardly any write is newer than."""
-    return Put(ENTRIES, replace(work.record(), version=work.chance.randrange(1, 4)), Always())
+    return Put(SAMPLES, replace(work.record(), version=work.chance.randrange(1, 4)), Always())
 
 
 def _between(work: RandomWork, chance: random.Random, turn: int) -> Iterator[Step]:
@@ -141,7 +142,7 @@ class Play:
         match step:
             case Reopen():
                 self.store = await self.harness.reopen(self.store)
-                await self.store.open(COLLECTIONS)
+                await self.store.open(DECLARED)
                 return True
             case Tidy():
                 theirs = set(await self.specification.idle_partitions())
@@ -178,9 +179,9 @@ async def _answer(store: Store, query: Query) -> object:
 
 
 async def _all(store: Store, wide: bool) -> object:
-    seen: list[object] = [await store.get(collection, KEYS) for collection in (ENTRIES, ENTRY_VERSIONS)]
+    seen: list[object] = [await store.get(collection, KEYS) for collection in (SAMPLES, MORE_SAMPLES)]
     if wide:
-        page = await store.query(Query(ENTRIES, Everywhere(), roles=frozenset(Role), kinds=frozenset(Kind)))
+        page = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT, roles=frozenset(Role), kinds=frozenset(Kind)))
         seen.append(sorted(s.key for s in page.records))
     return seen
 

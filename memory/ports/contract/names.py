@@ -12,7 +12,7 @@ NAMES = (
     "acm", "acme:", "acme:user", "acme/user", "acme.user", "acme|acme", "(acme)", "{acme}", "{acme", "acme}", "-acme", "a{b}c", "a{b}d",
     "a*", "*", "?", "a?", "[a-z]*", "[a]", "%", "_", "acm_", "a%", "..", ".", "../acme", "/", "//", "%2e%2e", "%2F", "a\\", "\\",
     "\\x00", "\x01", "\x1f",
-    "'", "''", '"', "' OR '1'='1", "; DROP TABLE entries; --", "--", "/*", "$ne", "$where", '{"$ne": 1}', '{"$gt": ""}', "${acme}", "#{acme}",
+    "'", "''", '"', "' OR '1'='1", "; DROP TABLE samples; --", "--", "/*", "$ne", "$where", '{"$ne": 1}', '{"$gt": ""}', "${acme}", "#{acme}",
     "0", "00", "0.0", "None", "null", "true", "nan", "東京", "东京", "ß", "ss", "ı", "i", "I", "İ", "\u212b", "\u00c5", "A\u030a", "\U0001f600",
     "\uffff",
     "x" * 200, "x" * 199, "x" * 512, "x" * 511, "東" * 170, "東" * 169,
@@ -33,7 +33,7 @@ FAMILIES = (*SINGLE, "joined")
 JOINTS = (
     "", ":", "::", "/", "//", "|", ".", "-", "_", ",", ";", " ", "\t", "\n", "#", "@", "+", "~", "\\", "'", '"', "\x01", "\x1f", "{", "}", "%", "%2F",
 )  # fmt: skip
-"""What stores write between a tenant and a scope, an id or a counter to make one name of them."""
+"""What stores write between a tenant and a scope, or an id to make one name of them."""
 
 
 def named(family: str, names: tuple[str, ...] = NAMES) -> list[tuple[Key, str]]:

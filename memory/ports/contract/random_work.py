@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import Any
 
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record
 from memory.ports.query import (
+    MAX_LIMIT,
     And,
     Eq,
     Everywhere,
@@ -30,13 +31,14 @@ from memory.ports.query import (
     Order,
     Query,
     Search,
+    StartsWith,
     Tenant,
     Where,
     Words,
     within,
 )
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, pack_vector
-from memory.ports.writes import Absent, Always, Annotate, Append, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
+from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
 
 PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
 IDS = (*[id_of(n, PLACES[n % 4]) for n in range(24)], "*", "a{b}c", "x\x01", "x", "X", "é", "e\u0301", "~78", "A" * 70)
@@ -47,17 +49,37 @@ REALS = (0.0, -0.0, 0.1 + 0.2, 0.3, 0.5, 1.0, 2.0**53, 2.5, -1e308)
 VERSIONS = (1, 1, 2, 2, 3, 3, 4, 5, 2**53, 2**53 + 1, 2**62)
 MOMENTS = (T0, T0 + timedelta(microseconds=1), T0 + timedelta(seconds=2), T0 - timedelta(days=400), T0.replace(year=9999), T0.replace(year=1))
 STEPS = (Owed("deliver", {"to": "long", "n": 1}), Owed("erase", {"deep": [1, {"x": None}]}))
-ORDERED = ("type", "confidence", "valid_from", "version", "created_at", "expires_at", "id", "owing", "tier", "conversation_id", "role", "scope")
+NUMBERS = (-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1)
+SEALS = (b"", b"\x00", b"\x00\x00", b"a", bytes(range(256)), b"\xff")
+ORDERED = (
+    "type",
+    "confidence",
+    "valid_from",
+    "number",
+    "pinned",
+    "version",
+    "created_at",
+    "expires_at",
+    "id",
+    "owing",
+    "tier",
+    "conversation_id",
+    "role",
+    "scope",
+)
 VALUES: dict[str, Sequence[FieldValue]] = {
     "type": TEXTS,
     "confidence": REALS,
-    "version": (*VERSIONS, 2.5),
+    "version": VERSIONS,
     "valid_from": MOMENTS,
+    "number": NUMBERS,
     "created_at": MOMENTS,
     "expires_at": MOMENTS,
     "id": IDS,
     "tier": ("", "short", "mid"),
 }
+EQUAL: dict[str, Sequence[FieldValue]] = {"pinned": (True, False), "seal": SEALS}
+"""Asked for by equality alone."""
 DIMENSIONS = 8
 
 
@@ -78,9 +100,9 @@ class RandomWork:
         chance = self.chance
         at = chance.choice(PLACES)
         fields: dict[str, FieldValue] = {}
-        for name in ("type", "confidence", "valid_from"):
+        for name, values in (*[(name, VALUES[name]) for name in ("type", "confidence", "valid_from", "number")], *EQUAL.items()):
             if chance.random() < 0.7:
-                fields[name] = chance.choice(VALUES[name])
+                fields[name] = chance.choice(values)
         if chance.random() < 0.7:
             fields["tags"] = tuple(chance.sample(TEXTS, chance.randrange(4)))
         made = record(
@@ -112,18 +134,18 @@ class RandomWork:
         if chance.random() < 0.05:
             return RaiseGeneration(made.partition, chance.choice((None, 0, 0, 1, 2)))
         if not self.claims.conditional:
-            return Put(ENTRIES, made, Always())
+            return Put(SAMPLES, made, Always())
         changes: dict[str, Any] = chance.choice(
             ({"tier": "x"}, {"role": Role.HOME}, {"accessed_at": T0}, {"discard_at": T0}, {"settle": STEPS[:1]}, {"role_is": made.role, "tier": "y"})
         )
         writes: list[Write] = [
-            Put(ENTRIES, made, self._when(version)),
-            Put(ENTRIES, made, Newer()),
-            Append(ENTRY_VERSIONS, made, chance.choice(("numbers", "Numbers")), "stored_version"),
-            Delete(ENTRIES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0),
-            Release(ENTRIES, made.key, version, chance.choice(("mid", "long")), made.owed, T0),
-            Annotate(ENTRIES, made.key, version, **changes),
-            Purge(ENTRIES, made.key, version, chance.choice((None, Role.ARRIVING))),
+            Put(SAMPLES, made, self._when(version)),
+            Put(SAMPLES, made, Newer()),
+            Put(MORE_SAMPLES, made, Absent()),
+            Delete(SAMPLES, made.key, version, chance.choice((Newer(), AtVersion(version))), made.owed, {"k": [version]}, T0),
+            Release(SAMPLES, made.key, version, chance.choice(("mid", "long")), made.owed, T0),
+            Annotate(SAMPLES, made.key, version, **changes),
+            Purge(SAMPLES, made.key, version, chance.choice((None, Role.ARRIVING))),
         ]
         return chance.choices(writes, weights=[5, 5, 1, 2, 1, 2, 1])[0]
 
@@ -154,6 +176,8 @@ class RandomWork:
             In(name, tuple(chance.choices(values, k=2))),
             IsNull(chance.choice([name, "tags"])),
             Has("tags", chance.choice(TEXTS)),
+            *[Eq(field, chance.choice(options)) for field, options in EQUAL.items()],
+            StartsWith("type", chance.choice(TEXTS)[: chance.randrange(3)]),
             Eq("owing", chance.random() < 0.5),
         ]
         return chance.choice(plain)
@@ -164,8 +188,8 @@ class RandomWork:
     def query(self) -> Query:
         chance = self.chance
         order = [Order(name, chance.random() < 0.5) for name in chance.sample(ORDERED, chance.randrange(4))] if self.claims.order else []
-        limit = chance.choice((None, 3, 10, 30))
-        return Query(ENTRIES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
+        limit = chance.choice((MAX_LIMIT, 3, 10, 30))
+        return Query(SAMPLES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
 
     def graves(self) -> list[Query]:
         """Marks and tombstones, and everything together."""
@@ -173,10 +197,10 @@ class RandomWork:
         if self.claims.filter:
             parts += [And((Lt("discard_at", T0 + timedelta(days=1)), Not(Eq("owing", True)))), Eq("owing", True)]
         kinds = (frozenset({Kind.MARK}), frozenset({Kind.TOMBSTONE}), frozenset(Kind))
-        return [Query(ENTRIES, Everywhere(), part, limit=5, kinds=kind) for kind in kinds for part in parts]
+        return [Query(SAMPLES, Everywhere(), part, limit=5, kinds=kind) for kind in kinds for part in parts]
 
     def by_words(self, limit: int) -> Search:
-        return Search(ENTRIES, self.where(), Words(self._words(4)), limit, self.maybe_filter(), self.roles())
+        return Search(SAMPLES, self.where(), Words(self._words(4)), limit, self.maybe_filter(), self.roles())
 
     def by_meaning(self) -> Search:
-        return Search(ENTRIES, self.where(), Near(self.vector()), self.chance.choice((1, 5, 200)), self.maybe_filter(), self.roles())
+        return Search(SAMPLES, self.where(), Near(self.vector()), self.chance.choice((1, 5, 200)), self.maybe_filter(), self.roles())

@@ -1,7 +1,8 @@
 """What every store refuses alike: one table. Each row is a record, or a write, that no store keeps, and the name its refusal must tell.
 
 `memory.ports.checking` says the same in code, for adapters that stand on `BaseStore`; a store of other make is held to the table all the same.
-`LAWFUL` is the other half: what lies just inside and is kept exactly.
+`LAWFUL` is the other half: what lies just inside and is kept exactly. `QUESTIONS` are filters that no store asks, each with three neighbours that
+every store answers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,24 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from memory.ports.contract.support import T0
+from memory.ports.query import (
+    MAX_FILTER_DEPTH,
+    MAX_FILTER_PARTS,
+    MAX_FILTER_VALUES,
+    And,
+    Eq,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    StartsWith,
+)
 from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Owed, pack_vector
 
 NAIVE = datetime(2024, 1, 1)
@@ -165,3 +184,102 @@ LAWFUL: dict[str, dict[str, Any]] = {
     "characters beyond the basic plane": {"body": {"\U0001f600": "\U0010ffff"}, "fields": {"type": "\U0010ffff", "tags": ("\U0001f600",)}},
 }
 """Parts of records that every store keeps exactly."""
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def nested(levels: int, *, by_not: bool = False) -> Filter:
+    """A filter of so many levels: of `Not` alone, or of `And` and `Or` in turn."""
+    part: Filter = Eq("type", "a")
+    for level in range(levels - 1):
+        part = Not(part) if by_not else (Or, And)[level % 2]((part,))
+    return part
+
+
+def _wide(parts: int) -> tuple[Filter, ...]:
+    return tuple(Eq("type", f"none {n}") for n in range(parts))
+
+
+_NAMES = tuple(f"none {n}" for n in range(MAX_FILTER_VALUES))
+_DEEPEST = (nested(MAX_FILTER_DEPTH), nested(MAX_FILTER_DEPTH, by_not=True), nested(MAX_FILTER_DEPTH - 1, by_not=True))
+_WIDEST = (
+    Or((*_wide(MAX_FILTER_PARTS - 2), Eq("type", "a"))),
+    And(tuple(Not(part) for part in _wide(MAX_FILTER_PARTS // 2 - 1))),
+    Not(Or((*_wide(MAX_FILTER_PARTS - 3), StartsWith("type", "a")))),
+)
+_LONGEST = (
+    In("type", (*_NAMES[:-1], "a")),
+    Not(In("version", tuple(range(2, MAX_FILTER_VALUES + 2)))),
+    Or((In("type", (*_NAMES[: MAX_FILTER_VALUES // 2], None)), In("id", _NAMES[MAX_FILTER_VALUES // 2 + 1 :]))),
+)
+_TEXT = (Eq("type", NUL), In("type", ("a", None)), Ge("type", "\U0010ffff"))
+_REAL = (Eq("confidence", 1), Gt("confidence", -1.7e308), In("confidence", (2**53, -0.0, None)))
+_INTEGER = (Lt("version", 2**63 - 1), Eq("accesses", 0), In("generation", (-(2**63), 1)))
+_MOMENT = (
+    Gt("valid_from", datetime(1, 1, 1, 14, tzinfo=EAST)),
+    Le("created_at", datetime(9999, 12, 31, 11, 59, 59, 999_999, tzinfo=WEST)),
+    Lt("expires_at", None),
+)
+_TAGS = (Has("tags", ""), Eq("tags", ("a", NUL)), In("tags", ((), None)))
+_PREFIX = (StartsWith("type", ""), StartsWith("type", "\ud7ff\ue000"), StartsWith("tier", "\U0010ffff"))
+_ORDERS: tuple[type, ...] = (Lt, Le, Gt, Ge)
+_COMPARED: tuple[type, ...] = (Eq, *_ORDERS)
+
+Neighbours = tuple[Filter, Filter, Filter]
+QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
+    # bounds
+    "a level too many": (nested(MAX_FILTER_DEPTH + 1), "filter", _DEEPEST),
+    "a negation too many": (nested(MAX_FILTER_DEPTH + 1, by_not=True), "filter", _DEEPEST),
+    "great depth": (nested(100_000), "filter", _DEEPEST),
+    "great depth of negations": (nested(100_000, by_not=True), "filter", _DEEPEST),
+    "a part too many": (Or(_wide(MAX_FILTER_PARTS)), "filter", _WIDEST),
+    "a part too many in portions": (And((Or(_wide(MAX_FILTER_PARTS // 2)), Not(Or(_wide(MAX_FILTER_PARTS // 2))))), "filter", _WIDEST),
+    "a value too many": (In("type", (*_NAMES, "a")), "filter", _LONGEST),
+    "a value too many in portions": (Or((In("type", _NAMES), Eq("type", "a"))), "filter", _LONGEST),
+    # fields
+    "an unknown field": (Eq("colour", 1), "colour", _TEXT),
+    "an unknown field deep inside": (And((Not(Or((IsNull("colour"),))),)), "colour", _DEEPEST),
+    "a field that is SQL": (Eq("type; --", "x"), "type; --", _TEXT),
+    "a prefix of an unknown field": (StartsWith("colour", "r"), "colour", _PREFIX),
+    "a tag of a text": (Has("type", "a"), "type", _TAGS),
+    "no filter": ("type", "filter", _TEXT),
+    "no part of a filter": (And(("type",)), "filter", _TEXT),  # type: ignore[arg-type]
+    # values
+    **{f"{kind.__name__} of a number and a text": (kind("type", 5), "type", _TEXT) for kind in _COMPARED},
+    **{f"{kind.__name__} of bytes and a text": (kind("type", b"a"), "type", _TEXT) for kind in _COMPARED},
+    **{f"{kind.__name__} of half a character": (kind("type", HALF), "type", _TEXT) for kind in _COMPARED},
+    **{f"{kind.__name__} of half a character and an id": (kind("id", HALF), "id", _TEXT) for kind in _COMPARED},
+    **{f"{kind.__name__} of a boolean and a real": (kind("confidence", True), "confidence", _REAL) for kind in _COMPARED},
+    **{f"{kind.__name__} of NaN": (kind("confidence", math.nan), "confidence", _REAL) for kind in _COMPARED},
+    **{f"{kind.__name__} of infinity": (kind("confidence", -math.inf), "confidence", _REAL) for kind in _COMPARED},
+    **{f"{kind.__name__} of an integer that is no double": (kind("confidence", 2**53 + 1), "confidence", _REAL) for kind in _COMPARED},
+    **{f"{kind.__name__} of an integer beyond all doubles": (kind("confidence", 10**400), "confidence", _REAL) for kind in _COMPARED},
+    **{f"{kind.__name__} of 2**63": (kind("version", 2**63), "version", _INTEGER) for kind in _COMPARED},
+    **{f"{kind.__name__} of less than 64 bits": (kind("accesses", -(2**63) - 1), "accesses", _INTEGER) for kind in _COMPARED},
+    **{f"{kind.__name__} of a real and an integer": (kind("generation", 1.0), "generation", _INTEGER) for kind in _COMPARED},
+    **{f"{kind.__name__} of a naive moment": (kind("valid_from", NAIVE), "valid_from", _MOMENT) for kind in _COMPARED},
+    **{f"{kind.__name__} of a moment before the years": (kind("created_at", EARLY), "created_at", _MOMENT) for kind in _COMPARED},
+    **{f"{kind.__name__} of a moment after the years": (kind("expires_at", LATE), "expires_at", _MOMENT) for kind in _COMPARED},
+    **{f"{kind.__name__} of a text and a moment": (kind("updated_at", "2024-01-01"), "updated_at", _MOMENT) for kind in _COMPARED},
+    **{f"{kind.__name__} of tags": (kind("tags", ("a",)), "tags", _TAGS) for kind in _ORDERS},
+    "tags in a list": (Eq("tags", ["a"]), "tags", _TAGS),  # type: ignore[arg-type]
+    "a tag that is no text": (Has("tags", 5), "tags", _TAGS),  # type: ignore[arg-type]
+    "half a character in a tag": (Has("tags", HALF), "tags", _TAGS),
+    "half a character in tags": (Eq("tags", ("a", HALF)), "tags", _TAGS),
+    "a number for a truth": (Eq("owing", 1), "owing", (Eq("owing", True), In("owing", (False, None)), IsNull("owing"))),
+    "one bad value of many": (In("type", ("a", "b", 5)), "type", _TEXT),
+    "half a character among many": (In("id", ("a", HALF)), "id", _TEXT),
+    "one naive moment of many": (In("valid_from", (T0, NAIVE)), "valid_from", _MOMENT),
+    "values in a list": (In("type", ["a"]), "type", _TEXT),  # type: ignore[arg-type]
+    "a text for values": (In("type", "a"), "type", _TEXT),  # type: ignore[arg-type]
+    # prefixes
+    "a prefix of an id": (StartsWith("id", "a"), "id", _PREFIX),
+    "a prefix of tags": (StartsWith("tags", "a"), "tags", _PREFIX),
+    "a prefix of a number": (StartsWith("version", "1"), "version", _PREFIX),
+    "a prefix of a moment": (StartsWith("created_at", "2024"), "created_at", _PREFIX),
+    "a prefix that is a number": (StartsWith("type", 5), "type", _PREFIX),  # type: ignore[arg-type]
+    "a prefix that is nothing": (StartsWith("type", None), "type", _PREFIX),  # type: ignore[arg-type]
+    "half a character for a prefix": (StartsWith("type", HALF), "type", _PREFIX),
+}
+"""Filters that no store asks, the name that the refusal must tell, and three neighbours that every store answers."""

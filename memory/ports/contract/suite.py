@@ -15,7 +15,6 @@ def pytest_configure(config):
 """
 
 # ruff: noqa: F403
-from memory.ports.contract.test_appends import *
 from memory.ports.contract.test_batches import *
 from memory.ports.contract.test_building import *
 from memory.ports.contract.test_cancelled import *

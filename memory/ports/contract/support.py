@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from memory.domain.ids import new_id
-from memory.ports.collections import ENTRIES, Collection
-from memory.ports.query import Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import SAMPLES
+from memory.ports.query import MAX_LIMIT, Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
 from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Always, Append, Delete, Newer, Outcome, Put, Release, When, Write
+from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
 
 T0 = datetime(2124, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 """A moment so far ahead that a store which forgets what is past its time forgets nothing of these tests by accident."""
@@ -37,21 +38,17 @@ def record(n: int = 1, at: Partition = HERE, version: int = 1, **parts: Any) -> 
     return Record(key_of(n, at), at.scope, version, **{**times, **parts})
 
 
-def put(what: Record, when: When | None = None, collection: Collection = ENTRIES) -> Put:
+def put(what: Record, when: When | None = None, collection: Collection = SAMPLES) -> Put:
     return Put(collection, what, Always() if when is None else when)
 
 
-def append(what: Record, collection: Collection, field: str, counter: str = "numbers") -> Append:
-    return Append(collection, what, counter, field)
-
-
-def delete(n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = ENTRIES, **parts: Any) -> Delete:
+def delete(n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = SAMPLES, **parts: Any) -> Delete:
     """A deletion that holds whatever lower version stands there."""
     return Delete(collection, key_of(n, at), version, Newer(), **parts)
 
 
 def release(n: int = 1, version: int = 1, to: str = "mid", **parts: Any) -> Release:
-    return Release(ENTRIES, key_of(n), version, to, **parts)
+    return Release(SAMPLES, key_of(n), version, to, **parts)
 
 
 async def one(store: Store, write: Write) -> Outcome:
@@ -72,14 +69,14 @@ async def done(store: Store, *writes: Write) -> list[Outcome]:
     return outcomes
 
 
-async def found(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = ENTRIES) -> Stored | None:
+async def found(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES) -> Stored | None:
     """What stands under the n-th key."""
     answers = await store.get(collection, [key_of(n, at)])
     assert len(answers) == 1, "get answers once for each key"
     return answers[0]
 
 
-async def live(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = ENTRIES) -> Record:
+async def live(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES) -> Record:
     """The live record that must stand under the n-th key."""
     stored = await found(store, n, at, collection)
     assert isinstance(stored, Record), f"a live record must stand here, not {stored}"
@@ -100,12 +97,12 @@ async def buried(store: Store, n: int = 1) -> Tombstone:
 
 async def asked(store: Store, where: Where | None = None, part: Filter | None = None, **rest: Any) -> list[str]:
     """The ids a query finds on its first page, in its order."""
-    page = await store.query(Query(rest.pop("collection", ENTRIES), where or within(HERE), part, **rest))
+    page = await store.query(Query(rest.pop("collection", SAMPLES), where or within(HERE), part, **{"limit": MAX_LIMIT, **rest}))
     return [r.key.id for r in page.records]
 
 
 async def searched(store: Store, text: str, where: Where | None = None, limit: int = 50, **rest: Any) -> list[Hit]:
-    return await store.search(Search(ENTRIES, where or within(HERE), Words(text), limit, **rest))
+    return await store.search(Search(SAMPLES, where or within(HERE), Words(text), limit, **rest))
 
 
 async def hit_ids(store: Store, text: str, where: Where | None = None) -> set[str]:
@@ -118,9 +115,9 @@ def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
     return words + ([Near(pack_vector(vector))] if store.capabilities.semantic else [])
 
 
-async def listed(store: Store, kind: Kind, collection: Collection = ENTRIES) -> Sequence[Stored]:
+async def listed(store: Store, kind: Kind, collection: Collection = SAMPLES) -> Sequence[Stored]:
     """Every mark or tombstone the store lists."""
-    return (await store.query(Query(collection, Everywhere(), kinds=frozenset({kind})))).records
+    return (await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, kinds=frozenset({kind})))).records
 
 
 def alike(found: Sequence[object], expected: Sequence[object]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, append, done, hit_ids, id_of, key_of, live, put, record, searched, ways
-from memory.ports.query import Near, Query, Search, Words, within
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, done, hit_ids, id_of, key_of, live, put, record, searched, ways
+from memory.ports.query import MAX_LIMIT, Near, Query, Search, Words, within
 from memory.ports.record import Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Write
@@ -87,11 +87,11 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
 
         known |= {n for some, answer in zip(numbers, answers, strict=True) if answer is not None for n in some}
         everything = [n for some in numbers for n in some]
-        stands = dict(zip(everything, await store.get(ENTRIES, [key_of(n) for n in everything]), strict=True))
+        stands = dict(zip(everything, await store.get(SAMPLES, [key_of(n) for n in everything]), strict=True))
         kept = {n: s for n, s in stands.items() if s is not None}
         assert all(isinstance(s, Record) and _is_whole(s) for s in kept.values())
         assert known & set(everything) <= set(kept)
-    listed = {r.key for r in (await store.query(Query(ENTRIES, within(HERE)))).records}
+    listed = {r.key for r in (await store.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))).records}
     assert {key_of(n) for n in known} <= listed
     if store.capabilities.lexical:
         assert {id_of(n) for n in known} <= {hit.record.key.id for hit in await searched(store, "version1", limit=10_000)}
@@ -123,32 +123,14 @@ async def _found_by_what_they_say(store: Store) -> None:
     """Asked again where a write that was cut off took effect only between the looks."""
     keys = [key_of(n) for n in range(CUT_OFF)]
     while True:
-        first: list[Stored | None] = await store.get(ENTRIES, keys)
+        first: list[Stored | None] = await store.get(SAMPLES, keys)
         versions = {s.version for s in first if isinstance(s, Record)}
         hits = {version: await hit_ids(store, f"version{version}") for version in versions}
-        if await store.get(ENTRIES, keys) == first:
+        if await store.get(SAMPLES, keys) == first:
             break
     for stored in first:
         assert isinstance(stored, Record)
         assert {version for version in versions if stored.key.id in hits[version]} == {stored.version}
-
-
-@clause("life.cancelled", "append.numbers")
-@needs("conditional")
-@pytest.mark.asyncio
-async def test_appends_cut_off_never_share_a_number(store: Store) -> None:
-    chance = random.Random(4)  # noqa: S311
-    acknowledged: dict[int, int | None] = {}
-    for round_ in range(ROUNDS):
-        numbers = range(round_ * 1000, round_ * 1000 + CUT_OFF)
-        answers = await _cut_off(chance, [store.apply([append(_full(n, 1), ENTRY_VERSIONS, "stored_version")]) for n in numbers])
-        acknowledged |= {n: answer[0].number for n, answer in zip(numbers, answers, strict=True) if answer is not None}
-        following = [append(_full(round_ * 1000 + 500 + n, 1), ENTRY_VERSIONS, "stored_version") for n in range(3)]
-        acknowledged |= {round_ * 1000 + 500 + n: o.number for n, o in enumerate(await done(store, *following))}
-    page = await store.query(Query(ENTRY_VERSIONS, within(HERE)))
-    given = {r.key: r.fields["stored_version"] for r in page.records if isinstance(r, Record)}
-    assert len(set(given.values())) == len(given), "a number was given twice"
-    assert {key_of(n): number for n, number in acknowledged.items()}.items() <= given.items()
 
 
 @clause("life.cancelled", "apply.repeatable")
@@ -169,13 +151,13 @@ async def test_a_creation_cut_off_and_made_again_is_made_once(store: Store) -> N
 
 
 ENDING: dict[str, Callable[[Store, int], Coroutine[Any, Any, object]]] = {
-    "get": lambda s, n: s.get(ENTRIES, [key_of(n) for n in range(30)]),
+    "get": lambda s, n: s.get(SAMPLES, [key_of(n) for n in range(30)]),
     "apply": lambda s, n: s.apply([put(record(500 + n)), put(record(600 + n))]),
-    "query": lambda s, n: s.query(Query(ENTRIES, within(HERE))),
-    "count": lambda s, n: s.count(Query(ENTRIES, within(HERE))),
-    "words": lambda s, n: s.search(Search(ENTRIES, within(HERE), Words("lantern"), 9)),
-    "meaning": lambda s, n: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 9)),
-    "erase": lambda s, n: s.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 9),
+    "query": lambda s, n: s.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT)),
+    "count": lambda s, n: s.count(Query(SAMPLES, within(HERE))),
+    "words": lambda s, n: s.search(Search(SAMPLES, within(HERE), Words("lantern"), 9)),
+    "meaning": lambda s, n: s.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 9)),
+    "erase": lambda s, n: s.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 9),
 }
 
 
@@ -197,8 +179,8 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
                     await asyncio.wait([task])
                     assert task.cancelled(), f"{name}, cancelled after {turns} turns, ended as {task.exception() or task.result()!r}"
             await done(store, put(record(700 + turns)))
-    assert [s is not None for s in await store.get(ENTRIES, [key_of(700 + turns) for turns in range(14)])] == [True] * 14
-    pairs = [await store.get(ENTRIES, [key_of(500 + n), key_of(600 + n)]) for n in range(14)]
+    assert [s is not None for s in await store.get(SAMPLES, [key_of(700 + turns) for turns in range(14)])] == [True] * 14
+    pairs = [await store.get(SAMPLES, [key_of(500 + n), key_of(600 + n)]) for n in range(14)]
     assert all((a is None) == (b is None) for a, b in pairs) or not store.capabilities.atomic
 
 
@@ -211,7 +193,7 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeate
         at = Partition("acme", f"user:{turns}")
         made = [record(n, at, texts={"content": "lantern"}, vector=pack_vector([1.0, n]) if semantic else None, generation=0) for n in range(8)]
         await done(store, *map(put, made))
-        everything = Query(ENTRIES, within(at))
+        everything = Query(SAMPLES, within(at), limit=MAX_LIMIT)
         call = asyncio.ensure_future(store.delete_matching(everything, 50, T0))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -220,14 +202,14 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeate
 
         seen: list[object] = []
         while not seen or seen[0] != seen[-1]:  # what was cut off may still come to its end
-            stands = await store.get(ENTRIES, [r.key for r in made])
+            stands = await store.get(SAMPLES, [r.key for r in made])
             page, count = await store.query(everything), await store.count(everything)
-            hits = [await store.search(Search(ENTRIES, within(at), by, 50)) for by in ways(store, "lantern", 1.0, 0.0)]
-            seen = [stands, await store.get(ENTRIES, [r.key for r in made])]
+            hits = [await store.search(Search(SAMPLES, within(at), by, 50)) for by in ways(store, "lantern", 1.0, 0.0)]
+            seen = [stands, await store.get(SAMPLES, [r.key for r in made])]
         left = [r for r, s in zip(made, stands, strict=True) if s == r]
         buried = [Tombstone(r.key, 50, discard_at=T0) for r in made if r not in left]
         assert [s for s in stands if s not in left] == buried, "neither as it was nor buried"
         assert (page.records, count.records) == (tuple(left), len(left))
         assert [{hit.record.key for hit in some} for some in hits] == [{r.key for r in left}] * len(hits)
         assert await store.delete_matching(everything, 50, T0) <= len(left)
-        assert await store.get(ENTRIES, [r.key for r in made]) == [Tombstone(r.key, 50, discard_at=T0) for r in made]
+        assert await store.get(SAMPLES, [r.key for r in made]) == [Tombstone(r.key, 50, discard_at=T0) for r in made]

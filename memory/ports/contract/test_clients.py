@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, append, delete, done, found, key_of, live, one, put, record, release, ways
-from memory.ports.query import Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, found, key_of, live, one, put, record, release, ways
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
 from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
@@ -32,7 +32,7 @@ async def clients(harness: Harness, store: Store) -> AsyncIterator[Clients]:
     """Two open clients of the same data."""
     other = await harness.client(store)
     try:
-        await other.open(COLLECTIONS)
+        await other.open(DECLARED)
         yield store, other
     finally:
         await other.close()
@@ -91,17 +91,6 @@ async def test_of_newer_writes_in_any_order_the_newest_stands(clients: Clients) 
     await _both_see_the_same(clients)
 
 
-@clause("shared.decides", "append.numbers")
-@needs("shared", "conditional")
-@pytest.mark.asyncio
-async def test_appends_through_two_clients_get_each_a_number_of_their_own(clients: Clients) -> None:
-    outcomes = await _at_once(clients, [append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(WRITERS)])
-    assert sorted(o.number or 0 for o in outcomes) == list(range(1, WRITERS + 1))
-    again = await _at_once(clients, [append(record(1000), ENTRY_VERSIONS, "stored_version") for _ in range(8)])
-    (number,) = [o.number or 0 for o in again if o.applied]  # one key is appended once
-    assert WRITERS < number <= WRITERS + len(again)
-
-
 @clause("shared.decides", "generation.counts")
 @needs("shared")
 @pytest.mark.asyncio
@@ -117,7 +106,7 @@ async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(cl
     steps = tuple(Owed("deliver", {"n": n}) for n in range(16))
     at = record().created_at
     await done(clients[0], put(record(owed=steps)))
-    await _at_once(clients, [Annotate(ENTRIES, key_of(1), 1, settle=(step,), accessed_at=at) for step in steps[1:]])
+    await _at_once(clients, [Annotate(SAMPLES, key_of(1), 1, settle=(step,), accessed_at=at) for step in steps[1:]])
     after = await live(clients[1])
     assert (after.owed, after.accesses) == (steps[:1], 15)
     await _both_see_the_same(clients)
@@ -135,7 +124,7 @@ async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exact
             put(record(n, version=2, body={"changed": True}), AtVersion(1)),
             release(n),
             replace(delete(n, version=3), when=AtVersion(1)),
-            *([Purge(ENTRIES, key_of(n), 1)] if role is Role.CACHED else []),
+            *([Purge(SAMPLES, key_of(n), 1)] if role is Role.CACHED else []),
         ]
         writes = writes[n % len(writes) :] + writes[: n % len(writes)]
         outcomes = await _at_once(clients, writes)
@@ -173,8 +162,8 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
     try:
         for version in range(100, 108):
             raised = (await one(erasing, RaiseGeneration(HERE))).number
-            await erasing.delete_matching(Query(ENTRIES, within(HERE)), version)
-            page = await erasing.query(Query(ENTRIES, within(HERE)))
+            await erasing.delete_matching(Query(SAMPLES, within(HERE)), version)
+            page = await erasing.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))
             assert all(isinstance(r, Record) and r.generation == raised for r in page.records)
             before = applied
             async with asyncio.timeout(30):
@@ -193,16 +182,16 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
     """Whatever this client has seen, and however it was asked before: alone, in batches, and by the record's stamp."""
     writing, raising = clients
     conditional = writing.capabilities.conditional
-    await done(writing, put(record(1)), RaiseGeneration(HERE, 0), *([append(record(1), ENTRY_VERSIONS, "stored_version")] if conditional else []))
+    await done(writing, put(record(1)), RaiseGeneration(HERE, 0), *([put(record(1), Absent(), MORE_SAMPLES)] if conditional else []))
     for now in range(1, 4):
         assert (await one(raising, RaiseGeneration(HERE))).number == now
         late = await writing.apply([put(record(100 + now, generation=now - 1)), put(record(200 + now)), put(record(300 + now, generation=now))])
         assert [(o.status, o.reason, o.generation) for o in late] == [("rejected", "generation", None), ("applied", "", now), ("applied", "", now)]
         if conditional:
-            refused = await one(writing, append(record(400 + now, generation=now - 1), ENTRY_VERSIONS, "stored_version"))
+            refused = await one(writing, put(record(400 + now, generation=now - 1), Absent(), MORE_SAMPLES))
             assert (refused.status, refused.reason) == ("rejected", "generation")
-            stamped = await one(writing, append(record(500 + now), ENTRY_VERSIONS, "stored_version"))
-            assert (stamped.generation, stamped.number) == (now, now + 1)
+            stamped = await one(writing, put(record(500 + now), Absent(), MORE_SAMPLES))
+            assert stamped.generation == now
         assert (await live(raising, 200 + now)).generation == now
         assert await found(raising, 100 + now) is None
     await done(raising, RaiseGeneration(HERE, 9))
@@ -214,34 +203,34 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
 @clause("shared.erases", "generation.binds")
 @needs("shared", "conditional")
 @pytest.mark.asyncio
-async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_append(clients: Clients) -> None:
+async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_create(clients: Clients) -> None:
     """No put and no raise of its own tells it in between."""
     writing, raising = clients
-    await done(writing, append(record(1), ENTRY_VERSIONS, "stored_version"))
+    await done(writing, put(record(1), Absent(), MORE_SAMPLES))
     await done(raising, RaiseGeneration(HERE, 3))
-    refused = await one(writing, append(record(2, generation=0), ENTRY_VERSIONS, "stored_version"))
+    refused = await one(writing, put(record(2, generation=0), Absent(), MORE_SAMPLES))
     assert (refused.status, refused.reason) == ("rejected", "generation")
-    stamped = await one(writing, append(record(3), ENTRY_VERSIONS, "stored_version"))
-    assert (stamped.generation, stamped.number) == (3, 2)
-    assert (await live(raising, 3, collection=ENTRY_VERSIONS)).generation == 3
+    stamped = await one(writing, put(record(3), Absent(), MORE_SAMPLES))
+    assert stamped.generation == 3
+    assert (await live(raising, 3, collection=MORE_SAMPLES)).generation == 3
 
 
 async def _seen(client: Store, word: str = "lantern") -> list[object]:
     """What every question answers, about some partitions, a tenant and everything."""
     roles, can = frozenset(Role), client.capabilities
     wide: list[Where] = [Tenant(HERE.tenant), Tenant(FOREIGN.tenant), Everywhere()] if can.tenant_wide else []
-    seen: list[object] = [await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (ENTRIES, RELATIONS)]
+    seen: list[object] = [await client.get(c, [key_of(n, at) for at in PLACES for n in range(5)]) for c in (SAMPLES, PLAIN)]
     for where in (within(HERE), within(HERE, ELSEWHERE, NEW), within(FOREIGN), *wide):
-        for collection in (ENTRIES, RELATIONS):
-            everything = Query(collection, where, roles=roles)
+        for collection in (SAMPLES, PLAIN):
+            everything = Query(collection, where, roles=roles, limit=MAX_LIMIT)
             page, count = await client.query(everything), await client.count(everything)
             assert count.records == len(page.records)
             seen += [page, count.records]
             seen += [(await client.query(replace(everything, filter=Eq("tier", "long")))).records] if can.filter else []
-        hits = [await client.search(Search(ENTRIES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
+        hits = [await client.search(Search(SAMPLES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
         seen += [[(hit.record, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:
-        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}))) for c in (ENTRIES, RELATIONS) for kind in Kind]
+        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}), limit=MAX_LIMIT)) for c in (SAMPLES, PLAIN) for kind in Kind]
     return [*seen, sorted(await client.idle_partitions())]
 
 
@@ -263,15 +252,15 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
 
     turns: list[tuple[Write, ...]] = [
         (put(record(1, **said("lantern"))), put(record(2, **said("lantern")))),
-        (Annotate(ENTRIES, key_of(1), 1, tier="long", accessed_at=T0),),
+        (Annotate(SAMPLES, key_of(1), 1, tier="long", accessed_at=T0),),
         (put(record(1, version=2, **said("harbour")), AtVersion(1)),),
         (put(record(1, NEW, **said("lantern"))), put(record(1, FOREIGN, **said("lantern")))),
         (RaiseGeneration(ELSEWHERE, 4), RaiseGeneration(NEW), put(record(4, ELSEWHERE, **said("lantern")))),
-        (put(record(1), collection=RELATIONS), put(record(2, FOREIGN), collection=RELATIONS)),
+        (put(record(1), collection=PLAIN), put(record(2, FOREIGN), collection=PLAIN)),
         (release(2), delete(3, 5)),
         (delete(1, at=FOREIGN), put(replace(record(4, ELSEWHERE, version=2, **said("lantern")), scope=HERE.scope), AtVersion(1))),
-        (Annotate(ENTRIES, key_of(3), 5, discard_at=T0), Annotate(ENTRIES, key_of(2), 1, discard_at=T0)),
-        (Purge(ENTRIES, key_of(2), 1), Purge(ENTRIES, key_of(3), 5), Purge(ENTRIES, key_of(1, FOREIGN), 100)),
+        (Annotate(SAMPLES, key_of(3), 5, discard_at=T0), Annotate(SAMPLES, key_of(2), 1, discard_at=T0)),
+        (Purge(SAMPLES, key_of(2), 1), Purge(SAMPLES, key_of(3), 5), Purge(SAMPLES, key_of(1, FOREIGN), 100)),
         (put(record(2, version=9)), delete(1, 50)),
     ]
     await _generations(looking)
@@ -282,12 +271,12 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
     assert await _generations(looking) == await _generations(writing)
     for at, erased in ((HERE, (2, 1)), (NEW, (1, 0)), (FOREIGN, (0, 1))):
         await _seen(looking)
-        assert tuple([await writing.delete_matching(Query(c, within(at), roles=frozenset(Role)), 70) for c in (ENTRIES, RELATIONS)]) == erased
+        assert tuple([await writing.delete_matching(Query(c, within(at), roles=frozenset(Role)), 70) for c in (SAMPLES, PLAIN)]) == erased
         assert await _seen(looking) == await _seen(writing)
     await _seen(looking)
     assert await writing.forget_partitions(await writing.idle_partitions()) >= 1
     assert await _seen(looking) == await _seen(writing)
-    assert (await looking.count(Query(ENTRIES, within(*HOMELY)))).records == 0
+    assert (await looking.count(Query(SAMPLES, within(*HOMELY)))).records == 0
 
 
 @clause("shared.sees", "epoch.tells")

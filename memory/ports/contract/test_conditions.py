@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import T0, delete, done, found, key_of, one, put, record, release
 from memory.ports.record import Owed, Record, Role, Tombstone, pack_vector
@@ -101,7 +101,7 @@ async def test_a_delete_meets_what_stands_there_as_the_table_says(store: Store, 
     await done(store, *STANDING[standing])
     before = await found(store)
 
-    outcome = await one(store, Delete(ENTRIES, key_of(1), version, when, discard_at=T0))
+    outcome = await one(store, Delete(SAMPLES, key_of(1), version, when, discard_at=T0))
 
     after = await found(store)
     if applies:

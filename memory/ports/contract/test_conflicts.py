@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, append, delete, done, found, key_of, one, put, record, release
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, done, found, key_of, one, put, record, release
 from memory.ports.record import Owed, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, RaiseGeneration, Status, Write
 
 V = 10  # the version of what stands there
 OWING = (Owed("deliver", {"to": "long"}), Owed("erase"))
-AT = ENTRY_VERSIONS
+AT = MORE_SAMPLES
 
 STANDING: dict[str, list[Write]] = {
     "nothing": [],
@@ -44,7 +44,6 @@ def _that_do_not_hold(standing: str) -> list[Write]:
             put(record(version=V + 1), Absent(), AT),
             put(record(version=V), Newer(), AT),
             delete(version=V, collection=AT),
-            append(record(version=V + 1), AT, "stored_version"),
             Purge(AT, key, V - 1),
             Purge(AT, key, V, role_is=Role.ARRIVING if standing != "arriving" else Role.CACHED),
         ]
@@ -66,7 +65,6 @@ async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_le
     told = Outcome(Status.CONFLICT, None if stands is None else V, stands)
     assert dict(enumerate(outcomes)) == dict.fromkeys(range(len(writes)), told)
     assert await found(store, collection=AT) == stands
-    assert (await done(store, append(record(2), AT, "stored_version")))[0].number == 1, "and no number was used up"
 
 
 @clause("write.table", "generation.stamps")
@@ -81,18 +79,18 @@ async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generat
         (put(record(version=5, generation=7), AtVersion(4)), Outcome(Status.APPLIED, 5, generation=7)),
         (put(record(version=9), Newer()), Outcome(Status.APPLIED, 9, generation=3)),
         (put(record(version=2)), Outcome(Status.APPLIED, 2, generation=3)),
-        (Annotate(ENTRIES, key, 2, tier="x"), Outcome(Status.APPLIED, 2)),
+        (Annotate(SAMPLES, key, 2, tier="x"), Outcome(Status.APPLIED, 2)),
         (release(version=2), Outcome(Status.APPLIED, 2)),
         (release(version=2), Outcome(Status.APPLIED, 2)),
-        (Annotate(ENTRIES, key, 2, discard_at=T0), Outcome(Status.APPLIED, 2)),
+        (Annotate(SAMPLES, key, 2, discard_at=T0), Outcome(Status.APPLIED, 2)),
         (delete(version=6), Outcome(Status.APPLIED, 6)),
-        (Annotate(ENTRIES, key, 6, discard_at=T0), Outcome(Status.APPLIED, 6)),
-        (Delete(ENTRIES, key, 8, AtVersion(6)), Outcome(Status.APPLIED, 8)),
-        (Purge(ENTRIES, key, 8), Outcome(Status.APPLIED)),
-        (Purge(ENTRIES, key, 8), Outcome(Status.APPLIED)),
+        (Annotate(SAMPLES, key, 6, discard_at=T0), Outcome(Status.APPLIED, 6)),
+        (Delete(SAMPLES, key, 8, AtVersion(6)), Outcome(Status.APPLIED, 8)),
+        (Purge(SAMPLES, key, 8), Outcome(Status.APPLIED)),
+        (Purge(SAMPLES, key, 8), Outcome(Status.APPLIED)),
         (delete(version=3), Outcome(Status.APPLIED, 3)),
-        (append(record(3, version=12), AT, "stored_version"), Outcome(Status.APPLIED, 12, generation=3, number=1)),
-        (append(record(4, version=2, generation=5), AT, "stored_version"), Outcome(Status.APPLIED, 2, generation=5, number=2)),
+        (put(record(3, version=12), Absent(), AT), Outcome(Status.APPLIED, 12, generation=3)),
+        (put(record(4, version=2, generation=5), Absent(), AT), Outcome(Status.APPLIED, 2, generation=5)),
         (RaiseGeneration(ELSEWHERE), Outcome(Status.APPLIED, number=1)),
         (RaiseGeneration(HERE, 0), Outcome(Status.APPLIED, number=3)),
     ]
@@ -109,7 +107,7 @@ async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands
     await done(store, *STANDING[standing], RaiseGeneration(HERE, 2))
     stands = await found(store, collection=AT)
     late: list[Write] = [put(record(version=V + 1, generation=1), when, AT) for when in (Newer(), AtVersion(V))]
-    late += [put(record(version=V + 1, generation=0), collection=AT), append(record(version=V + 1, generation=1), AT, "stored_version")]
+    late += [put(record(version=V + 1, generation=0), collection=AT), put(record(version=V + 1, generation=1), Absent(), AT)]
     told = Outcome(Status.REJECTED, None if stands is None else V, reason="generation")
     assert await store.apply(late) == [told] * len(late)
     assert await found(store, collection=AT) == stands

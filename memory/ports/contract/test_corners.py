@@ -11,15 +11,14 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS, SETTINGS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
     T0,
-    append,
     asked,
     done,
     found,
@@ -55,11 +54,11 @@ async def test_a_partition_named_twice_is_asked_once(store: Store) -> None:
     )
     twice = within(HERE, ELSEWHERE, HERE, HERE)
     assert await asked(store, twice) == sorted([id_of(1), id_of(2, ELSEWHERE)])
-    assert (await store.count(Query(ENTRIES, twice))).records == 2
+    assert (await store.count(Query(SAMPLES, twice))).records == 2
     for by in ways(store, "lantern", 1.0, 0.0):
-        hits = await store.search(Search(ENTRIES, twice, by, 10))
+        hits = await store.search(Search(SAMPLES, twice, by, 10))
         assert sorted(hit.record.key.id for hit in hits) == sorted([id_of(1), id_of(2, ELSEWHERE)])
-    assert await store.delete_matching(Query(ENTRIES, twice), 50) == 2
+    assert await store.delete_matching(Query(SAMPLES, twice), 50) == 2
 
 
 @clause("isolation.where", "erase.all")
@@ -69,10 +68,10 @@ async def test_many_partitions_are_asked_and_erased_together(store: Store) -> No
     await done(store, put(record(1, texts={"content": "lantern"})), put(record(2, ELSEWHERE)))
     many = within(*[Partition("acme", f"user:{n}") for n in range(1_200)], HERE)
     assert await asked(store, many) == [id_of(1)]
-    assert (await store.count(Query(ENTRIES, many))).records == 1
+    assert (await store.count(Query(SAMPLES, many))).records == 1
     if store.capabilities.lexical:
         assert await hit_ids(store, "lantern", many) == {id_of(1)}
-    assert await store.delete_matching(Query(ENTRIES, many), 50) == 1
+    assert await store.delete_matching(Query(SAMPLES, many), 50) == 1
     assert isinstance(await found(store, 1), Tombstone)
     await live(store, 2, ELSEWHERE)
 
@@ -83,11 +82,11 @@ async def test_of_no_role_there_is_nothing(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     await done(store, *[put(record(n, role=role, texts={"content": "lantern"}, vector=vector)) for n, role in enumerate(Role)])
     assert await asked(store, roles=frozenset()) == []
-    assert (await store.count(Query(ENTRIES, within(HERE), roles=frozenset()))).records == 0
+    assert (await store.count(Query(SAMPLES, within(HERE), roles=frozenset()))).records == 0
     for by in ways(store, "lantern", 1.0, 0.0):
-        assert await store.search(Search(ENTRIES, within(HERE), by, 10, roles=frozenset())) == []
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), roles=frozenset()), 50) == 0
-    assert (await store.count(Query(ENTRIES, within(HERE), roles=frozenset(Role)))).records == len(Role)
+        assert await store.search(Search(SAMPLES, within(HERE), by, 10, roles=frozenset())) == []
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset()), 50) == 0
+    assert (await store.count(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records == len(Role)
 
 
 @clause("search.headers", "search.limit", "query.roles")
@@ -107,7 +106,7 @@ async def test_hits_are_the_same_with_and_without_content_under_roles_filters_pl
     for by, where, part in product(ways(store, "lantern", 1.0, 0.1), (within(HERE), within(*places)), (None, Eq("type", "b"), Not(Eq("type", "b")))):
         for roles in ({Role.HOME}, {Role.REPLICA}, {Role.ARRIVING, Role.CACHED}, set(Role)):
             wanted = {r.key for r in made if r.role in roles and r.partition in where.partitions and lets_through(part, r)}
-            search = Search(ENTRIES, where, by, 50, part, frozenset(roles))
+            search = Search(SAMPLES, where, by, 50, part, frozenset(roles))
             every = [(hit.record.key, hit.record.role, hit.score) for hit in await store.search(search)]
             assert {key for key, _, _ in every} == wanted, search
             for limit in (1, 3, 50):
@@ -119,10 +118,10 @@ async def test_hits_are_the_same_with_and_without_content_under_roles_filters_pl
 
 @clause("query.pages", "query.all")
 @pytest.mark.asyncio
-async def test_a_cursor_without_a_limit_asks_for_all_the_rest(store: Store) -> None:
+async def test_a_cursor_continues_with_pages_of_another_size(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(7)])
-    page = await store.query(Query(ENTRIES, within(HERE), limit=3))
-    rest = await store.query(Query(ENTRIES, within(HERE), cursor=page.cursor))
+    page = await store.query(Query(SAMPLES, within(HERE), limit=3))
+    rest = await store.query(Query(SAMPLES, within(HERE), cursor=page.cursor))
     assert [r.key.id for r in rest.records] == [id_of(n) for n in range(3, 7)]
     assert rest.cursor is None
 
@@ -131,8 +130,8 @@ async def test_a_cursor_without_a_limit_asks_for_all_the_rest(store: Store) -> N
 @pytest.mark.asyncio
 async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(6)])
-    page = await store.query(Query(ENTRIES, within(HERE), limit=2))
-    further = Query(ENTRIES, within(HERE), limit=2, cursor=page.cursor)
+    page = await store.query(Query(SAMPLES, within(HERE), limit=2))
+    further = Query(SAMPLES, within(HERE), limit=2, cursor=page.cursor)
     assert (await store.count(further)).records == 6
     assert await store.delete_matching(further, 50) == 6
 
@@ -142,12 +141,12 @@ async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
     await done(store, *[put(record(n, fields={"type": f"t{n}"})) for n in range(5)])
-    names = [f"t{n}" for n in range(3, 1_500)]
+    names = [f"t{n}" for n in range(3, 500)]  # as a part and its negation each: just as many as there may be
     any_of, none_of = Or(tuple(Eq("type", name) for name in names)), And(tuple(Not(Eq("type", name)) for name in names))
     assert await asked(store, part=any_of) == [id_of(3), id_of(4)]
     assert await asked(store, part=none_of) == [id_of(0), id_of(1), id_of(2)]
-    assert (await store.count(Query(ENTRIES, within(HERE), any_of))).records == 2
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), none_of), 50) == 3
+    assert (await store.count(Query(SAMPLES, within(HERE), any_of))).records == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), none_of), 50) == 3
 
 
 @clause("lexical.words")
@@ -173,13 +172,13 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
     async def ask(n: int) -> None:
         here, ids = within(places[n]), {id_of(m, places[n]) for m in range(n + 1)}
         pages, count, stored = await asyncio.gather(
-            store.query(Query(ENTRIES, here)), store.count(Query(ENTRIES, here)), store.get(ENTRIES, [key_of(0, places[n])])
+            store.query(Query(SAMPLES, here)), store.count(Query(SAMPLES, here)), store.get(SAMPLES, [key_of(0, places[n])])
         )
         assert {r.key.id for r in pages.records} == ids
         assert count.records == n + 1
         assert [s is not None and s.key for s in stored] == [key_of(0, places[n])]
         for by in ways(store, texts[n], 1.0, float(n)):
-            assert {hit.record.key.id for hit in await store.search(Search(ENTRIES, here, by, 50))} == ids
+            assert {hit.record.key.id for hit in await store.search(Search(SAMPLES, here, by, 50))} == ids
 
     await asyncio.gather(*(ask(n) for n in range(12)))
 
@@ -194,11 +193,11 @@ async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(sto
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     await done(store, *[put(record(n, expires_at=LONG_AGO, texts={"content": "lantern"}, vector=vector)) for n in range(3)])
     assert len(await asked(store)) == 3
-    assert (await store.count(Query(ENTRIES, within(HERE)))).records == 3
+    assert (await store.count(Query(SAMPLES, within(HERE)))).records == 3
     for by in ways(store, "lantern", 1.0, 0.0):
         for whole in (True, False):
-            assert len(await store.search(Search(ENTRIES, within(HERE), by, 10, whole=whole))) == 3
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 3
+            assert len(await store.search(Search(SAMPLES, within(HERE), by, 10, whole=whole))) == 3
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
     assert [type(await found(store, n)) for n in range(3)] == [Tombstone] * 3
 
 
@@ -209,7 +208,7 @@ async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(sto
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_equal_accesses_in_one_batch_are_each_counted(store: Store) -> None:
-    await done(store, put(record(1)), *[Annotate(ENTRIES, key_of(1), 1, accessed_at=T0)] * 5)
+    await done(store, put(record(1)), *[Annotate(SAMPLES, key_of(1), 1, accessed_at=T0)] * 5)
     assert (await live(store, 1)).accesses == 5
 
 
@@ -225,7 +224,7 @@ async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: 
     )
     await done(store, put(books))
     before = await live(store, 1)
-    await done(store, Annotate(ENTRIES, key_of(1), 1, **changes))  # type: ignore[arg-type]
+    await done(store, Annotate(SAMPLES, key_of(1), 1, **changes))  # type: ignore[arg-type]
     kept = {name: value for name, value in changes.items() if name in ("tier", "role", "accessed_at")}
     expected = replace(before, **kept)  # type: ignore[arg-type]
     if "accessed_at" in changes:
@@ -240,10 +239,10 @@ async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: 
 @pytest.mark.asyncio
 async def test_filters_see_what_annotations_left(store: Store) -> None:
     await done(store, put(record(1, owed=(Owed("k"),), tier="short")), put(record(2)))
-    await done(store, Annotate(ENTRIES, key_of(1), 1, accessed_at=T0, tier="long", settle=(Owed("k"),)))
+    await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long", settle=(Owed("k"),)))
     for part in (Gt("accesses", 0), Eq("accesses", 1), Ge("accessed_at", T0), Not(IsNull("accessed_at")), Eq("tier", "long")):
         assert await asked(store, part=part) == [id_of(1)], part
-        assert (await store.count(Query(ENTRIES, within(HERE), part))).records == 1, part
+        assert (await store.count(Query(SAMPLES, within(HERE), part))).records == 1, part
     for part in (Eq("owing", True), Eq("tier", "short")):
         assert await asked(store, part=part) == [], part
 
@@ -254,10 +253,10 @@ async def test_filters_see_what_annotations_left(store: Store) -> None:
 async def test_hits_without_content_show_the_tier_that_an_annotation_left(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     await done(store, put(record(1, texts={"content": "lantern"}, vector=vector, tier="short", role=Role.ARRIVING)))
-    await done(store, Annotate(ENTRIES, key_of(1), 1, tier="long", role=Role.HOME))
+    await done(store, Annotate(SAMPLES, key_of(1), 1, tier="long", role=Role.HOME))
     for by in ways(store, "lantern", 1.0, 0.0):
         for whole in (True, False):
-            hits = await store.search(Search(ENTRIES, within(HERE), by, 5, whole=whole))
+            hits = await store.search(Search(SAMPLES, within(HERE), by, 5, whole=whole))
             assert [(h.record.tier, h.record.role, h.record.version) for h in hits] == [("long", Role.HOME, 1)]
 
 
@@ -267,7 +266,7 @@ async def test_hits_without_content_show_the_tier_that_an_annotation_left(store:
 async def test_moments_of_other_zones_in_bookkeeping_are_the_same_moments(store: Store) -> None:
     there = T0.astimezone(timezone(timedelta(hours=5, minutes=30)))
     await done(store, put(record(1)), put(record(2)), release(2, discard_at=there), put(record(3)), release(3))
-    await done(store, Annotate(ENTRIES, key_of(1), 1, accessed_at=there), Annotate(ENTRIES, key_of(3), 1, discard_at=there))
+    await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=there), Annotate(SAMPLES, key_of(3), 1, discard_at=there))
     moments = [(await live(store, 1)).accessed_at, (await marked(store, 2)).discard_at, (await marked(store, 3)).discard_at]
     assert [m and m.isoformat() for m in moments] == [T0.isoformat()] * 3
 
@@ -277,8 +276,8 @@ async def test_moments_of_other_zones_in_bookkeeping_are_the_same_moments(store:
 @pytest.mark.asyncio
 async def test_a_cached_copy_is_purged_also_when_asked_for_by_its_role(store: Store) -> None:
     await done(store, put(record(1, role=Role.CACHED)), put(record(2, role=Role.ARRIVING)))
-    assert not (await one(store, Purge(ENTRIES, key_of(2), 1, role_is=Role.CACHED))).applied
-    await done(store, Purge(ENTRIES, key_of(1), 1, role_is=Role.CACHED))
+    assert not (await one(store, Purge(SAMPLES, key_of(2), 1, role_is=Role.CACHED))).applied
+    await done(store, Purge(SAMPLES, key_of(1), 1, role_is=Role.CACHED))
     assert await found(store, 1) is None
     await live(store, 2)
 
@@ -295,36 +294,24 @@ async def test_large_generations_are_exact(store: Store) -> None:
     assert (await one(store, RaiseGeneration(HERE))).number == high + 1
 
 
-@clause("lexical.follows", "semantic.follows")
-@needs("conditional")
-@pytest.mark.asyncio
-async def test_what_is_appended_is_found_at_once(store: Store) -> None:
-    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    made = [record(n, texts={"content": "lantern"}, vector=vector) for n in range(3)]
-    await done(store, *[append(r, ENTRY_VERSIONS, "stored_version") for r in made])
-    for by in ways(store, "lantern", 1.0, 0.0):
-        hits = await store.search(Search(ENTRY_VERSIONS, within(HERE), by, 10))
-        assert sorted((h.record.key.id, h.record.fields["stored_version"]) for h in hits) == [(id_of(n), n + 1) for n in range(3)]
-
-
 # -- lives ------------------------------------------------------------------------------------------------------------
 
 
 @clause("life.close-keeps", "life.known")
 @pytest.mark.asyncio
 async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Harness, store: Store) -> None:
-    await done(store, put(record(1)), put(record(1), collection=RELATIONS), put(record(1), collection=SETTINGS))
+    await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES), put(record(1), collection=PLAIN))
     again = await harness.reopen(store)
-    await again.open((ENTRIES,))
+    await again.open((SAMPLES,))
     kept = await found(again, 1) is not None
-    for call in (again.get(RELATIONS, [key_of(1)]), again.query(Query(SETTINGS, within(HERE))), again.apply([put(record(2), collection=RELATIONS)])):
+    for call in (again.get(PLAIN, [key_of(1)]), again.query(Query(MORE_SAMPLES, within(HERE))), again.apply([put(record(2), collection=PLAIN)])):
         with pytest.raises(InvalidInput, match="not opened"):
             await call
     last = await harness.reopen(again)
     try:
-        await last.open(COLLECTIONS)
+        await last.open(DECLARED)
         assert kept or not last.capabilities.durable
-        for collection in (ENTRIES, RELATIONS, SETTINGS):
+        for collection in DECLARED:
             assert (await found(last, 1, collection=collection) is not None) is kept, collection.name
     finally:
         await last.close()
@@ -340,13 +327,13 @@ async def test_erasures_words_and_what_was_forgotten_survive_a_death(harness: Ha
     empty = Partition("acme", "session:empty")
     await done(store, put(record(1, texts={"content": "lantern"}, vector=vector)), RaiseGeneration(empty, 4))
     if last != "words":
-        assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 1
+        assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 1
     if last == "forgotten":
         assert await store.forget_partitions([(empty, 4)]) == 1
     store = await harness.restart(store)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     for by in ways(store, "lantern", 1.0, 0.0):
-        hits = await store.search(Search(ENTRIES, within(HERE), by, 5))
+        hits = await store.search(Search(SAMPLES, within(HERE), by, 5))
         assert [hit.record.key.id for hit in hits] == ([id_of(1)] if last == "words" else [])
     assert isinstance(await found(store, 1), Tombstone) is (last != "words")
     assert (await one(store, RaiseGeneration(empty, 0))).number == (0 if last == "forgotten" else 4)

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, works
 from memory.ports.contract.support import (
@@ -17,7 +17,6 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     T0,
-    append,
     asked,
     delete,
     done,
@@ -60,8 +59,8 @@ async def _damaged(harness: Harness, store: Store, *keys: Key) -> AsyncIterator[
     """The store opened again after these entries were damaged."""
     await store.close()
     for key in keys or (key_of(DAMAGED),):
-        await harness.spoil(store, ENTRIES, key)
-    await store.open(COLLECTIONS)
+        await harness.spoil(store, SAMPLES, key)
+    await store.open(DECLARED)
     yield store
 
 
@@ -78,7 +77,7 @@ async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_the
     others = [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)]
     async with _damaged(harness, store):
         for _ in range(2):  # also once it has been set aside
-            answers = await store.get(ENTRIES, [key_of(n) for n in NUMBERS])
+            answers = await store.get(SAMPLES, [key_of(n) for n in NUMBERS])
             damaged = answers[DAMAGED]
             assert isinstance(damaged, Corrupt), f"damaged, and answered as {damaged}"
             assert damaged.key == key_of(DAMAGED)
@@ -91,12 +90,12 @@ async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_the
 @needs("durable")
 @pytest.mark.asyncio
 async def test_damage_is_met_in_every_collection(harness: Harness, store: Store) -> None:
-    await done(store, *[put(record(n, body={"said": "what was said " * 20}), collection=c) for c in COLLECTIONS for n in (1, 2)])
+    await done(store, *[put(record(n, body={"said": "what was said " * 20}), collection=c) for c in DECLARED for n in (1, 2)])
     await store.close()
-    for collection in COLLECTIONS:
+    for collection in DECLARED:
         await harness.spoil(store, collection, key_of(1))
-    await store.open(COLLECTIONS)
-    for collection in COLLECTIONS:
+    await store.open(DECLARED)
+    for collection in DECLARED:
         assert isinstance(await found(store, 1, collection=collection), Corrupt), collection.name
         await live(store, 2, collection=collection)
 
@@ -118,12 +117,12 @@ async def test_queries_serve_the_neighbours_and_name_the_corrupt_key(harness: Ha
     async with _damaged(harness, store):
         for where in _wheres(store):
             for order in orders:
-                page = await store.query(Query(ENTRIES, where, order=order))
+                page = await store.query(Query(SAMPLES, where, order=order))
                 here = [r.key for r in page.records if isinstance(r, Record) and r.partition == HERE]
                 assert sorted(here) == [key_of(n) for n in SOUND]
                 assert page.corrupt == (key_of(DAMAGED),)
                 assert all(isinstance(r, Record) for r in page.records)
-        page = await store.query(Query(ENTRIES, within(ELSEWHERE)))
+        page = await store.query(Query(SAMPLES, within(ELSEWHERE)))
         assert ([r.key for r in page.records], page.corrupt) == ([key_of(0, ELSEWHERE)], ())
 
 
@@ -136,7 +135,7 @@ async def test_pages_around_a_corrupt_record_lose_and_repeat_nothing(harness: Ha
         for limit in (1, 2, 3):
             walked: list[str] = []
             corrupt: set[Key] = set()
-            query: Query | None = Query(ENTRIES, within(HERE), limit=limit)
+            query: Query | None = Query(SAMPLES, within(HERE), limit=limit)
             while query is not None:
                 page = await store.query(query)
                 walked += [r.key.id for r in page.records]
@@ -153,8 +152,8 @@ async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, st
     """Whether a store that counts without reading counts it too is its own affair."""
     await _filled(store)
     async with _damaged(harness, store):
-        assert (await store.count(Query(ENTRIES, within(HERE)))).records in (len(SOUND), len(NUMBERS))
-        assert (await store.count(Query(ENTRIES, within(ELSEWHERE)))).records == 1
+        assert (await store.count(Query(SAMPLES, within(HERE)))).records in (len(SOUND), len(NUMBERS))
+        assert (await store.count(Query(SAMPLES, within(ELSEWHERE)))).records == 1
 
 
 @clause("damage.apart")
@@ -163,7 +162,7 @@ async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, st
 async def test_search_by_words_passes_a_corrupt_record_over(harness: Harness, store: Store) -> None:
     await _filled(store)
     async with _damaged(harness, store):
-        bare = await store.search(Search(ENTRIES, within(HERE), Words("lantern"), 50, whole=False))
+        bare = await store.search(Search(SAMPLES, within(HERE), Words("lantern"), 50, whole=False))
         assert {id_of(n) for n in SOUND} <= {h.record.key.id for h in bare} <= {id_of(n) for n in NUMBERS}
         for _ in range(2):
             assert {hit.record.key.id for hit in await searched(store, "lantern")} == {id_of(n) for n in SOUND}
@@ -178,7 +177,7 @@ async def test_search_by_meaning_passes_a_corrupt_record_over(harness: Harness, 
     await _filled(store)
     async with _damaged(harness, store):
         for _ in range(2):
-            near = Search(ENTRIES, within(HERE), Near(pack_vector([1.0, DAMAGED])), len(SOUND))
+            near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, DAMAGED])), len(SOUND))
             assert {hit.record.key.id for hit in await store.search(near)} == {id_of(n) for n in SOUND}
 
 
@@ -195,9 +194,9 @@ async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harn
     writes: dict[int, Write] = {
         1: put(_full(1, version=99), Absent()),
         4: release(4, 7),
-        5: Annotate(ENTRIES, key_of(5), 7, tier="x"),
-        6: Purge(ENTRIES, key_of(6), 7),
-        7: Purge(ENTRIES, key_of(7), 7, role_is=Role.ARRIVING),
+        5: Annotate(SAMPLES, key_of(5), 7, tier="x"),
+        6: Purge(SAMPLES, key_of(6), 7),
+        7: Purge(SAMPLES, key_of(7), 7, role_is=Role.ARRIVING),
     }
     async with _damaged(harness, store, *map(key_of, writes)):
         for _ in range(2):
@@ -227,26 +226,25 @@ async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Stor
 @clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
-async def test_an_append_does_not_replace_a_corrupt_record(harness: Harness, store: Store) -> None:
-    first = append(record(1, body={"said": "what was said " * 20}), ENTRY_VERSIONS, "stored_version")
+async def test_a_creation_does_not_replace_a_corrupt_record(harness: Harness, store: Store) -> None:
+    first = put(record(1, body={"said": "what was said " * 20}), Absent(), MORE_SAMPLES)
     await done(store, first)
     await store.close()
-    await harness.spoil(store, ENTRY_VERSIONS, key_of(1))
-    await store.open(COLLECTIONS)
+    await harness.spoil(store, MORE_SAMPLES, key_of(1))
+    await store.open(DECLARED)
     assert not (await one(store, first)).applied
-    assert (await done(store, append(record(2), ENTRY_VERSIONS, "stored_version")))[0].number == 2
 
 
 async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBERS) -> None:
     healed = await live(store, DAMAGED)
     assert healed == replace(wrote, generation=healed.generation)
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in numbers], ())
-    assert (await store.count(Query(ENTRIES, within(HERE)))).records == len(numbers)
+    assert (await store.count(Query(SAMPLES, within(HERE)))).records == len(numbers)
     if store.capabilities.lexical:
         assert await hit_ids(store, f"word{DAMAGED}") == {id_of(DAMAGED)}
     if store.capabilities.semantic:
-        hits = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, DAMAGED])), 1))
+        hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, DAMAGED])), 1))
         assert [hit.record.key.id for hit in hits] == [id_of(DAMAGED)]
 
 
@@ -293,7 +291,7 @@ async def test_a_delete_heals(harness: Harness, store: Store) -> None:
     async with _damaged(harness, store):
         await done(store, delete(DAMAGED, version=60, owed=STEP, note={"digest": "d"}, discard_at=T0))
         assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 60, STEP, {"digest": "d"}, T0)
-        page = await store.query(Query(ENTRIES, within(HERE)))
+        page = await store.query(Query(SAMPLES, within(HERE)))
         assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in SOUND], ())
 
 
@@ -319,24 +317,24 @@ async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_o
     async with _damaged(harness, store, key_of(DAMAGED), elsewhere):
         if met:
             assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert await store.delete_matching(Query(ENTRIES, within(HERE), part), 50, T0) == (1 if part else len(NUMBERS))
+        assert await store.delete_matching(Query(SAMPLES, within(HERE), part), 50, T0) == (1 if part else len(NUMBERS))
         assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
         assert await asked(store) == ([id_of(n) for n in SOUND] if part else [])
-        assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
-        assert isinstance((await store.get(ENTRIES, [elsewhere]))[0], Corrupt), "another partition's damage stands"
-        assert await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50) == 1
+        assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
+        assert isinstance((await store.get(SAMPLES, [elsewhere]))[0], Corrupt), "another partition's damage stands"
+        assert await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 50) == 1
 
 
 @clause("damage.erased")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Harness, store: Store) -> None:
-    await done(store, *[put(record(n, version=7, body={"said": "what was said " * 20}), collection=c) for c in COLLECTIONS for n in (1, 2)])
+    await done(store, *[put(record(n, version=7, body={"said": "what was said " * 20}), collection=c) for c in DECLARED for n in (1, 2)])
     await store.close()
-    for collection in COLLECTIONS:
+    for collection in DECLARED:
         await harness.spoil(store, collection, key_of(1))
-    await store.open(COLLECTIONS)
-    for collection in COLLECTIONS:
+    await store.open(DECLARED)
+    for collection in DECLARED:
         assert await store.delete_matching(Query(collection, within(HERE)), 50, T0) == 2, collection.name
         left = await store.get(collection, [key_of(n) for n in (1, 2)])
         assert left == [Tombstone(key_of(n), 50, discard_at=T0) for n in (1, 2)], collection.name
@@ -353,11 +351,11 @@ async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(
     async with _damaged(harness, store, key_of(DAMAGED), foreign):
         if met:
             assert isinstance(await found(store, DAMAGED), Corrupt)
-        assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant), part), 50, T0) == (1 if part else len(NUMBERS) + 1)
+        assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant), part), 50, T0) == (1 if part else len(NUMBERS) + 1)
         assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
-        assert isinstance((await store.get(ENTRIES, [foreign]))[0], Corrupt), "another tenant's damage stands"
-        assert await store.delete_matching(Query(ENTRIES, Everywhere(), part), 50) == 1
-        assert isinstance((await store.get(ENTRIES, [foreign]))[0], Tombstone)
+        assert isinstance((await store.get(SAMPLES, [foreign]))[0], Corrupt), "another tenant's damage stands"
+        assert await store.delete_matching(Query(SAMPLES, Everywhere(), part), 50) == 1
+        assert isinstance((await store.get(SAMPLES, [foreign]))[0], Tombstone)
 
 
 @clause("damage.apart")
@@ -369,8 +367,8 @@ async def test_a_corrupt_record_stays_corrupt_when_opened_again(harness: Harness
         assert isinstance(await found(store, DAMAGED), Corrupt)
         again = await harness.reopen(store)
         try:
-            await again.open(COLLECTIONS)
+            await again.open(DECLARED)
             assert isinstance(await found(again, DAMAGED), Corrupt)
-            assert (await again.query(Query(ENTRIES, within(HERE)))).corrupt == (key_of(DAMAGED),)
+            assert (await again.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(DAMAGED),)
         finally:
             await again.close()

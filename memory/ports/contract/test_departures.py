@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
@@ -41,7 +41,7 @@ SAID = "the cormorant nests at dawn"
 
 
 def _annotate(n: int = 1, at: int = 1, **changes: Any) -> Annotate:
-    return Annotate(ENTRIES, key_of(n), at, **changes)
+    return Annotate(SAMPLES, key_of(n), at, **changes)
 
 
 async def _refused_without_change(store: Store, write: Write) -> Outcome:
@@ -62,7 +62,7 @@ async def _refused_without_change(store: Store, write: Write) -> Outcome:
 @pytest.mark.asyncio
 async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) -> None:
     await done(store, put(record(version=3)))
-    await done(store, Delete(ENTRIES, key_of(1), 4, AtVersion(3), owed=STEPS, note={"digest": "abc", "n": [1, None]}, discard_at=LATER))
+    await done(store, Delete(SAMPLES, key_of(1), 4, AtVersion(3), owed=STEPS, note={"digest": "abc", "n": [1, None]}, discard_at=LATER))
     assert await found(store) == Tombstone(key_of(1), 4, STEPS, {"digest": "abc", "n": [1, None]}, LATER)
 
 
@@ -125,7 +125,7 @@ async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_o
     await done(store, *[put(record(n, **owing)) for n in range(4)])
     await done(store, release(0), release(1, owed=STEPS[1:2]), delete(2), delete(3, owed=STEPS[1:2]))
     marks = [Mark(key_of(n), HERE.scope, 1, "mid", owed) for n, owed in ((0, ()), (1, STEPS[1:2]))]
-    assert await store.get(ENTRIES, [key_of(n) for n in range(4)]) == [*marks, Tombstone(key_of(2), 100), Tombstone(key_of(3), 100, STEPS[1:2])]
+    assert await store.get(SAMPLES, [key_of(n) for n in range(4)]) == [*marks, Tombstone(key_of(2), 100), Tombstone(key_of(3), 100, STEPS[1:2])]
 
 
 @clause("release.mark", "apply.repeatable")
@@ -278,10 +278,10 @@ async def test_an_annotation_at_another_version_or_role_or_of_nothing_conflicts(
 async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) -> None:
     await done(store, put(record(1)), release(1), delete(2, version=4), put(record(3, version=5, role=Role.CACHED)))
 
-    outcomes = await done(store, *[Purge(ENTRIES, key_of(n), version) for n, version in ((1, 1), (2, 4), (3, 5))])
+    outcomes = await done(store, *[Purge(SAMPLES, key_of(n), version) for n, version in ((1, 1), (2, 4), (3, 5))])
 
     assert [o.version for o in outcomes] == [None] * 3
-    assert await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3)]) == [None] * 3
+    assert await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3)]) == [None] * 3
 
 
 @clause("purge.holds")
@@ -290,11 +290,11 @@ async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) ->
 async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store: Store) -> None:
     await done(store, put(record(1, role=Role.ARRIVING)), put(record(2)), put(record(3, role=Role.REPLICA)), put(record(4)), release(4))
 
-    await done(store, Purge(ENTRIES, key_of(1), 1, role_is=Role.ARRIVING))
+    await done(store, Purge(SAMPLES, key_of(1), 1, role_is=Role.ARRIVING))
     for n in (2, 3, 4):
-        assert (await one(store, Purge(ENTRIES, key_of(n), 1, role_is=Role.ARRIVING))).status is Status.CONFLICT
+        assert (await one(store, Purge(SAMPLES, key_of(n), 1, role_is=Role.ARRIVING))).status is Status.CONFLICT
 
-    stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 4)])
+    stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3, 4)])
     assert [type(s).__name__ for s in stands] == ["NoneType", "Record", "Record", "Mark"]
 
 
@@ -302,7 +302,7 @@ async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_purging_what_is_missing_is_applied(store: Store) -> None:
-    assert (await one(store, Purge(ENTRIES, key_of(1), 3))).status is Status.APPLIED
+    assert (await one(store, Purge(SAMPLES, key_of(1), 3))).status is Status.APPLIED
 
 
 @clause("purge.holds")
@@ -311,7 +311,7 @@ async def test_purging_what_is_missing_is_applied(store: Store) -> None:
 @pytest.mark.parametrize("role", [Role.HOME, Role.REPLICA, Role.ARRIVING])
 async def test_a_live_copy_that_is_no_cache_is_never_purged(store: Store, role: Role) -> None:
     await done(store, put(record(role=role)))
-    await _refused_without_change(store, Purge(ENTRIES, key_of(1), 1))
+    await _refused_without_change(store, Purge(SAMPLES, key_of(1), 1))
 
 
 @clause("purge.holds")
@@ -319,8 +319,8 @@ async def test_a_live_copy_that_is_no_cache_is_never_purged(store: Store, role: 
 @pytest.mark.asyncio
 async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
     await done(store, delete(version=4))
-    await _refused_without_change(store, Purge(ENTRIES, key_of(1), 3))
-    await _refused_without_change(store, Purge(ENTRIES, key_of(1), 5))
+    await _refused_without_change(store, Purge(SAMPLES, key_of(1), 3))
+    await _refused_without_change(store, Purge(SAMPLES, key_of(1), 5))
 
 
 # -- lists of what left -----------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(
 
     async def hits(*roles: Role) -> list[set[str]]:
         wanted = frozenset(roles or Role)
-        found_ = [await store.search(Search(ENTRIES, within(HERE), by, 50, roles=wanted)) for by in ways(store, "cormorant", 1.0, 2.0)]
+        found_ = [await store.search(Search(SAMPLES, within(HERE), by, 50, roles=wanted)) for by in ways(store, "cormorant", 1.0, 2.0)]
         return [{hit.record.key.id for hit in some} for some in found_]
 
     def only(*numbers: int) -> list[set[str]]:
@@ -355,15 +355,15 @@ async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(
     roles = {1: Role.CACHED, 2: Role.ARRIVING, 6: Role.ARRIVING}
     await done(store, *[put(record(n, role=roles.get(n, Role.HOME), texts={"content": SAID}, vector=vector)) for n in range(1, 9)])
     assert await hits() == only(*range(1, 9))
-    await done(store, Purge(ENTRIES, key_of(1), 1), Purge(ENTRIES, key_of(2), 1, role_is=Role.ARRIVING))
+    await done(store, Purge(SAMPLES, key_of(1), 1), Purge(SAMPLES, key_of(2), 1, role_is=Role.ARRIVING))
     assert await hits() == only(*range(3, 9))
     await done(store, release(3), delete(4))
     assert await hits() == only(*range(5, 9))
-    await done(store, Annotate(ENTRIES, key_of(5), 1, role=Role.REPLICA), Annotate(ENTRIES, key_of(6), 1, role_is=Role.ARRIVING, role=Role.HOME))
+    await done(store, Annotate(SAMPLES, key_of(5), 1, role=Role.REPLICA), Annotate(SAMPLES, key_of(6), 1, role_is=Role.ARRIVING, role=Role.HOME))
     assert await hits(Role.HOME) == only(6, 7, 8)
     assert await hits(Role.REPLICA) == only(5)
     assert await hits(Role.ARRIVING) == only()
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 300) == 3
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 300) == 3
     assert await hits() == only(5)
     await done(store, put(record(7, version=400, texts={"content": "another"}, vector=pack_vector([2.0, 1.0]))))
     assert [ids - {key_of(7).id} for ids in await hits()] == only(5)

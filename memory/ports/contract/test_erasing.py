@@ -10,8 +10,9 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
-from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
@@ -32,7 +33,28 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import And, Count, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Order, Query, Tenant, Where, within
+from memory.ports.query import (
+    MAX_LIMIT,
+    And,
+    Count,
+    Eq,
+    Everywhere,
+    Filter,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Order,
+    Query,
+    Tenant,
+    Where,
+    within,
+)
 from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer, Status
@@ -40,7 +62,7 @@ from memory.ports.writes import Absent, Newer, Status
 
 @clause("count.exact")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
 async def test_counts_tell_records_and_roughly_their_size(store: Store, collection: Collection) -> None:
     assert await store.count(Query(collection, within(HERE))) == Count(0, 0)
     await done(
@@ -60,8 +82,8 @@ async def test_counts_tell_records_and_roughly_their_size(store: Store, collecti
 @pytest.mark.asyncio
 async def test_a_count_takes_no_notice_of_limit_order_and_cursor(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(5)])
-    page = await store.query(Query(ENTRIES, within(HERE), limit=2, order=(Order("type"),)))
-    assert (await store.count(Query(ENTRIES, within(HERE), limit=2, order=(Order("type"),), cursor=page.cursor))).records == 5
+    page = await store.query(Query(SAMPLES, within(HERE), limit=2, order=(Order("type"),)))
+    assert (await store.count(Query(SAMPLES, within(HERE), limit=2, order=(Order("type"),), cursor=page.cursor))).records == 5
 
 
 @clause("count.exact")
@@ -69,7 +91,7 @@ async def test_a_count_takes_no_notice_of_limit_order_and_cursor(store: Store) -
 @pytest.mark.asyncio
 async def test_a_count_leaves_out_marks_and_tombstones(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(4)], release(1), delete(2))
-    assert (await store.count(Query(ENTRIES, within(HERE)))).records == 2
+    assert (await store.count(Query(SAMPLES, within(HERE)))).records == 2
 
 
 @clause("erase.matches", "isolation.where")
@@ -81,18 +103,18 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
         put(record(2, version=70)),
         put(record(3, ELSEWHERE)),
         put(record(1, FOREIGN)),
-        put(record(1), collection=RELATIONS),
+        put(record(1), collection=PLAIN),
     )
 
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50, T0 + timedelta(days=1)) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, T0 + timedelta(days=1)) == 2
 
     assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
     assert await found(store, 2) == Tombstone(key_of(2), 71, discard_at=T0 + timedelta(days=1))
     assert await asked(store) == []
     await live(store, 3, ELSEWHERE)
     await live(store, 1, FOREIGN)
-    await live(store, 1, collection=RELATIONS)
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 60) == 0
+    await live(store, 1, collection=PLAIN)
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 60) == 0
     assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
 
 
@@ -101,12 +123,12 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
 async def test_tombstones_keep_the_fields_named_and_nothing_else(store: Store) -> None:
     await done(store, put(record(1, fields={"request_digest": "d1", "source": "a talk"})), put(record(2, fields={"source": "a walk"})))
 
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50, keep=("request_digest",)) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, keep=("request_digest",)) == 2
 
     assert await found(store, 1) == Tombstone(key_of(1), 50, note={"request_digest": "d1"})
     assert await found(store, 2) == Tombstone(key_of(2), 50)
     with pytest.raises(InvalidInput, match="valid_from"):
-        await store.delete_matching(Query(ENTRIES, within(HERE)), 60, keep=("valid_from",))
+        await store.delete_matching(Query(SAMPLES, within(HERE)), 60, keep=("valid_from",))
 
 
 @clause("erase.matches")
@@ -114,7 +136,7 @@ async def test_tombstones_keep_the_fields_named_and_nothing_else(store: Store) -
 @pytest.mark.asyncio
 async def test_deleting_what_matches_keeps_what_does_not(store: Store) -> None:
     await done(store, *[put(record(n, fields={"type": "even" if n % 2 == 0 else "odd"})) for n in range(10)])
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "odd")), 50) == 5
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "odd")), 50) == 5
     assert await asked(store) == [id_of(n) for n in range(0, 10, 2)]
 
 
@@ -122,9 +144,9 @@ async def test_deleting_what_matches_keeps_what_does_not(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_the_roles(store: Store) -> None:
     await done(store, *[put(record(n)) for n in range(4)], put(record(9, role=Role.REPLICA)))
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), limit=1), 50) == 4
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), limit=1), 50) == 4
     assert (await live(store, 9)).role is Role.REPLICA
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), roles=frozenset(Role)), 50) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset(Role)), 50) == 1
 
 
 @clause("erase.matches", "isolation.where")
@@ -132,7 +154,7 @@ async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_t
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
     await done(store, put(record(1)), put(record(2, ELSEWHERE)), put(record(3, FOREIGN)))
-    assert await store.delete_matching(Query(ENTRIES, Tenant("acme")), 50) == 2
+    assert await store.delete_matching(Query(SAMPLES, Tenant("acme")), 50) == 2
     await live(store, 3, FOREIGN)
 
 
@@ -141,7 +163,7 @@ async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_what_was_deleted_by_matching_is_not_resurrected_by_a_late_copy(store: Store) -> None:
     await done(store, put(record(version=3)))
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
     assert (await one(store, put(record(version=3), Newer()))).status is Status.CONFLICT
     assert (await one(store, put(record(version=60), Absent()))).status is Status.CONFLICT
 
@@ -152,7 +174,7 @@ async def test_what_was_deleted_by_matching_is_not_resurrected_by_a_late_copy(st
 async def test_what_was_deleted_by_matching_is_no_longer_found_by_words(store: Store) -> None:
     await done(store, put(record(texts={"content": "cormorant"})))
     assert await hit_ids(store, "cormorant") == {id_of(1)}
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
     assert await hit_ids(store, "cormorant") == set()
 
 
@@ -172,12 +194,12 @@ async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(st
     for place in places:
         await done(store, *[put(_varied(n, place)) for n in range(10)])
     for place, part in zip(places, parts, strict=True):
-        everything = Query(ENTRIES, within(place))
+        everything = Query(SAMPLES, within(place), limit=MAX_LIMIT)
         asked_for = {r.key for r in (await store.query(replace(everything, filter=part))).records}
         expected = {r.key for n in range(10) if lets_through(part, r := replace(_varied(n, place), generation=0))}
         assert asked_for == expected, part
         assert await store.delete_matching(replace(everything, filter=part), 50) == len(expected), part
-        stands = await store.get(ENTRIES, [key_of(n, place) for n in range(10)])
+        stands = await store.get(SAMPLES, [key_of(n, place) for n in range(10)])
         assert {s.key for s in stands if isinstance(s, Tombstone)} == expected, part
         assert all(s is not None for s in stands)
         assert {r.key for r in (await store.query(everything)).records} == {key_of(n, place) for n in range(10)} - expected, part
@@ -199,11 +221,11 @@ async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Sto
     await done(
         store, *[put(record(n)) for n in range(5)], release(1, owed=(Owed("k"),), discard_at=ends), delete(2, 7, note={"k": 1}, discard_at=ends)
     )
-    before = await store.get(ENTRIES, [key_of(1), key_of(2)])
+    before = await store.get(SAMPLES, [key_of(1), key_of(2)])
 
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50, T0) == 3
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, T0) == 3
 
-    assert await store.get(ENTRIES, [key_of(1), key_of(2)]) == before
+    assert await store.get(SAMPLES, [key_of(1), key_of(2)]) == before
 
 
 @clause("erase.keeps", "moments.utc")
@@ -212,7 +234,7 @@ async def test_tombstones_keep_empty_texts_too_and_their_end_in_utc(store: Store
     await done(store, put(record(1, fields={"request_digest": "", "type": "x\x00é"})), put(record(2)))
     there = T0.astimezone(timezone(timedelta(hours=-7)))
 
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50, there, ("request_digest", "type")) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, there, ("request_digest", "type")) == 2
 
     first, second = await buried(store, 1), await buried(store, 2)
     assert first == Tombstone(key_of(1), 50, note={"request_digest": "", "type": "x\x00é"}, discard_at=T0)
@@ -223,7 +245,7 @@ async def test_tombstones_keep_empty_texts_too_and_their_end_in_utc(store: Store
 
 @clause("erase.matches", "erase.keeps")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
 async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(store: Store, collection: Collection) -> None:
     """Nothing is owed any more, whatever the record owed; and the version is above both, at the record's own too."""
     books: dict[str, Any] = {"owed": (Owed("deliver", {"to": "long"}),), "accesses": 4, "previous": 2, "expires_at": T0, "body": {"said": "lantern"}}
@@ -249,11 +271,11 @@ async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_ro
     gone: set[Key] = set()
     for roles in ({Role.HOME}, {Role.REPLICA, Role.CACHED}, set(Role)):
         for part in (Eq("type", "b"), None):
-            query = Query(ENTRIES, where, part, roles=frozenset(roles))
+            query = Query(SAMPLES, where, part, roles=frozenset(roles), limit=MAX_LIMIT)
             wanted = {r.key for r in made if r.partition in inside and r.role in roles and (part is None or r.fields["type"] == "b")} - gone
             assert {r.key for r in (await store.query(query)).records} == wanted
             assert (await store.count(query)).records == len(wanted)
             assert await store.delete_matching(query, 50) == len(wanted)
             gone |= wanted
-            stands = await store.get(ENTRIES, [r.key for r in made])
+            stands = await store.get(SAMPLES, [r.key for r in made])
             assert {r.key for r, s in zip(made, stands, strict=True) if isinstance(s, Tombstone)} == gone

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from memory.ports.collections import COLLECTIONS, Field, FieldType
+from memory.ports.collections import Field, FieldType
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, buried, delete, done, found, id_of, key_of, live, marked, put, record, release
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, within
+from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, within
 from memory.ports.record import FieldValue, Owed, Record
 from memory.ports.store import Store
 
@@ -37,7 +38,7 @@ async def exact(harness: Harness) -> AsyncIterator[Store]:
     """A fresh store, open with a collection of every type beside the others."""
     made = await harness.make()
     try:
-        await made.open((*COLLECTIONS, EVERY_TYPE))
+        await made.open((*DECLARED, EVERY_TYPE))
         yield made
     finally:
         await harness.dispose(made)
@@ -62,7 +63,7 @@ async def _keep(store: Store, values: ExactValues) -> None:
 
 
 async def _found(store: Store, part: Filter) -> set[int]:
-    page = await store.query(Query(EVERY_TYPE, within(HERE), part))
+    page = await store.query(Query(EVERY_TYPE, within(HERE), part, limit=MAX_LIMIT))
     return {_number[r.key.id] for r in page.records}
 
 
@@ -134,7 +135,7 @@ async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: 
 
     again = await harness.restart(exact)
     try:
-        await again.open((*COLLECTIONS, EVERY_TYPE))
+        await again.open((*DECLARED, EVERY_TYPE))
         after = await again.get(EVERY_TYPE, [key_of(n) for n in range(COUNT)])
         assert all(isinstance(stored, Record) for stored in after)
         assert [_told(stored) for stored in after] == [_told(stored) for stored in before]

@@ -9,15 +9,14 @@ import pytest
 
 from memory.domain.errors import Unsupported
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, refused, works
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
-    append,
     asked,
     delete,
     done,
@@ -32,7 +31,7 @@ from memory.ports.contract.support import (
     release,
     searched,
 )
-from memory.ports.query import Eq, Everywhere, Lt, Near, Order, Query, Search, Tenant, Words, within
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Lt, Near, Order, Query, Search, Tenant, Words, within
 from memory.ports.record import Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
@@ -71,13 +70,13 @@ async def test_a_store_has_a_name_for_messages(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
     await done(store, *[put(record(n, body={"n": n}, texts={"content": "lantern"})) for n in range(20)], RaiseGeneration(ELSEWHERE, 4))
-    before = await store.get(ENTRIES, [key_of(n) for n in range(20)])
+    before = await store.get(SAMPLES, [key_of(n) for n in range(20)])
     epoch = store.epoch
 
     again = await harness.restart(store)
     try:
-        await again.open(COLLECTIONS)
-        assert await again.get(ENTRIES, [key_of(n) for n in range(20)]) == before
+        await again.open(DECLARED)
+        assert await again.get(SAMPLES, [key_of(n) for n in range(20)]) == before
         assert len(await asked(again)) == 20
         assert (await one(again, RaiseGeneration(ELSEWHERE, 0))).number == 4
         assert again.epoch == epoch, "the epoch of a durable store is constant"
@@ -88,17 +87,14 @@ async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(harne
 @clause("durable.survives")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
-async def test_marks_tombstones_and_counters_survive_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
-    await done(
-        store, put(record(1)), release(1), delete(2), append(record(3), ENTRY_VERSIONS, "stored_version"), delete(3, collection=ENTRY_VERSIONS)
-    )
+async def test_marks_and_tombstones_survive_the_death_of_a_durable_store(harness: Harness, store: Store) -> None:
+    await done(store, put(record(1)), release(1), delete(2))
     before = [await found(store, 1), await found(store, 2)]
 
     again = await harness.restart(store)
     try:
-        await again.open(COLLECTIONS)
+        await again.open(DECLARED)
         assert [await found(again, 1), await found(again, 2)] == before
-        assert (await one(again, append(record(4), ENTRY_VERSIONS, "stored_version"))).number == 2
         assert not (await one(again, put(record(2), Newer()))).applied
     finally:
         await again.close()
@@ -116,7 +112,7 @@ async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restart
     for _ in range(4):
         store = await harness.restart(store)
         try:
-            await store.open(COLLECTIONS)
+            await store.open(DECLARED)
             assert store.epoch
             assert store.epoch not in epochs, "no run is taken for an earlier one, however many there were"
             assert (await store.check()).epoch == store.epoch
@@ -134,7 +130,7 @@ async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restart
 async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes(harness: Harness, store: Store) -> None:
     other = await harness.client(store)
     try:
-        await other.open(COLLECTIONS)
+        await other.open(DECLARED)
         await done(store, put(record(1, texts={"content": "lantern"}, vector=pack_vector([1.0]))))
         assert await found(other, 1) == await live(store, 1)
         assert await asked(store) == [id_of(1)] == await asked(other)
@@ -144,7 +140,7 @@ async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes
         if store.capabilities.lexical:
             assert await hit_ids(store, "lantern") == {id_of(1), id_of(2)} == await hit_ids(other, "lantern")
         if store.capabilities.semantic:
-            hits = [await client.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 5)) for client in (store, other)]
+            hits = [await client.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5)) for client in (store, other)]
             assert [[hit.record.key.id for hit in found_] for found_ in hits] == [[id_of(1), id_of(2)]] * 2
         await other.close()
         assert await asked(store) == [id_of(1), id_of(2)]
@@ -228,11 +224,10 @@ _CONDITIONAL: dict[str, Write] = {
     "absent": put(record(), Absent()),
     "at a version": put(record(), AtVersion(1)),
     "newer": put(record(), Newer()),
-    "append": append(record(), ENTRY_VERSIONS, "stored_version"),
     "delete": delete(),
     "release": release(),
-    "annotate": Annotate(ENTRIES, key_of(1), 1, tier="x"),
-    "purge": Purge(ENTRIES, key_of(1), 1),
+    "annotate": Annotate(SAMPLES, key_of(1), 1, tier="x"),
+    "purge": Purge(SAMPLES, key_of(1), 1),
 }
 
 
@@ -273,7 +268,7 @@ async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, 
             await asyncio.sleep(0)  # one turn of the loop, so that each round is cut off a little later
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        kept = sum(isinstance(s, Record) for s in await store.get(ENTRIES, [key_of(first + n) for n in range(10)]))
+        kept = sum(isinstance(s, Record) for s in await store.get(SAMPLES, [key_of(first + n) for n in range(10)]))
         assert kept in (0, 10), f"cut off after {turns} turns, {kept} of 10 writes were kept"
 
 
@@ -295,7 +290,7 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
     """Writers race the raise and some of them are cut off in the middle: what stands of before was there when the raise was acknowledged."""
     writer = await harness.client(store) if store.capabilities.shared else store
     try:
-        await writer.open(COLLECTIONS)
+        await writer.open(DECLARED)
         for turn in range(12):
             at = Partition("acme", f"user:{turn}")
             writes = [asyncio.ensure_future(one(writer, put(record(n, at, generation=0 if n % 2 else None)))) for n in range(16)]
@@ -306,7 +301,7 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
             for write in writes[turn % 3 :: 3]:
                 write.cancel()
             await asyncio.gather(*writes, return_exceptions=True)
-            page = await store.query(Query(ENTRIES, within(at)))
+            page = await store.query(Query(SAMPLES, within(at), limit=MAX_LIMIT))
             late = [r for r in page.records if isinstance(r, Record) and r.generation != raised and r.key.id not in stood]
             assert not late, f"of generation {raised} after turn {turn}"
     finally:
@@ -320,7 +315,7 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
 async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure(harness: Harness, store: Store) -> None:
     async def erased() -> int:
         older = Lt("generation", 1) if store.capabilities.filter else None
-        return await store.delete_matching(Query(ENTRIES, within(HERE), older, roles=frozenset(Role)), 50)
+        return await store.delete_matching(Query(SAMPLES, within(HERE), older, roles=frozenset(Role)), 50)
 
     async def erase() -> None:
         await done(store, RaiseGeneration(HERE))
@@ -353,12 +348,12 @@ async def test_a_filter_chooses_records(store: Store) -> None:
 @refused("filter")
 @pytest.mark.asyncio
 async def test_filters_are_refused_by_name(store: Store) -> None:
-    query = Query(ENTRIES, within(HERE), Eq("type", "b"))
+    query = Query(SAMPLES, within(HERE), Eq("type", "b"))
     await done(store, put(record()))
     await _refused(store.query(query), "filter", store)
     await _refused(store.count(query), "filter", store)
     await _refused(store.delete_matching(query, 5), "filter", store)
-    await _refused(store.search(Search(ENTRIES, within(HERE), Words("x"), 5, Eq("type", "b"))), "filter", store)
+    await _refused(store.search(Search(SAMPLES, within(HERE), Words("x"), 5, Eq("type", "b"))), "filter", store)
     await live(store)
 
 
@@ -374,7 +369,7 @@ async def test_an_order_sorts_records(store: Store) -> None:
 @refused("order")
 @pytest.mark.asyncio
 async def test_orders_are_refused_by_name(store: Store) -> None:
-    await _refused(store.query(Query(ENTRIES, within(HERE), order=(Order("type"),))), "order", store)
+    await _refused(store.query(Query(SAMPLES, within(HERE), order=(Order("type"),))), "order", store)
 
 
 @clause("flag.works", "everywhere.all")
@@ -391,10 +386,10 @@ async def test_a_whole_tenant_and_everywhere_can_be_asked(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) -> None:
     for where in (Tenant("acme"), Everywhere()):
-        await _refused(store.query(Query(ENTRIES, where)), "tenant_wide", store)
-        await _refused(store.count(Query(ENTRIES, where)), "tenant_wide", store)
-        await _refused(store.delete_matching(Query(ENTRIES, where), 5), "tenant_wide", store)
-        await _refused(store.search(Search(ENTRIES, where, Words("x"), 5)), "tenant_wide", store)
+        await _refused(store.query(Query(SAMPLES, where)), "tenant_wide", store)
+        await _refused(store.count(Query(SAMPLES, where)), "tenant_wide", store)
+        await _refused(store.delete_matching(Query(SAMPLES, where), 5), "tenant_wide", store)
+        await _refused(store.search(Search(SAMPLES, where, Words("x"), 5)), "tenant_wide", store)
 
 
 # -- lexical, semantic, tenant_statistics -----------------------------------------------------------------------------
@@ -412,7 +407,7 @@ async def test_records_are_found_by_words(store: Store) -> None:
 @refused("lexical")
 @pytest.mark.asyncio
 async def test_search_by_words_is_refused_by_name(store: Store) -> None:
-    await _refused(store.search(Search(ENTRIES, within(HERE), Words("x"), 5)), "lexical", store)
+    await _refused(store.search(Search(SAMPLES, within(HERE), Words("x"), 5)), "lexical", store)
 
 
 @clause("flag.works")
@@ -420,7 +415,7 @@ async def test_search_by_words_is_refused_by_name(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_records_are_found_by_meaning(store: Store) -> None:
     await done(store, put(record(1, vector=pack_vector([1, 0]))), put(record(2, vector=pack_vector([0, 1]))))
-    hits = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([0.1, 1])), 1))
+    hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([0.1, 1])), 1))
     assert [hit.record.key.id for hit in hits] == [id_of(2)]
 
 
@@ -428,7 +423,7 @@ async def test_records_are_found_by_meaning(store: Store) -> None:
 @refused("semantic")
 @pytest.mark.asyncio
 async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
-    await _refused(store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 5)), "semantic", store)
+    await _refused(store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5)), "semantic", store)
 
 
 @clause("statistics.own", "flag.works")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS, ENTRIES
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, listed, put, record, release, ways
@@ -31,7 +31,7 @@ def _cached(n: int, **parts: Any) -> Record:
 async def _forgotten(harness: Harness, store: Store, numbers: Sequence[int]) -> None:
     """Wait until these are."""
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
-    while await store.get(ENTRIES, [key_of(n) for n in numbers]) != [None] * len(numbers):
+    while await store.get(SAMPLES, [key_of(n) for n in numbers]) != [None] * len(numbers):
         assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
         await asyncio.sleep(0.001)
 
@@ -59,8 +59,8 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
     await _forgotten(harness, store, (4, 5, 6))
     assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8, 9)] == [Record, Mark, Tombstone, Mark, Tombstone, Record]
 
-    settled = [Annotate(ENTRIES, key_of(n), version, settle=STEP) for n, version in ((1, 1), (2, 1), (3, 100))]
-    await done(store, *settled, Annotate(ENTRIES, key_of(7), 1, discard_at=LONG_AGO), Annotate(ENTRIES, key_of(8), 100, discard_at=LONG_AGO))
+    settled = [Annotate(SAMPLES, key_of(n), version, settle=STEP) for n, version in ((1, 1), (2, 1), (3, 100))]
+    await done(store, *settled, Annotate(SAMPLES, key_of(7), 1, discard_at=LONG_AGO), Annotate(SAMPLES, key_of(8), 100, discard_at=LONG_AGO))
     await _forgotten(harness, store, (1, 2, 3, 7, 8))
     assert await asked(store) == [id_of(9)], "a record that is no cached copy is its reader's to forget"
 
@@ -75,7 +75,7 @@ async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Sto
     await done(store, put(_cached(9, expires_at=LONG_AGO)))
     await _forgotten(harness, store, (9,))
 
-    stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3, 10, 20, 30, 100, 200, 300)])
+    stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3, 10, 20, 30, 100, 200, 300)])
     assert [type(s) for s in stands] == [Record] * 3 + [Mark] * 3 + [Tombstone] * 3
 
 
@@ -92,7 +92,7 @@ async def test_nothing_is_forgotten_in_the_part_of_a_second_before_its_time(stor
     await done(store, *writes)
     numbers = [kind + n for kind in (0, 100, 200) for n in ends]
     while datetime.now(UTC) < ends[8]:
-        stands = await store.get(ENTRIES, [key_of(n) for n in numbers])
+        stands = await store.get(SAMPLES, [key_of(n) for n in numbers])
         now = datetime.now(UTC)
         early = {n: ends[n % 100] - now for n, standing in zip(numbers, stands, strict=True) if standing is None and now < ends[n % 100]}
         assert not early, "forgotten so long before its time"
@@ -110,16 +110,16 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
     await _forgotten(harness, store, gone)
 
     async def hits() -> list[list[str]]:
-        searches = [Search(ENTRIES, within(HERE), by, 9, roles=roles) for by in ways(store, "lantern", 1.0, 0.0)]
+        searches = [Search(SAMPLES, within(HERE), by, 9, roles=roles) for by in ways(store, "lantern", 1.0, 0.0)]
         return [[hit.record.key.id for hit in await store.search(search)] for search in searches]
 
     assert await asked(store, roles=roles) == [id_of(4)]
-    assert (await store.count(Query(ENTRIES, within(HERE), roles=roles))).records == 1
+    assert (await store.count(Query(SAMPLES, within(HERE), roles=roles))).records == 1
     assert await hits() == [[id_of(4)]] * len(ways(store, "", 1))
     if store.capabilities.tenant_wide:
         assert [s.key for kind in Kind for s in await listed(store, kind)] == [key_of(4)]
     assert (await store.audit()).problems == ()
-    again: list[Write] = [put(record(1, generation=0), Absent()), Purge(ENTRIES, key_of(2), 1), delete(3, 2), Annotate(ENTRIES, key_of(2), 1)]
+    again: list[Write] = [put(record(1, generation=0), Absent()), Purge(SAMPLES, key_of(2), 1), delete(3, 2), Annotate(SAMPLES, key_of(2), 1)]
     outcomes = await store.apply(again)
     assert [o.status for o in outcomes] == ["applied", "applied", "applied", "conflict"]
     assert await found(store, 1) == record(1, generation=0)
@@ -137,7 +137,7 @@ async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, sto
     await done(store, put(_cached(3, version=2, expires_at=LONG_AGO)), delete(4, discard_at=ahead))
     await done(store, put(_cached(5, expires_at=LONG_AGO, owed=STEP)), put(_cached(5, version=2, expires_at=ahead)))
     await _forgotten(harness, store, (3,))
-    stands = await store.get(ENTRIES, [key_of(n) for n in (1, 2, 4, 5)])
+    stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 4, 5)])
     # The first may have been forgotten in the moment between its second version and its third; then the third is a record of its own.
     assert [type(s) for s in stands] == [Record, Record, Tombstone, Record]
 
@@ -152,10 +152,10 @@ async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(harness
     await done(store, delete(3, owed=two, discard_at=LONG_AGO), put(record(4)), release(4, owed=two, discard_at=LONG_AGO))
     await done(
         store,
-        Annotate(ENTRIES, key_of(1), 1, role=Role.HOME, settle=STEP),
-        Annotate(ENTRIES, key_of(2), 100, discard_at=ahead, settle=STEP),
-        Annotate(ENTRIES, key_of(3), 100, settle=STEP),
-        Annotate(ENTRIES, key_of(4), 1, settle=STEP),
+        Annotate(SAMPLES, key_of(1), 1, role=Role.HOME, settle=STEP),
+        Annotate(SAMPLES, key_of(2), 100, discard_at=ahead, settle=STEP),
+        Annotate(SAMPLES, key_of(3), 100, settle=STEP),
+        Annotate(SAMPLES, key_of(4), 1, settle=STEP),
         put(_cached(9, expires_at=LONG_AGO)),
     )
     await _forgotten(harness, store, (9,))
@@ -191,7 +191,7 @@ async def test_what_owes_a_step_is_not_forgotten_after_a_restart_either(harness:
     await done(store, release(3, owed=STEP, discard_at=LONG_AGO), put(_cached(4, expires_at=LONG_AGO)))
     again = await (harness.reopen(store) if end == "a good close" else harness.restart(store))
     try:
-        await again.open(COLLECTIONS)
+        await again.open(DECLARED)
         await done(again, put(_cached(9, expires_at=LONG_AGO)))
         await _forgotten(harness, again, (4, 9))
         assert [type(await found(again, n)) for n in (1, 2, 3)] == [Record, Tombstone, Mark]

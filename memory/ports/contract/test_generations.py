@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS, ENTRY_VERSIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, append, done, found, live, one, put, record
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, done, found, live, one, put, record
 from memory.ports.record import Partition
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, AtVersion, Newer, RaiseGeneration, Status, When
@@ -63,7 +64,7 @@ async def test_a_record_keeps_the_generation_it_brings(store: Store) -> None:
 
 @clause("generation.binds")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(store: Store, collection: Collection) -> None:
     await done(store, RaiseGeneration(HERE, 2))
 
@@ -87,19 +88,6 @@ async def test_an_erased_generation_is_rejected_whatever_the_condition(store: St
 
     assert (outcome.status, outcome.reason) == (Status.REJECTED, "generation")
     assert await found(store) == before
-
-
-@clause("generation.binds", "append.refused")
-@needs("conditional")
-@pytest.mark.asyncio
-async def test_an_append_of_an_erased_generation_is_rejected_and_uses_up_no_number(store: Store) -> None:
-    await done(store, RaiseGeneration(HERE))
-
-    old = await one(store, append(record(1, generation=0), ENTRY_VERSIONS, "stored_version"))
-    new = await one(store, append(record(2), ENTRY_VERSIONS, "stored_version"))
-
-    assert (old.status, old.reason) == (Status.REJECTED, "generation")
-    assert (new.number, new.generation) == (1, 1)
 
 
 @clause("generation.binds", "apply.order")

@@ -12,8 +12,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.histories import Play, Step, history, script, shrunk
 from memory.ports.contract.judges import tiny
@@ -33,7 +33,7 @@ def _length_and_seed(config: pytest.Config) -> tuple[int, int]:
 async def _specification() -> Store:
     (point,) = entry_points(group="memory.adapters", name="memory")
     made: Store = point.load().build("specification", "memory://", {})
-    await made.open(COLLECTIONS)
+    await made.open(DECLARED)
     return made
 
 
@@ -55,7 +55,7 @@ async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest,
         again = type(harness)(folder)
         made = await (again.tiny() if with_tiny else again.make())
         try:
-            await made.open(COLLECTIONS)
+            await made.open(DECLARED)
             return await Play(again, made, await _specification()).run(some) is not None
         finally:
             await again.dispose(made)
@@ -79,7 +79,7 @@ async def test_a_long_history_of_single_writes_leaves_what_the_specification_has
 async def test_so_does_one_with_every_threshold_tiny(harness: Harness, request: pytest.FixtureRequest) -> None:
     store = await harness.tiny()
     try:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         await _holds(harness, store, request, with_tiny=True)
     finally:
         await harness.dispose(store)

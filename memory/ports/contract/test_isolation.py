@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.names import NAMES, named, partition_of
 from memory.ports.contract.support import HERE, asked, delete, done, hit_ids, id_of, key_of, one, put, record, ways
-from memory.ports.query import Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
+from memory.ports.query import MAX_LIMIT, Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
 from memory.ports.record import Key, Partition, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, RaiseGeneration
@@ -34,8 +34,8 @@ async def test_a_partition_sees_its_own_records_and_no_others(store: Store, fami
     await done(store, *[put(r) for r in records])
     for r in records:
         assert await asked(store, within(r.partition)) == [r.key.id]
-        assert (await store.count(Query(ENTRIES, within(r.partition)))).records == 1
-        stored = (await store.get(ENTRIES, [r.key]))[0]
+        assert (await store.count(Query(SAMPLES, within(r.partition)))).records == 1
+        stored = (await store.get(SAMPLES, [r.key]))[0]
         assert isinstance(stored, Record)
         assert (stored.key, stored.scope, dict(stored.body)) == (r.key, r.scope, dict(r.body))
 
@@ -71,7 +71,7 @@ async def test_search_by_meaning_stays_in_its_partition(store: Store, family: st
     records = _filled(FAMILIES[family])
     await done(store, *[put(r) for r in records])
     for r in records:
-        hits = await store.search(Search(ENTRIES, within(r.partition), Near(pack_vector([1.0])), 50))
+        hits = await store.search(Search(SAMPLES, within(r.partition), Near(pack_vector([1.0])), 50))
         assert [hit.record.key.id for hit in hits] == [r.key.id]
 
 
@@ -94,7 +94,7 @@ async def test_the_same_id_under_another_tenant_is_another_record(store: Store) 
     )
     await done(store, put(mine), put(theirs))
 
-    got = await store.get(ENTRIES, [mine.key, theirs.key, Key("acmE", shared)])
+    got = await store.get(SAMPLES, [mine.key, theirs.key, Key("acmE", shared)])
 
     assert [dict(r.body) if isinstance(r, Record) else r for r in got] == [{"of": "acme"}, {"of": "Acme"}, None]
     assert await asked(store, within(theirs.partition)) == [shared]
@@ -107,13 +107,13 @@ async def test_no_write_reaches_another_tenants_record_of_the_same_id(store: Sto
     mine = record()
     foreign = Key("ACME", mine.key.id)
     await done(store, put(mine, Absent()))
-    before = await store.get(ENTRIES, [mine.key])
+    before = await store.get(SAMPLES, [mine.key])
 
     await done(store, put(Record(foreign, mine.scope, 9, mine.created_at, mine.updated_at), Absent()))
     await done(store, delete(1, version=50, at=Partition("umbrella", "user:ann")))
     await done(store, RaiseGeneration(Partition("ACME", mine.scope)))
 
-    assert await store.get(ENTRIES, [mine.key]) == before
+    assert await store.get(SAMPLES, [mine.key]) == before
 
 
 @clause("isolation.where", "query.all")
@@ -124,7 +124,7 @@ async def test_several_partitions_are_asked_together_each_record_once(store: Sto
     for some in (records[i : i + 7] for i in range(0, len(records), 7)):
         partitions = [r.partition for r in some]
         assert set(await asked(store, within(*partitions, partitions[0]))) == {r.key.id for r in some}
-        assert (await store.count(Query(ENTRIES, within(*partitions, partitions[0])))).records == len(some)
+        assert (await store.count(Query(SAMPLES, within(*partitions, partitions[0])))).records == len(some)
 
 
 @clause("erase.matches", "names.apart")
@@ -133,9 +133,9 @@ async def test_erasing_one_partition_leaves_its_twins(store: Store) -> None:
     records = _filled(SCOPES)
     await done(store, *[put(r) for r in records])
 
-    assert await store.delete_matching(Query(ENTRIES, within(records[0].partition)), 50) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(records[0].partition)), 50) == 1
 
-    assert [isinstance(s, Record) for s in await store.get(ENTRIES, [r.key for r in records])] == [False] + [True] * (len(records) - 1)
+    assert [isinstance(s, Record) for s in await store.get(SAMPLES, [r.key for r in records])] == [False] + [True] * (len(records) - 1)
 
 
 @clause("generation.counts", "names.apart")
@@ -151,9 +151,9 @@ async def test_a_generation_does_not_reach_twins(store: Store) -> None:
 async def test_everywhere_sees_every_tenant(store: Store) -> None:
     records = _filled(TENANTS)
     await done(store, *[put(r) for r in records])
-    page = await store.query(Query(ENTRIES, Everywhere()))
+    page = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT))
     assert {r.key for r in page.records} == {r.key for r in records}
-    assert (await store.count(Query(ENTRIES, Everywhere()))).records == len(records)
+    assert (await store.count(Query(SAMPLES, Everywhere()))).records == len(records)
 
 
 @clause("isolation.where", "count.exact")
@@ -162,26 +162,26 @@ async def test_a_partition_without_records_is_empty(store: Store) -> None:
     await done(store, put(record()))
     nobody = within(Partition("acme", "nobody"))
     assert await asked(store, nobody) == []
-    assert await store.count(Query(ENTRIES, nobody)) == Count(0, 0)
-    assert await store.delete_matching(Query(ENTRIES, nobody), 50) == 0
+    assert await store.count(Query(SAMPLES, nobody)) == Count(0, 0)
+    assert await store.delete_matching(Query(SAMPLES, nobody), 50) == 0
 
 
 @clause("isolation.where")
 @pytest.mark.asyncio
 async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
     """The same ids, words and vectors in two collections of one partition."""
-    both = (ENTRIES, ENTRY_VERSIONS)
+    both = (SAMPLES, MORE_SAMPLES)
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
         await done(store, *[put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0])), collection=collection) for n in numbers])
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
-        expected, everything = [id_of(n) for n in numbers], Query(collection, within(HERE))
+        expected, everything = [id_of(n) for n in numbers], Query(collection, within(HERE), limit=MAX_LIMIT)
         assert await asked(store, collection=collection) == expected
         assert (await store.count(everything)).records == 6
         assert [s is not None for s in await store.get(collection, [key_of(n) for n in range(9)])] == [n in numbers for n in range(9)]
         for by in ways(store, "lantern", 1.0):
             assert [h.record.key.id for h in await store.search(Search(collection, within(HERE), by, 50))] == expected
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 6
-    assert await asked(store, collection=ENTRY_VERSIONS) == [id_of(n) for n in range(3, 9)]
-    assert (await store.count(Query(RELATIONS, within(HERE)))).records == 0
-    await done(store, put(record(1), collection=RELATIONS))
-    assert (await store.count(Query(ENTRIES, within(HERE)))).records == 0
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 6
+    assert await asked(store, collection=MORE_SAMPLES) == [id_of(n) for n in range(3, 9)]
+    assert (await store.count(Query(PLAIN, within(HERE)))).records == 0
+    await done(store, put(record(1), collection=PLAIN))
+    assert (await store.count(Query(SAMPLES, within(HERE)))).records == 0

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput, NotOpen, StoreError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType
+from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, done, found, id_of, key_of, live, one, put, record, ways
@@ -22,14 +23,14 @@ from memory.ports.writes import Absent, Annotate, AtVersion, RaiseGeneration
 
 CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
     "check": lambda s: s.check(),
-    "get": lambda s: s.get(ENTRIES, [key_of(1)]),
+    "get": lambda s: s.get(SAMPLES, [key_of(1)]),
     "apply": lambda s: s.apply([put(record())]),
-    "query": lambda s: s.query(Query(ENTRIES, within(HERE))),
-    "count": lambda s: s.count(Query(ENTRIES, within(HERE))),
-    "search by words": lambda s: s.search(Search(ENTRIES, within(HERE), Words("x"), 1)),
-    "search by meaning": lambda s: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 1)),
-    "delete_matching": lambda s: s.delete_matching(Query(ENTRIES, within(HERE)), 1),
-    "get of nothing": lambda s: s.get(ENTRIES, []),
+    "query": lambda s: s.query(Query(SAMPLES, within(HERE))),
+    "count": lambda s: s.count(Query(SAMPLES, within(HERE))),
+    "search by words": lambda s: s.search(Search(SAMPLES, within(HERE), Words("x"), 1)),
+    "search by meaning": lambda s: s.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 1)),
+    "delete_matching": lambda s: s.delete_matching(Query(SAMPLES, within(HERE)), 1),
+    "get of nothing": lambda s: s.get(SAMPLES, []),
     "apply of nothing": lambda s: s.apply([]),
     "audit": lambda s: s.audit(),
     "vacuum": lambda s: s.vacuum(),
@@ -47,7 +48,7 @@ async def test_nothing_works_before_open_and_after_close(harness: Harness, call:
     try:
         with pytest.raises(NotOpen):
             await CALLS[call](store)
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         await store.close()
         with pytest.raises(NotOpen):
             await CALLS[call](store)
@@ -61,10 +62,10 @@ async def test_opening_and_closing_twice_is_no_more_than_once(harness: Harness) 
     store = await harness.make()
     try:
         await store.close()
-        await store.open(COLLECTIONS)
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
+        await store.open(DECLARED)
         await done(store, put(record()))
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         assert await asked(store) == [id_of(1)]
         await store.close()
         await store.close()
@@ -77,7 +78,7 @@ async def test_opening_and_closing_twice_is_no_more_than_once(harness: Harness) 
 async def test_opening_at_once_from_many_tasks_opens_once(harness: Harness) -> None:
     store = await harness.make()
     try:
-        await asyncio.gather(*(store.open(COLLECTIONS) for _ in range(8)))
+        await asyncio.gather(*(store.open(DECLARED) for _ in range(8)))
         await done(store, put(record()))
         await asyncio.gather(*(store.close() for _ in range(8)))
     finally:
@@ -92,7 +93,7 @@ async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(harne
 
     again = await harness.reopen(store)
     try:
-        await again.open(COLLECTIONS)
+        await again.open(DECLARED)
         if again.capabilities.durable or again is store:
             assert await found(again, 1) == before
             assert (await one(again, RaiseGeneration(HERE, 0))).number == 3
@@ -111,12 +112,12 @@ async def test_copies_in_every_role_are_found_again_after_reopening(harness: Har
     await done(store, *[put(record(n, role=role, texts={"content": "lantern"}, vector=vector)) for n, role in roles.items()])
     again = await harness.reopen(store)
     try:
-        await again.open(COLLECTIONS)
+        await again.open(DECLARED)
         if again.capabilities.durable or again is store:
             for n, role in roles.items():
                 assert await asked(again, roles=frozenset({role})) == [id_of(n)]
                 for by in ways(again, "lantern", 1.0, 0.0):
-                    hits = await again.search(Search(ENTRIES, within(HERE), by, 10, roles=frozenset({role})))
+                    hits = await again.search(Search(SAMPLES, within(HERE), by, 10, roles=frozenset({role})))
                     assert [hit.record.key for hit in hits] == [key_of(n)]
     finally:
         await again.close()
@@ -200,7 +201,7 @@ async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store
 @pytest.mark.asyncio
 async def test_accesses_told_at_once_are_all_counted(store: Store) -> None:
     await done(store, put(record()))
-    await asyncio.gather(*(one(store, Annotate(ENTRIES, key_of(1), 1, accessed_at=T0 + timedelta(seconds=n))) for n in range(WRITERS)))
+    await asyncio.gather(*(one(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0 + timedelta(seconds=n))) for n in range(WRITERS)))
     assert (await live(store)).accesses == WRITERS
 
 
@@ -229,7 +230,7 @@ async def test_reads_and_writes_at_once_disturb_no_one(store: Store) -> None:
 async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: Harness, store: Store) -> None:
     other = await harness.client(store)
     try:
-        await other.open(COLLECTIONS)
+        await other.open(DECLARED)
         for version in range(1, 9):
             when = Absent() if version == 1 else AtVersion(version - 1)
             outcomes = await asyncio.gather(
@@ -264,9 +265,9 @@ async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_agai
         again = await harness.reopen(store)
         keeps = again.capabilities.durable or again is store
         store = again
-        await store.open(COLLECTIONS)
-        stands = await store.get(ENTRIES, [key_of(n) for n in acknowledged])
+        await store.open(DECLARED)
+        stands = await store.get(SAMPLES, [key_of(n) for n in acknowledged])
         assert not keeps or all(s is not None for s in stands), "acknowledged, and not there"
-        assert await store.get(ENTRIES, [key_of(n) for n in too_late]) == [None] * len(too_late), "told that the store is not open, and there"
+        assert await store.get(SAMPLES, [key_of(n) for n in too_late]) == [None] * len(too_late), "told that the store is not open, and there"
         await done(store, put(record(50 + turns)))
     await store.close()

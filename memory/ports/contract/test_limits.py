@@ -9,13 +9,13 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.base import record_bytes
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import refused, works
-from memory.ports.contract.support import append, done, found, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import done, found, id_of, key_of, live, one, put, record
 from memory.ports.record import Owed, Record, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Status, Write
+from memory.ports.writes import Absent, Status, Write
 
 LARGE_RECORD = 3 * 2**20
 LARGE_BATCH = 2_000
@@ -27,9 +27,9 @@ def _of_bytes(size: int, letter: str = "x") -> Record:
     return record(body={"text": letter * ((size - record_bytes(empty)) // len(letter.encode()))})
 
 
-def _appended(store: Store, what: Record) -> list[Write]:
-    """The same record as an append, where there are any."""
-    return [append(what, ENTRY_VERSIONS, "stored_version")] if store.capabilities.conditional else []
+def _created(store: Store, what: Record) -> list[Write]:
+    """The same record under a condition, where there are any."""
+    return [put(what, Absent(), MORE_SAMPLES)] if store.capabilities.conditional else []
 
 
 @clause("limit.binds", "refused.by-name")
@@ -43,11 +43,11 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
     of_three_a_character = _of_bytes(limit, "東")
     fat = replace(of_three_a_character, body={**of_three_a_character.body, "more": "東" * 3})
 
-    for refused_ in [await one(store, write) for write in (put(over), put(fat), *_appended(store, over))]:
+    for refused_ in [await one(store, write) for write in (put(over), put(fat), *_created(store, over))]:
         assert refused_.status is Status.REJECTED
         assert str(limit) in refused_.reason
     assert await found(store) is None
-    assert await found(store, collection=ENTRY_VERSIONS) is None
+    assert await found(store, collection=MORE_SAMPLES) is None
 
     await done(store, put(at))
     assert (await live(store)).body == at.body
@@ -98,7 +98,7 @@ async def test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refu
     for together in (False, True) if store.capabilities.atomic else (False,):
         with pytest.raises(InvalidInput, match=str(limit)):
             await store.apply([put(record(n)) for n in range(limit + 1)], together=together)
-    assert await store.get(ENTRIES, [key_of(n) for n in range(limit + 1)]) == [None] * (limit + 1)
+    assert await store.get(SAMPLES, [key_of(n) for n in range(limit + 1)]) == [None] * (limit + 1)
 
     outcomes = await store.apply([put(record(n)) for n in range(limit)])
     assert [o.status for o in outcomes] == ["applied"] * limit
@@ -110,7 +110,7 @@ async def test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refu
 async def test_without_a_limit_large_batches_are_applied(store: Store) -> None:
     outcomes = await store.apply([put(record(n)) for n in range(LARGE_BATCH)])
     assert [o.status for o in outcomes] == ["applied"] * LARGE_BATCH
-    assert [r.key.id if isinstance(r, Record) else r for r in await store.get(ENTRIES, [key_of(n) for n in range(LARGE_BATCH)])] == [
+    assert [r.key.id if isinstance(r, Record) else r for r in await store.get(SAMPLES, [key_of(n) for n in range(LARGE_BATCH)])] == [
         id_of(n) for n in range(LARGE_BATCH)
     ]
 
@@ -122,11 +122,11 @@ async def test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_n
     limit = store.capabilities.max_vector_dims
     assert limit is not None
     over = record(vector=pack_vector([1.0] * (limit + 1)))
-    for refused_ in [await one(store, write) for write in (put(over), *_appended(store, over))]:
+    for refused_ in [await one(store, write) for write in (put(over), *_created(store, over))]:
         assert refused_.status is Status.REJECTED
         assert str(limit) in refused_.reason
     assert await found(store) is None
-    assert await found(store, collection=ENTRY_VERSIONS) is None
+    assert await found(store, collection=MORE_SAMPLES) is None
 
     await done(store, put(record(vector=pack_vector([1.0] * limit))))
     assert (await live(store)).vector == pack_vector([1.0] * limit)

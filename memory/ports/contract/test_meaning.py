@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, id_of, live, put, record
@@ -23,7 +23,7 @@ MANY = 2000
 
 
 async def _near(store: Store, *values: float, limit: int = 10, where: Where | None = None, **rest: Any) -> list[Hit]:
-    return await store.search(Search(ENTRIES, where or within(HERE), Near(pack_vector(values)), limit, **rest))
+    return await store.search(Search(SAMPLES, where or within(HERE), Near(pack_vector(values)), limit, **rest))
 
 
 def _ids(hits: list[Hit]) -> list[str]:
@@ -147,7 +147,7 @@ async def test_ties_come_by_id_and_the_limit_cuts_the_farthest(store: Store) -> 
 )
 async def test_searching_by_what_is_no_direction_is_refused(store: Store, vector: bytes) -> None:
     with pytest.raises(InvalidInput):
-        await store.search(Search(ENTRIES, within(HERE), Near(vector), 5))
+        await store.search(Search(SAMPLES, within(HERE), Near(vector), 5))
 
 
 @clause("semantic.follows")

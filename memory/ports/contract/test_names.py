@@ -11,20 +11,21 @@ from dataclasses import dataclass, replace
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection
+from memory.ports.collections import Collection
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.names import FAMILIES, JOINTS, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
+from memory.ports.contract.names import FAMILIES, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
 from memory.ports.contract.support import HERE, T0, done, one, put
 from memory.ports.query import Count, Eq, In, Not, Order, Query, within
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, Append, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
 
 Place = tuple[Key, str]
 
 
-async def _stands(store: Store, places: Sequence[Place], collection: Collection = ENTRIES) -> list[Stored | None]:
+async def _stands(store: Store, places: Sequence[Place], collection: Collection = SAMPLES) -> list[Stored | None]:
     return await store.get(collection, [key for key, _ in places])
 
 
@@ -58,7 +59,7 @@ class _Kind:
     write: Callable[[int, Key, str], Write]
     leaves: Callable[[int, Key, str], object]
     before: Role | None = Role.HOME
-    collection: Collection = ENTRIES
+    collection: Collection = SAMPLES
 
 
 def _told(stored: Stored | None) -> object:
@@ -82,16 +83,10 @@ KINDS = {
     "put absent": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Absent()), lambda n, k, s: _of(k, s, 1000 + n), before=None),
     "put newer": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), Newer()), lambda n, k, s: _of(k, s, 1000 + n)),
     "put at its version": _Kind(lambda n, k, s: put(made(k, s, 1000 + n), AtVersion(n + 1)), lambda n, k, s: _of(k, s, 1000 + n)),
-    "append": _Kind(
-        lambda n, k, s: Append(ENTRY_VERSIONS, made(k, s, 1000 + n), "numbers", "stored_version"),
-        lambda n, k, s: _of(k, s, 1000 + n),
-        before=None,
-        collection=ENTRY_VERSIONS,
-    ),
-    "delete": _Kind(lambda n, k, s: Delete(ENTRIES, k, 1000 + n, AtVersion(n + 1), note={"n": n}), lambda n, k, s: ("tombstone", 1000 + n, {"n": n})),
-    "release": _Kind(lambda n, k, s: Release(ENTRIES, k, n + 1, f"to {n}"), lambda n, k, s: ("mark", n + 1, f"to {n}", s)),
-    "annotate": _Kind(lambda n, k, s: Annotate(ENTRIES, k, n + 1, tier=f"tier {n}"), lambda n, k, s: _of(k, s, n + 1, f"tier {n}")),
-    "purge": _Kind(lambda n, k, s: Purge(ENTRIES, k, n + 1), lambda n, k, s: None, before=Role.CACHED),
+    "delete": _Kind(lambda n, k, s: Delete(SAMPLES, k, 1000 + n, AtVersion(n + 1), note={"n": n}), lambda n, k, s: ("tombstone", 1000 + n, {"n": n})),
+    "release": _Kind(lambda n, k, s: Release(SAMPLES, k, n + 1, f"to {n}"), lambda n, k, s: ("mark", n + 1, f"to {n}", s)),
+    "annotate": _Kind(lambda n, k, s: Annotate(SAMPLES, k, n + 1, tier=f"tier {n}"), lambda n, k, s: _of(k, s, n + 1, f"tier {n}")),
+    "purge": _Kind(lambda n, k, s: Purge(SAMPLES, k, n + 1), lambda n, k, s: None, before=Role.CACHED),
 }
 
 
@@ -130,26 +125,6 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
     assert [o.generation for o in outcomes] == [n + 1 + (n % 2 == 0) for n in range(len(places))]
 
 
-@clause("names.apart", "append.own")
-@needs("conditional")
-@pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "counters", "joined", "joined counters"])
-async def test_every_counter_counts_for_itself(store: Store, family: str) -> None:
-    """Of partitions whose names are alike, of one partition under names that are alike, and where scope and counter are, one behind the other."""
-    if family == "joined counters":
-        cuts = [cut for joint in JOINTS for cut in (("b", f"c{joint}d"), (f"b{joint}c", "d"))]
-        places, counters = [(Key("a", f"{n}"), scope) for n, (scope, _) in enumerate(cuts)], [counter for _, counter in cuts]
-    else:
-        places = named("ids" if family == "counters" else family)
-        counters = list(NAMES) if family == "counters" else ["numbers"] * len(places)
-    for turn in (1, 2):
-        some = [
-            Append(ENTRY_VERSIONS, made(replace(key, id=f"{key.id[:400]}/{turn}/{n}"), scope), counters[n], "stored_version")
-            for n, (key, scope) in enumerate(places)
-        ]
-        assert [o.number for o in await done(store, *some)] == [turn] * len(some)
-
-
 @clause("names.apart", "erase.matches")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
@@ -158,7 +133,7 @@ async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -
     await done(store, *[put(made(*place)) for place in places])
     expected = [_told(s) for s in await _stands(store, places)]
     for n in range(0, len(places), 2):
-        assert await store.delete_matching(Query(ENTRIES, within(partition_of(*places[n]))), 1000 + n, T0) == 1
+        assert await store.delete_matching(Query(SAMPLES, within(partition_of(*places[n]))), 1000 + n, T0) == 1
         expected[n] = ("tombstone", 1000 + n, {})
     assert [_told(s) for s in await _stands(store, places)] == expected
 
@@ -192,7 +167,7 @@ async def test_pages_over_hostile_ids_lose_and_repeat_nothing(store: Store, orde
         ids.sort(key=lambda name: NAMES[NAMES.index(name) // 2], reverse=order[0].descending)
 
     for limit in (1, 7):
-        query: Query | None = Query(ENTRIES, within(HERE), order=order, limit=limit)
+        query: Query | None = Query(SAMPLES, within(HERE), order=order, limit=limit)
         walked: list[str] = []
         while query is not None:
             page = await store.query(query)
@@ -209,10 +184,10 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
     await done(store, *[put(made(*place, fields={"type": name})) for place, name in zip(places, NAMES, strict=True)])
     for field in ("id", "type"):
         for name in NAMES:
-            page = await store.query(Query(ENTRIES, within(HERE), Eq(field, name)))
+            page = await store.query(Query(SAMPLES, within(HERE), Eq(field, name)))
             assert [r.key.id for r in page.records] == [name]
-    assert (await store.count(Query(ENTRIES, within(HERE), Not(In("id", NAMES[1:]))))).records == 1
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), In("id", NAMES[::2])), 1000) == len(NAMES[::2])
+    assert (await store.count(Query(SAMPLES, within(HERE), Not(In("id", NAMES[1:]))))).records == 1
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), In("id", NAMES[::2])), 1000) == len(NAMES[::2])
     assert [isinstance(s, Tombstone) for s in await _stands(store, places)] == [n % 2 == 0 for n in range(len(NAMES))]
 
 
@@ -239,9 +214,9 @@ async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, fa
 async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> None:
     """What was refused is not found; to refuse the question too, as wrong input, is as good."""
     key, scope = place
-    asked = Query(ENTRIES, within(partition_of(key, scope)))
+    asked = Query(SAMPLES, within(partition_of(key, scope)))
     try:
-        stored = (await store.get(ENTRIES, [key]))[0]
+        stored = (await store.get(SAMPLES, [key]))[0]
         page = await store.query(asked)
         counted = await store.count(asked)
     except InvalidInput:
@@ -265,10 +240,10 @@ async def test_writes_to_what_a_store_does_not_hold_touch_nothing_else(store: St
     before = await _stands(store, plain)
     for key, scope in strange:
         writes: list[Write] = [
-            Annotate(ENTRIES, key, 1, tier="x"),
-            Release(ENTRIES, key, 1, "mid"),
-            Purge(ENTRIES, key, 1),
-            Delete(ENTRIES, key, 5, AtVersion(1)),
+            Annotate(SAMPLES, key, 1, tier="x"),
+            Release(SAMPLES, key, 1, "mid"),
+            Purge(SAMPLES, key, 1),
+            Delete(SAMPLES, key, 5, AtVersion(1)),
         ]
         if family == "scopes":  # the ids are those of the plain ones
             writes = []

@@ -10,13 +10,32 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.domain.errors import InvalidInput
+from memory.ports.asking import lets_through
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.refusals import EARLY, GIVEN, HALF, LATE, LAWFUL, NAIVE, NOTED, NUL, REFUSED, SECRET, deep
-from memory.ports.contract.support import HERE, T0, append, asked, buried, delete, done, found, id_of, key_of, live, marked, one, put, record, release
-from memory.ports.query import Eq, Has, Query, within
-from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Partition, Record
+from memory.ports.contract.refusals import EARLY, GIVEN, HALF, LATE, LAWFUL, NAIVE, NOTED, NUL, QUESTIONS, REFUSED, SECRET, deep
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    asked,
+    buried,
+    delete,
+    done,
+    found,
+    id_of,
+    key_of,
+    live,
+    marked,
+    one,
+    put,
+    record,
+    release,
+    ways,
+)
+from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
+from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Partition, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Delete, Newer, Outcome, Purge, RaiseGeneration, Release, Status, Write
 
@@ -53,7 +72,7 @@ async def _refused(store: Store, writes: Sequence[tuple[str, Write, str]]) -> No
         for (what, write, name), outcome in zip(writes[start : start + size], outcomes[1::4], strict=True):
             _is_refusal(what, write, name, outcome)
         assert [o.status for n, o in enumerate(outcomes) if n % 4 != 1] == ["applied"] * (3 * len(outcomes) // 4), "their neighbours are"
-        assert all(isinstance(s, Record) for s in await store.get(ENTRIES, neighbours))
+        assert all(isinstance(s, Record) for s in await store.get(SAMPLES, neighbours))
 
 
 def _is_refusal(what: str, write: Write, name: str, outcome: Outcome) -> None:
@@ -70,7 +89,7 @@ async def test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_ap
     before = await live(store, 2)
     rows = [(what, put(replace(record(1 + n % 2), **parts)), name) for n, (what, (parts, name)) in enumerate(REFUSED.items())]
     await _refused(store, rows)
-    assert await store.get(ENTRIES, [key_of(1), key_of(2)]) == [None, before]
+    assert await store.get(SAMPLES, [key_of(1), key_of(2)]) == [None, before]
 
 
 @clause("refused.writes", "refused.by-name", "apply.neighbours")
@@ -83,10 +102,10 @@ async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Stor
     rows: list[tuple[str, Write, str]] = []
     for what, (parts, name) in some:
         appended = replace(record(9), **parts)
-        rows += [(what, append(appended, ENTRY_VERSIONS, "stored_version"), name), (what, put(replace(record(1, version=5), **parts), Newer()), name)]
+        rows += [(what, put(appended, Absent(), MORE_SAMPLES), name), (what, put(replace(record(1, version=5), **parts), Newer()), name)]
     for what, (parts, name) in [*GIVEN.items(), *NOTED.items()]:
-        rows.append((what, Delete(ENTRIES, key_of(1), **{"version": 9, "when": Newer(), **parts}), name))
-    rows += [(what, Release(ENTRIES, key_of(2), 1, **{"to": "mid", **parts}), name) for what, (parts, name) in GIVEN.items()]
+        rows.append((what, Delete(SAMPLES, key_of(1), **{"version": 9, "when": Newer(), **parts}), name))
+    rows += [(what, Release(SAMPLES, key_of(2), 1, **{"to": "mid", **parts}), name) for what, (parts, name) in GIVEN.items()]
     rows.append(("half a character", release(2, 1, HALF), "to"))
     annotated: list[tuple[str, dict[str, Any], str]] = [
         *[("a moment", {name: at}, name) for name in ("accessed_at", "discard_at") for at in (NAIVE, EARLY, LATE, 5)],
@@ -94,13 +113,12 @@ async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Stor
         ("a number", {"tier": 5}, "tier"),
         ("a text", {"role": "home"}, "role"),
     ]
-    rows += [(what, Annotate(ENTRIES, key_of(3), 1, **parts), name) for what, parts, name in annotated]
+    rows += [(what, Annotate(SAMPLES, key_of(3), 1, **parts), name) for what, parts, name in annotated]
     rows += [("too large a generation", RaiseGeneration(HERE, to), "to") for to in (MAX_GENERATION + 1, 2**63, -1)]
     await _refused(store, rows)
     assert [await live(store, n) for n in (1, 2, 3)] == before
-    assert await found(store, 9, collection=ENTRY_VERSIONS) is None
+    assert await found(store, 9, collection=MORE_SAMPLES) is None
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
-    assert (await done(store, append(record(10), ENTRY_VERSIONS, "stored_version")))[0].number == 1, "what was refused used up no number"
 
 
 @clause("refused.names")
@@ -111,17 +129,84 @@ async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(st
     for key, name in ((Key(HALF, id_of(1)), "tenant"), (Key("acme", HALF), "id")):
         rows += [
             (name, put(replace(record(1), key=key)), name),
-            (name, Delete(ENTRIES, key, 5, Newer()), name),
-            (name, Release(ENTRIES, key, 1, "mid"), name),
-            (name, Annotate(ENTRIES, key, 1, tier="x"), name),
-            (name, Purge(ENTRIES, key, 1), name),
+            (name, Delete(SAMPLES, key, 5, Newer()), name),
+            (name, Release(SAMPLES, key, 1, "mid"), name),
+            (name, Annotate(SAMPLES, key, 1, tier="x"), name),
+            (name, Purge(SAMPLES, key, 1), name),
         ]
     rows += [
         ("scope", put(replace(record(1), scope=HALF)), "scope"),
         ("scope", RaiseGeneration(Partition("acme", HALF)), "scope"),
-        ("counter", append(record(1), ENTRY_VERSIONS, "stored_version", HALF), "counter"),
     ]
     await _refused(store, rows)
+
+
+ASKED_OF = [
+    record(1, fields={"type": "a", "tags": ("a", NUL), "confidence": 1, "valid_from": T0}, texts={"content": "lantern"}, vector=pack_vector([1.0])),
+    record(2, fields={"type": NUL, "tags": (), "confidence": 0.0}, generation=1, version=3),
+    record(3, fields={"type": "\ud7ff\ue000 is whole", "tags": ("",), "confidence": 2.0**53}, expires_at=T0, owed=(Owed("x"),)),
+    record(4, fields={"type": "\U0010ffff"}, tier="\U0010ffff\U0010ffff"),
+    record(5, body={}),
+]
+"""Something for each of the questions to find."""
+
+
+@clause("refused.questions", "filter.holds", "filter.prefix")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_answered(store: Store) -> None:
+    await done(store, *[put(r) for r in ASKED_OF])
+    for what, (part, name, _) in QUESTIONS.items():
+        question = Query(SAMPLES, within(HERE), part)
+        calls = [store.query(question), store.count(question), store.delete_matching(question, 99)]
+        calls += [store.search(Search(SAMPLES, within(HERE), by, 9, part)) for by in ways(store, "lantern", 1.0)]
+        for call in calls:
+            with pytest.raises(InvalidInput) as refused:
+                await call
+            assert name in str(refused.value), f"{what}: '{refused.value}' does not name '{name}'"
+    neighbours = {id(part): (what, part) for what, (_, _, answered) in QUESTIONS.items() for part in answered}
+    for what, part in neighbours.values():
+        wanted = [r.key.id for r in ASKED_OF if lets_through(part, r)]
+        assert await asked(store, part=part) == wanted, f"beside {what}: {str(part)[:200]}"
+    deleted = {what: part for what, part in neighbours.values() if not lets_through(part, ASKED_OF[4])}
+    for what, part in deleted.items():
+        matching = await asked(store, part=part)
+        assert await store.delete_matching(Query(SAMPLES, within(HERE), part), 50) == len(matching), what
+        await done(store, *[put(replace(r, version=r.version + 100)) for r in ASKED_OF if r.key.id in matching])
+
+
+@clause("refused.questions")
+@pytest.mark.asyncio
+async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no_notice_of_it(store: Store) -> None:
+    searches = ways(store, "lantern", 1.0)
+    wrong: tuple[Any, ...] = (0, -1, MAX_LIMIT + 1, 2**63, True, 5.0, "5", None)
+    for limit in wrong:
+        await done(store, put(record(1, version=100)), put(record(2, version=100)))
+        question = Query(SAMPLES, within(HERE), limit=limit)
+        for call in (store.query(question), *[store.search(Search(SAMPLES, within(HERE), by, limit)) for by in searches]):
+            with pytest.raises(InvalidInput, match="limit"):
+                await call
+        assert (await store.count(question)).records == 2
+        assert await store.delete_matching(question, 50) == 2
+        await done(store, *[Purge(SAMPLES, key_of(n), 101) for n in (1, 2)] if store.capabilities.conditional else [])
+    await done(store, put(record(1, version=200)), put(record(2, version=200)))
+    for lawful in (1, 2, MAX_LIMIT):
+        assert len(await asked(store, limit=lawful)) == min(lawful, 2)
+        for by in searches:
+            assert await store.search(Search(SAMPLES, within(HERE), by, lawful)) == []
+
+
+@clause("refused.questions")
+@needs("order")
+@pytest.mark.asyncio
+async def test_more_orders_than_there_may_be_are_refused(store: Store) -> None:
+    await done(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(4)])
+    names = ("type", "tier", "confidence", "created_at", "updated_at", "expires_at", "accesses", "version", "generation")
+    orders = tuple(Order(name, descending=True) for name in names)
+    with pytest.raises(InvalidInput, match="order"):
+        await store.query(Query(SAMPLES, within(HERE), order=orders))
+    for many in (1, 2, MAX_ORDERS):
+        assert await asked(store, order=orders[:many]) == [id_of(n) for n in (3, 1, 2, 0)]
 
 
 @clause("content.exact", "moments.utc")
@@ -134,7 +219,7 @@ async def test_strange_but_lawful_contents_come_back_exactly(store: Store) -> No
         stored = await live(store, n)
         assert stored == said, what
         assert as_text(_told(stored)) == as_text(_told(said)), what
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     assert list(page.records) == [await live(store, n) for n in range(1, len(wrote) + 1)]
     if store.capabilities.filter:
         numbers = {what: n for n, what in enumerate(wrote, start=1)}
@@ -152,8 +237,8 @@ async def _left_exactly(store: Store) -> None:
     there = at.astimezone(timezone(timedelta(hours=5, minutes=45)))
     steps = (Owed(NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
     await done(store, delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there), put(record(102)), put(record(103)))
-    await done(store, release(102, to=NUL, owed=steps, discard_at=there), Annotate(ENTRIES, key_of(103), 1, tier=NUL, accessed_at=there))
-    await done(store, delete(104), Annotate(ENTRIES, key_of(104), 100, discard_at=there))
+    await done(store, release(102, to=NUL, owed=steps, discard_at=there), Annotate(SAMPLES, key_of(103), 1, tier=NUL, accessed_at=there))
+    await done(store, delete(104), Annotate(SAMPLES, key_of(104), 100, discard_at=there))
     tombstone, mark, annotated = await buried(store, 101), await marked(store, 102), await live(store, 103)
     assert (tombstone.owed, tombstone.note, tombstone.discard_at) == (steps, {NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, at)
     assert (mark.to, mark.owed, mark.discard_at) == (NUL, steps, at)
@@ -161,7 +246,7 @@ async def _left_exactly(store: Store) -> None:
     for moment in (tombstone.discard_at, mark.discard_at, annotated.accessed_at, (await buried(store, 104)).discard_at):
         assert moment is not None
         assert moment.utcoffset() == timedelta(0)
-    await done(store, Annotate(ENTRIES, key_of(101), 100, settle=steps))
+    await done(store, Annotate(SAMPLES, key_of(101), 100, settle=steps))
     assert (await buried(store, 101)).owed == ()
 
 
@@ -172,11 +257,11 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
     steps = (Owed("b", MIXED), Owed("a"), *alike, Owed("a", {"to": None}))
     told = [[step.kind, step.data] for step in steps]
     await done(store, put(record(1, body=MIXED, owed=steps)))
-    out = [await live(store, 1), *(await store.query(Query(ENTRIES, within(HERE)))).records]
+    out = [await live(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
     if store.capabilities.conditional:
         await done(store, delete(2, owed=steps, note=MIXED), put(record(3)), release(3, owed=steps))
-        await done(store, append(record(4, body=MIXED, owed=steps), ENTRY_VERSIONS, "stored_version"))
-        out += [await buried(store, 2), await marked(store, 3), await live(store, 4, collection=ENTRY_VERSIONS)]
+        await done(store, put(record(4, body=MIXED, owed=steps), Absent(), MORE_SAMPLES))
+        out += [await buried(store, 2), await marked(store, 3), await live(store, 4, collection=MORE_SAMPLES)]
         conflict = (await one(store, put(record(1, version=2), Absent()))).stored
         assert isinstance(conflict, Record)
         out.append(conflict)
@@ -197,8 +282,8 @@ async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
     await done(store, put(record(1, body=MIXED, owed=(settled, *kept))), put(record(2)), release(2, owed=(settled, *kept)))
     await done(store, delete(3, owed=(settled, *kept), note=MIXED | {"most": 2**63 - 1}))
     same = Owed("done", {"b": {"d": 2, "c": 1}, "a": []})  # the order of keys is none of JSON's
-    changes = [Annotate(ENTRIES, key_of(n), version, settle=(same,), discard_at=T0) for n, version in ((1, 1), (2, 1), (3, 100))]
-    await done(store, *changes, Annotate(ENTRIES, key_of(1), 1, accessed_at=T0, tier="long"))
+    changes = [Annotate(SAMPLES, key_of(n), version, settle=(same,), discard_at=T0) for n, version in ((1, 1), (2, 1), (3, 100))]
+    await done(store, *changes, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long"))
     tombstone, record_ = await buried(store, 3), await live(store, 1)
     for standing in (record_, await marked(store, 2), tombstone):
         assert as_text([[step.kind, dict(step.data)] for step in standing.owed]) == told
@@ -224,8 +309,8 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
     wrote = [replace(r, generation=0) for r in wrote]
     for r in wrote:
         await done(store, put(r))
-    assert await store.get(ENTRIES, [r.key for r in wrote]) == wrote
-    assert (await store.query(Query(ENTRIES, within(HERE)))).records == tuple(wrote)
+    assert await store.get(SAMPLES, [r.key for r in wrote]) == wrote
+    assert (await store.query(Query(SAMPLES, within(HERE)))).records == tuple(wrote)
     if store.capabilities.filter:
         assert await asked(store, part=Eq("type", field + "b")) == [id_of(4)]
         assert await asked(store, part=Eq("source", field)) == [id_of(3)]

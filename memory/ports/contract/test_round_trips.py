@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, Collection, FieldType
+from memory.ports.collections import Collection, FieldType
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, key_of, live, marked, put, record, release
 from memory.ports.query import Query, within
@@ -22,7 +23,7 @@ TEXTS = [
     "",
     " ",
     "trailing ",
-    "O'Brien said \"hello\" -- ; DROP TABLE entries; \\ \\x00 %s {0} $1 :name",
+    "O'Brien said \"hello\" -- ; DROP TABLE samples; \\ \\x00 %s {0} $1 :name",
     "Zürich, 東京, Ελλάδα, العربية, עברית, हिन्दी",
     "👩‍👩‍👧‍👦 e\u0301 é \u202eright to left\u202c \ufeff\u200b",
     "line\nbreak\r\n\ttab \x01\x1f\x7f\x85\u2028",
@@ -48,7 +49,7 @@ JSON: dict[str, Any] = {
     "nested": {"a": [{"b": [{"c": [{"d": "deep"}]}]}]},
     "order": {"z": 1, "a": 2, "m": 3},
 }
-SAMPLES: dict[FieldType, FieldValue] = {
+OF_TYPE: dict[FieldType, FieldValue] = {
     FieldType.TEXT: "Zürich ' \" %",
     FieldType.INTEGER: 2**63 - 1,
     FieldType.REAL: 0.1,
@@ -61,12 +62,12 @@ SAMPLES: dict[FieldType, FieldValue] = {
 
 @clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
     whole = record(
         version=1_715_000_000_000_001,
         expires_at=datetime(2999, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
-        fields={f.name: SAMPLES[f.type] for f in collection.fields},
+        fields={f.name: OF_TYPE[f.type] for f in collection.fields},
         body=JSON,
         texts={part.name: f"the {part.name} of it" for part in collection.texts},
         vector=pack_vector([0.25, -1e-30, 3e38]) if collection.vector else None,
@@ -86,7 +87,7 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Sto
 
 @clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_bare_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
     await done(store, put(record(generation=0), collection=collection))
     assert await live(store, collection=collection) == record(generation=0)
@@ -117,7 +118,7 @@ async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) 
         return
     for n, (text, owed) in enumerate(books):
         await done(store, put(record(100 + n)), release(100 + n, to=text, owed=owed), delete(200 + n, owed=owed))
-        await done(store, put(record(300 + n, tier="another")), Annotate(ENTRIES, key_of(300 + n), 1, tier=text))
+        await done(store, put(record(300 + n, tier="another")), Annotate(SAMPLES, key_of(300 + n), 1, tier=text))
         mark = await marked(store, 100 + n)
         assert (mark.to, mark.owed, (await buried(store, 200 + n)).owed, (await live(store, 300 + n)).tier) == (text, owed, owed, text)
 
@@ -159,8 +160,8 @@ async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> No
 @pytest.mark.asyncio
 @pytest.mark.parametrize("value", [0, -1, 2**53 + 1, 2**63 - 1, -(2**63)])
 async def test_integers_keep_all_64_bits(store: Store, value: int) -> None:
-    await done(store, put(record(fields={"stored_version": value}), collection=ENTRY_VERSIONS))
-    assert (await live(store, collection=ENTRY_VERSIONS)).fields["stored_version"] == value
+    await done(store, put(record(fields={"stored_version": value}), collection=MORE_SAMPLES))
+    assert (await live(store, collection=MORE_SAMPLES)).fields["stored_version"] == value
 
 
 @clause("content.exact")
@@ -190,7 +191,7 @@ async def test_a_field_of_none_is_a_missing_field(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None:
     await done(store, put(record(body=JSON, fields={"tags": ("a",), "valid_from": T0}, texts={"title": "t"}, vector=pack_vector([1.0]))))
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
 
     assert page.records == (await live(store),)
     assert (page.cursor, page.corrupt) == (None, ())

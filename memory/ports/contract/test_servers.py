@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs, remote, without
-from memory.ports.contract.support import ELSEWHERE, HERE, append, delete, done, found, key_of, live, one, put, record, release
+from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, key_of, live, one, put, record, release
 from memory.ports.query import Eq, Near, Order, Query, Search, Words, within
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
@@ -39,9 +39,9 @@ def _writes(store: Store) -> dict[str, list[Write]]:
             "put newer": [put(record(4, version=2, body={"n": "new"}), Newer())],
             "delete": [delete(5, version=2)],
             "release": [release(6)],
-            "annotate": [Annotate(ENTRIES, key_of(7), 1, tier="long")],
-            "purge": [Purge(ENTRIES, key_of(8), 1)],
-            "append": [append(record(9, version=2, body={"n": "new"}), ENTRY_VERSIONS, "stored_version")],
+            "annotate": [Annotate(SAMPLES, key_of(7), 1, tier="long")],
+            "purge": [Purge(SAMPLES, key_of(8), 1)],
+            "append": [put(record(9, version=2, body={"n": "new"}), Absent(), MORE_SAMPLES)],
         }
     return writes
 
@@ -55,18 +55,18 @@ def _calls(store: Store) -> dict[str, Call]:
     can = store.capabilities
     part, order = (Eq("type", "a") if can.filter else None), ((Order("type"),) if can.order else ())
     calls: dict[str, Call] = {
-        "get": lambda s: s.get(ENTRIES, [key_of(n) for n in HELD]),
-        "query": lambda s: s.query(Query(ENTRIES, within(HERE), part, order)),
-        "count": lambda s: s.count(Query(ENTRIES, within(HERE), part)),
-        "delete_matching": lambda s: s.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 50),
+        "get": lambda s: s.get(SAMPLES, [key_of(n) for n in HELD]),
+        "query": lambda s: s.query(Query(SAMPLES, within(HERE), part, order)),
+        "count": lambda s: s.count(Query(SAMPLES, within(HERE), part)),
+        "delete_matching": lambda s: s.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 50),
         **{name: applied(some) for name, some in _writes(store).items()},
     }
     if can.atomic:
         calls["together"] = applied([put(record(n, version=2, body={"n": "new"})) for n in range(20, 25)], together=True)
     if can.lexical:
-        calls["search by words"] = lambda s: s.search(Search(ENTRIES, within(HERE), Words("lantern"), 5))
+        calls["search by words"] = lambda s: s.search(Search(SAMPLES, within(HERE), Words("lantern"), 5))
     if can.semantic:
-        calls["search by meaning"] = lambda s: s.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 2.0])), 5))
+        calls["search by meaning"] = lambda s: s.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 5))
     return calls
 
 
@@ -78,8 +78,8 @@ async def _hurried(harness: Harness, store: Store) -> AsyncIterator[Store]:
     await done(store, *[put(r) for r in standing], *[put(record(n, ELSEWHERE)) for n in range(3)])
     hurried = await harness.hurried(store)
     try:
-        await _patiently(harness, lambda: hurried.open(COLLECTIONS))
-        await _patiently(harness, lambda: asyncio.gather(*(hurried.get(ENTRIES, [key_of(n)]) for n in range(8))))
+        await _patiently(harness, lambda: hurried.open(DECLARED))
+        await _patiently(harness, lambda: asyncio.gather(*(hurried.get(SAMPLES, [key_of(n)]) for n in range(8))))
         yield hurried
     finally:
         await hurried.close()
@@ -156,7 +156,7 @@ async def _works_again(harness: Harness, store: Store) -> None:
     async def works() -> None:
         await done(store, put(record(90, version=3)))
         assert await live(store, 90)
-        await asyncio.gather(*(store.get(ENTRIES, [key_of(n)]) for n in range(8)))
+        await asyncio.gather(*(store.get(SAMPLES, [key_of(n)]) for n in range(8)))
         assert (await store.check()).ok
 
     await _patiently(harness, works)
@@ -179,13 +179,12 @@ async def test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_
         if failure == "frozen" or store.capabilities.durable:
             await _is_whole(store)
             assert hurried.epoch == epoch
-        await _counts_on(store)
 
 
 async def _is_whole(store: Store) -> None:
     """A write that was answered with an error is unknown: it happened or not, as a whole."""
     numbers = (*range(1, 9), *range(10, 25))
-    stands = dict(zip(numbers, await store.get(ENTRIES, [key_of(n) for n in numbers]), strict=True))
+    stands = dict(zip(numbers, await store.get(SAMPLES, [key_of(n) for n in numbers]), strict=True))
     old = {n: stored for n, stored in stands.items() if isinstance(stored, Record) and stored.version == 1 and dict(stored.body) == {"n": "old"}}
     new = {n: stored for n, stored in stands.items() if isinstance(stored, Record) and stored.version == 2 and dict(stored.body) == {"n": "new"}}
     left: dict[int, Callable[[Stored | None], bool]] = {
@@ -200,18 +199,9 @@ async def _is_whole(store: Store) -> None:
     if store.capabilities.atomic:
         for batch in (range(10, 20), range(20, 25)):
             assert len({stands[n] is None for n in batch}) == 1, "a call that was cut off is kept whole or not at all"
-    elsewhere = await store.get(ENTRIES, [key_of(n, ELSEWHERE) for n in range(3)])
+    elsewhere = await store.get(SAMPLES, [key_of(n, ELSEWHERE) for n in range(3)])
     assert all(isinstance(s, Record | Tombstone) for s in elsewhere)
     assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number in (0, 7)
-
-
-async def _counts_on(store: Store) -> None:
-    """Numbers of which nobody knows whether they were given are not given twice."""
-    if store.capabilities.conditional:
-        outcomes = await done(store, *[append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(30, 33)])
-        stored = await found(store, 9, collection=ENTRY_VERSIONS)
-        numbers = [o.number for o in outcomes] + ([stored.fields["stored_version"]] if isinstance(stored, Record) else [])
-        assert len(set(numbers)) == len(numbers)
 
 
 @clause("remote.in-time")
@@ -224,7 +214,7 @@ async def test_a_store_is_closed_in_time_whatever_its_server_does(harness: Harne
             answer = await _in_time(harness, "close", hurried.close())
             assert answer is None or isinstance(answer, StoreUnavailable)
         await hurried.close()
-        await hurried.open(COLLECTIONS)
+        await hurried.open(DECLARED)
         await _works_again(harness, hurried)
 
 
@@ -237,8 +227,8 @@ async def test_a_store_that_could_not_be_opened_in_time_can_be_opened_later(harn
     try:
         async with FAILURES[failure](harness, store):
             for turn in ("first", "second"):
-                await _all_unavailable(harness, late, {f"open, {turn} time": lambda: late.open(COLLECTIONS)})
-        await _patiently(harness, lambda: late.open(COLLECTIONS))
+                await _all_unavailable(harness, late, {f"open, {turn} time": lambda: late.open(DECLARED)})
+        await _patiently(harness, lambda: late.open(DECLARED))
         await _works_again(harness, late)
     finally:
         await late.close()
@@ -280,7 +270,7 @@ async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is
         await _works_again(harness, hurried)
         await _works_again(harness, store)
         assert acknowledged
-        stands = await store.get(ENTRIES, [r.key for r in acknowledged.values()])
+        stands = await store.get(SAMPLES, [r.key for r in acknowledged.values()])
         for wrote, stored in zip(acknowledged.values(), stands, strict=True):
             assert isinstance(stored, Record)
             assert dict(stored.body) == dict(wrote.body)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, append, buried, delete, done, live, marked, one, put, record, release, searched
+from memory.ports.contract.support import HERE, buried, delete, done, live, marked, one, put, record, release, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Owed, Record, Standing, pack_vector
 from memory.ports.store import Store
@@ -56,11 +56,11 @@ async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Stor
     await done(store, put(wrote))
 
     async def handed_out() -> list[object]:
-        out: list[object] = [await live(store, 1), *(await store.query(Query(ENTRIES, within(HERE)))).records]
+        out: list[object] = [await live(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
         if store.capabilities.lexical:
             out += [hit.record for hit in await searched(store, "lantern")]
         if store.capabilities.semantic:
-            out += [hit.record for hit in await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0])), 5))]
+            out += [hit.record for hit in await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5))]
         if store.capabilities.conditional:
             out.append((await one(store, put(record(1, version=2), Absent()))).stored)
         return out
@@ -92,7 +92,7 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
     await done(
         store,
         put(record(1, **handed[0]), Absent()),
-        append(record(1, **handed[1]), ENTRY_VERSIONS, "stored_version"),
+        put(record(1, **handed[1]), Absent(), MORE_SAMPLES),
         put(record(2)),
         release(2, owed=handed[2]["owed"]),
         delete(3, owed=handed[3]["owed"], note=note),
@@ -105,7 +105,7 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
             _change(part)
 
     fresh = _made()
-    for stored in (await live(store, 1), await live(store, 4), await live(store, 1, collection=ENTRY_VERSIONS)):
+    for stored in (await live(store, 1), await live(store, 4), await live(store, 1, collection=MORE_SAMPLES)):
         assert (dict(stored.body), dict(stored.texts), stored.owed) == (fresh["body"], fresh["texts"], fresh["owed"])
         assert {**fresh["fields"], **stored.fields} == dict(stored.fields)
     tombstone = await buried(store, 3)
@@ -116,10 +116,10 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
 @pytest.mark.asyncio
 async def test_a_page_that_was_handed_out_does_not_change_with_later_writes(store: Store) -> None:
     await done(store, *[put(record(n, generation=0, body={"n": [n]})) for n in range(4)])
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     hits = await searched(store, "nothing") if store.capabilities.lexical else []
     await done(store, *[put(record(n, version=2, body={"n": ["changed"]})) for n in range(4)])
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
     assert page.records == tuple(record(n, generation=0, body={"n": [n]}) for n in range(4))
     assert hits == []
     assert all(isinstance(r, Record) for r in page.records)

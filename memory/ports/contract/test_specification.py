@@ -9,8 +9,8 @@ from importlib.metadata import entry_points
 import pytest
 import pytest_asyncio
 
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
@@ -29,7 +29,7 @@ async def specification() -> AsyncIterator[Store]:
     """The store in memory, found by its scheme as any other is."""
     (point,) = entry_points(group="memory.adapters", name="memory")
     made: Store = point.load().build("specification", "memory://", {})
-    await made.open(COLLECTIONS)
+    await made.open(DECLARED)
     yield made
     await made.close()
 
@@ -67,7 +67,7 @@ async def test_random_work_has_the_outcomes_and_answers_of_the_specification(sto
     work = RandomWork(seed, store.capabilities)
     for _ in range(4):
         await _work(work, store, specification, 60)
-        for collection in (ENTRIES, ENTRY_VERSIONS):
+        for collection in (SAMPLES, MORE_SAMPLES):
             assert await store.get(collection, KEYS) == await specification.get(collection, KEYS)
         for _ in range(15):
             query = work.query()
@@ -77,10 +77,10 @@ async def test_random_work_has_the_outcomes_and_answers_of_the_specification(sto
             for query in work.graves():
                 assert await _pages(store, query) == await _pages(specification, query), query
     for place in PLACES:
-        erased = Query(ENTRIES, within(place), work.maybe_filter(), roles=frozenset(Role))
+        erased = Query(SAMPLES, within(place), work.maybe_filter(), roles=frozenset(Role))
         answers = [await one.delete_matching(erased, 7, T0, ("type",)) for one in (store, specification)]
         assert answers[0] == answers[1], erased
-    assert await store.get(ENTRIES, KEYS) == await specification.get(ENTRIES, KEYS)
+    assert await store.get(SAMPLES, KEYS) == await specification.get(SAMPLES, KEYS)
 
 
 async def _searchable(work: RandomWork, store: Store, specification: Store) -> None:
@@ -129,7 +129,7 @@ async def test_the_nearest_are_those_of_the_specification_with_the_same_cosines(
             _same_hits(search, ours, theirs)
         shared = {h.record.key for h in ours} & {h.record.key for h in theirs}
         assert len(shared) >= harness.recall * len(theirs) - 1, search
-        assert await store.get(ENTRIES, [h.record.key for h in ours]) == [h.record for h in ours]
+        assert await store.get(SAMPLES, [h.record.key for h in ours]) == [h.record for h in ours]
 
 
 def _same_hits(search: Search, ours: Sequence[Hit], theirs: Sequence[Hit]) -> None:

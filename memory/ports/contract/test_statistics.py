@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memory.ports.collections import ENTRIES
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, asked, delete, done, found, key_of, put, record, searched, ways
 from memory.ports.query import Eq, Query, Search, Tenant, Where, within
@@ -42,15 +42,15 @@ async def _deleted(store: Store) -> None:
 
 
 async def _erased(store: Store) -> None:
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "gone")), 50) == len(GONE)
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "gone")), 50) == len(GONE)
 
 
 async def _released(store: Store) -> None:
-    await done(store, *[Release(ENTRIES, key_of(n), 1, "long") for n in GONE])
+    await done(store, *[Release(SAMPLES, key_of(n), 1, "long") for n in GONE])
 
 
 async def _purged(store: Store) -> None:
-    await done(store, *[put(replace(_gone(n, HERE), version=2, role=Role.CACHED)) for n in GONE], *[Purge(ENTRIES, key_of(n), 2) for n in GONE])
+    await done(store, *[put(replace(_gone(n, HERE), version=2, role=Role.CACHED)) for n in GONE], *[Purge(SAMPLES, key_of(n), 2) for n in GONE])
 
 
 async def _silenced(store: Store) -> None:
@@ -63,7 +63,7 @@ async def _moved(store: Store) -> None:
 
 
 async def _changed_role(store: Store) -> None:
-    await done(store, *[Annotate(ENTRIES, key_of(n), 1, role=Role.REPLICA) for n in GONE])
+    await done(store, *[Annotate(SAMPLES, key_of(n), 1, role=Role.REPLICA) for n in GONE])
 
 
 async def _rewritten(store: Store) -> None:
@@ -124,7 +124,7 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
     """Of what is there, and of nothing else: near enough that what grew, shrank or went shows."""
 
     async def sized(expected: int, records: int) -> None:
-        counted = await store.count(Query(ENTRIES, within(HERE)))
+        counted = await store.count(Query(SAMPLES, within(HERE)))
         assert counted.records == records
         assert expected / 2 <= counted.bytes <= expected * 4 + 10_000 * bool(records), f"{counted.bytes} bytes, about {expected} expected"
 
@@ -136,18 +136,18 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
     for version in range(2, 8):
         await done(store, put(of(100_000, version=version), Newer()))
     await sized(100_000, 1)
-    await done(store, put(of(1_000, version=8), Newer()), *[Annotate(ENTRIES, key_of(1), 8, tier=f"tier {n}") for n in range(20)])
+    await done(store, put(of(1_000, version=8), Newer()), *[Annotate(SAMPLES, key_of(1), 8, tier=f"tier {n}") for n in range(20)])
     await sized(1_000, 1)
     await done(store, put(of(200_000, version=9), Newer()), put(of(100_000, 2)), put(of(100_000, 3)), put(of(100_000, 4)))
     await sized(500_000, 4)
-    await done(store, delete(1), Release(ENTRIES, key_of(2), 1, "long"), Annotate(ENTRIES, key_of(3), 1, role=Role.REPLICA))
+    await done(store, delete(1), Release(SAMPLES, key_of(2), 1, "long"), Annotate(SAMPLES, key_of(3), 1, role=Role.REPLICA))
     await sized(100_000, 1)
     await done(store, put(replace(of(100_000, 4), version=2, scope=AWAY.scope)))
     await sized(0, 0)
     await done(store, put(of(100_000, 5)), put(of(100_000, 6)))
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 300) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 300) == 2
     await sized(0, 0)
-    assert (await store.count(Query(ENTRIES, within(HERE)))).bytes == 0
+    assert (await store.count(Query(SAMPLES, within(HERE)))).bytes == 0
 
 
 @clause("isolation.where", "put.whole", "lexical.follows", "semantic.follows")
@@ -158,12 +158,12 @@ async def test_a_record_that_moves_to_another_scope_is_found_there_alone(store: 
     await done(store, put(here), put(replace(away, scope=AWAY.scope)))
     for place, ids in ((HERE, []), (AWAY, [here.key.id])):
         assert await asked(store, within(place)) == ids
-        assert (await store.count(Query(ENTRIES, within(place)))).records == len(ids)
+        assert (await store.count(Query(SAMPLES, within(place)))).records == len(ids)
         for by in ways(store, "lantern", 1.0, 0.0):
-            assert [hit.record.key.id for hit in await store.search(Search(ENTRIES, within(place), by, 9))] == ids
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 0
+            assert [hit.record.key.id for hit in await store.search(Search(SAMPLES, within(place), by, 9))] == ids
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 0
     stands = await found(store, 1)
     assert isinstance(stands, Record)
     assert stands.scope == AWAY.scope
-    assert await store.delete_matching(Query(ENTRIES, within(AWAY)), 50, T0) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(AWAY)), 50, T0) == 1
     assert (await store.audit()).problems == ()

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS, RELATIONS, SETTINGS, Collection
+from memory.ports.collections import Collection
 from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import derived, needs
 from memory.ports.contract.support import (
@@ -19,7 +20,6 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     T0,
-    append,
     delete,
     done,
     found,
@@ -32,10 +32,10 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import Everywhere, Kind, Query, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query, within
 from memory.ports.record import Owed, Partition, Role, pack_vector
 from memory.ports.store import Audit, Store
-from memory.ports.writes import Annotate, Newer, Purge, RaiseGeneration
+from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
 
 EMPTY = Partition("acme", "session:empty")
 PLACES = (HERE, ELSEWHERE, FOREIGN, EMPTY)
@@ -45,31 +45,31 @@ async def _busy(store: Store) -> None:
     """Records that came, changed, were found, moved on and went, in several collections."""
     for version in range(1, 5):
         await done(store, *[put(record(n, version=version, accesses=1, texts={"content": f"lantern word{n} turn{version}"})) for n in range(40)])
-    await done(store, put(record(1, ELSEWHERE, texts={"content": "lantern"})), put(record(1), collection=RELATIONS), RaiseGeneration(EMPTY, 3))
+    await done(store, put(record(1, ELSEWHERE, texts={"content": "lantern"})), put(record(1), collection=PLAIN), RaiseGeneration(EMPTY, 3))
     if store.capabilities.conditional:
         await done(
             store,
             *[release(n, 4, owed=(Owed("k"),)) for n in range(5)],
             *[delete(n, owed=(Owed("k"),)) for n in range(5, 12)],
-            *[Annotate(ENTRIES, key_of(n), 4, role=Role.REPLICA, accessed_at=T0) for n in range(12, 16)],
-            *[append(record(n, texts={"content": "lantern"}), ENTRY_VERSIONS, "stored_version") for n in range(6)],
-            delete(2, collection=ENTRY_VERSIONS),
+            *[Annotate(SAMPLES, key_of(n), 4, role=Role.REPLICA, accessed_at=T0) for n in range(12, 16)],
+            *[put(record(n, texts={"content": "lantern"}), Absent(), MORE_SAMPLES) for n in range(6)],
+            delete(2, collection=MORE_SAMPLES),
             put(record(50, role=Role.CACHED, texts={"content": "lantern"})),
-            Purge(ENTRIES, key_of(50), 1),
+            Purge(SAMPLES, key_of(50), 1),
             put(record(5, version=200, texts={"content": "lantern again"}), Newer()),
         )
-    await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 60)
+    await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 60)
 
 
 async def _pictured(store: Store) -> dict[str, Any]:
     """All that stands, and what it is found by."""
     keys = [key_of(n) for n in range(60)] + [key_of(1, ELSEWHERE)]
-    seen: dict[str, Any] = {c.name: await store.get(c, keys) for c in (ENTRIES, ENTRY_VERSIONS, RELATIONS)}
+    seen: dict[str, Any] = {c.name: await store.get(c, keys) for c in (SAMPLES, MORE_SAMPLES, PLAIN)}
     seen["generations"] = [(await one(store, RaiseGeneration(p, 0))).number for p in PLACES]
     if store.capabilities.lexical:
         seen["found"] = {word: await hit_ids(store, word) for word in ("lantern", "turn3", "turn4", "word7", "word20", "again")}
     if store.capabilities.tenant_wide:
-        seen["left"] = (await store.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE})))).records
+        seen["left"] = (await store.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}), limit=MAX_LIMIT))).records
     return seen
 
 
@@ -84,8 +84,6 @@ async def test_an_audit_of_a_healthy_store_finds_nothing_and_changes_nothing(sto
         assert isinstance(audit, Audit)
         assert audit.problems == ()
         assert await _pictured(store) == before
-    if store.capabilities.conditional:
-        assert (await done(store, append(record(20), ENTRY_VERSIONS, "stored_version")))[0].number == 7
 
 
 @clause("upkeep.audit")
@@ -101,7 +99,7 @@ async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_
     ]
     vectors = [None, pack_vector([1.0, 0.0])] if store.capabilities.semantic else [None]
     await done(store, *[put(record(10 * n + m, texts=t, vector=v)) for n, t in enumerate(texts) for m, v in enumerate(vectors)])
-    await done(store, put(record(1, texts={"content": "lantern"}), collection=ENTRY_VERSIONS), put(record(1), collection=SETTINGS))
+    await done(store, put(record(1, texts={"content": "lantern"}), collection=MORE_SAMPLES), put(record(1), collection=PLAIN))
     for repair in (False, True, False):
         assert (await store.audit(repair=repair)).problems == ()
 
@@ -115,7 +113,7 @@ async def test_an_audit_tells_of_damage_and_a_repair_undoes_it(harness: Harness,
     before = await _pictured(store)
     again = await harness.reopen(store)
     await harness.damage_derived(again)
-    await again.open(COLLECTIONS)
+    await again.open(DECLARED)
     try:
         assert {name: seen for name, seen in (await _pictured(again)).items() if name != "found"} == {n: s for n, s in before.items() if n != "found"}
         told = (await again.audit()).problems
@@ -143,25 +141,19 @@ async def test_a_vacuum_changes_nothing_that_can_be_asked(store: Store) -> None:
     assert (await store.audit()).problems == ()
 
 
-@clause("upkeep.audit", "upkeep.vacuum", "append.numbers")
+@clause("upkeep.audit", "upkeep.vacuum")
 @needs("conditional")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("upkeep", ["audit", "repair", "vacuum"])
-async def test_upkeep_keeps_what_is_past_its_time_and_what_counters_gave(store: Store, upkeep: str) -> None:
-    """Readers hide the one, and forgetting the other is not for upkeep: a step is owed, a reader may still ask, a number was given."""
+async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> None:
+    """Readers hide it, and forgetting is not for upkeep: a step is owed, a reader may still ask."""
     past, owed = datetime(2001, 1, 1, tzinfo=UTC), (Owed("k"),)
     await done(store, put(record(1, expires_at=past)), put(record(2)), release(2, owed=owed, discard_at=past), delete(3, owed=owed, discard_at=past))
     if not store.capabilities.ttl:
         await done(store, put(record(4)), release(4, discard_at=past), delete(5, discard_at=past))
-    await done(store, *[append(record(n), ENTRY_VERSIONS, "stored_version") for n in range(3)], delete(2, collection=ENTRY_VERSIONS))
-    await done(store, append(record(1, ELSEWHERE), ENTRY_VERSIONS, "stored_version"), delete(1, at=ELSEWHERE, collection=ENTRY_VERSIONS))
-    await done(store, Purge(ENTRY_VERSIONS, key_of(1, ELSEWHERE), 100))
     before = await _pictured(store)
     await (store.vacuum() if upkeep == "vacuum" else store.audit(repair=upkeep == "repair"))
     assert await _pictured(store) == before
-    assert (await done(store, append(record(9), ENTRY_VERSIONS, "stored_version")))[0].number == 4
-    following = append(record(2, ELSEWHERE), ENTRY_VERSIONS, "stored_version")
-    assert (await done(store, following))[0].number == 2, "also where nothing stands any more"
 
 
 @clause("upkeep.audit", "life.at-once")
@@ -171,7 +163,7 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
         for version in range(1, 6):
             await done(store, put(record(n, version=version, texts={"content": f"lantern turn{version}"})))
             if n % 5 == 0:
-                await store.delete_matching(Query(ENTRIES, within(ELSEWHERE)), 60)
+                await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 60)
 
     writers = asyncio.gather(*(write(n) for n in range(10)))
     audits = [await store.audit() for _ in range(3)] + [await store.audit(repair=True)]
@@ -183,7 +175,7 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
 
 @clause("upkeep.idle", "upkeep.forget")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_record_of_any_collection_and_role_is_something(store: Store, collection: Collection) -> None:
     places = [Partition("acme", f"user:{role}") for role in Role]
     await done(store, *[RaiseGeneration(place, 3) for place in places])
@@ -198,24 +190,12 @@ async def test_a_record_of_any_collection_and_role_is_something(store: Store, co
 @clause("upkeep.idle", "upkeep.forget")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_mark_of_any_collection_is_something(store: Store, collection: Collection) -> None:
     await done(store, RaiseGeneration(HERE, 3), put(record(1), collection=collection), replace(release(1), collection=collection))
     assert await store.idle_partitions() == []
     assert await store.forget_partitions([(HERE, 3)]) == 0
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 3
-
-
-@clause("upkeep.idle", "upkeep.forget", "append.numbers")
-@needs("conditional")
-@pytest.mark.asyncio
-async def test_a_counter_that_gave_numbers_is_something_and_is_never_forgotten(store: Store) -> None:
-    await done(store, RaiseGeneration(HERE, 3), append(record(1), ENTRY_VERSIONS, "stored_version"))
-    await done(store, delete(1, collection=ENTRY_VERSIONS), Purge(ENTRY_VERSIONS, key_of(1), 100))
-    assert await found(store, 1, collection=ENTRY_VERSIONS) is None
-    assert await store.idle_partitions() == []
-    assert await store.forget_partitions([(HERE, 3)]) == 0
-    assert (await done(store, append(record(2), ENTRY_VERSIONS, "stored_version")))[0].number == 2
 
 
 @clause("upkeep.forget")
@@ -232,7 +212,7 @@ async def test_a_partition_named_twice_is_forgotten_once(store: Store) -> None:
 async def test_what_one_client_forgot_another_does_not_remember(harness: Harness, store: Store) -> None:
     other = await harness.client(store)
     try:
-        await other.open(COLLECTIONS)
+        await other.open(DECLARED)
         await done(other, RaiseGeneration(HERE, 5))
         assert (await one(store, RaiseGeneration(HERE, 0))).number == 5
         await done(other, put(record(1, ELSEWHERE)))
@@ -250,7 +230,7 @@ async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Sto
     """One whose last record left a tombstone may be held back; one that holds anything else is."""
     assert await store.idle_partitions() == []
     await done(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
-    await done(store, put(record(1)), put(record(1, ELSEWHERE), collection=RELATIONS))
+    await done(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
     assert sorted(await store.idle_partitions()) == sorted([(FOREIGN, 5), (EMPTY, 6)])
     assert len(await store.idle_partitions(1)) == 1
     with pytest.raises(InvalidInput):
@@ -258,10 +238,10 @@ async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Sto
     if store.capabilities.conditional:
         await done(store, put(record(1, FOREIGN)), replace(release(1), key=key_of(1, FOREIGN)))
         assert await store.idle_partitions() == [(EMPTY, 6)], "a mark is something"
-        numbered = replace(append(record(2), ENTRY_VERSIONS, "stored_version"), record=replace(record(2), scope=EMPTY.scope))
+        numbered = replace(put(record(2), Absent(), MORE_SAMPLES), record=replace(record(2), scope=EMPTY.scope))
         await done(store, numbered)
         assert await store.idle_partitions() == []
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 9)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 9)
     assert {p for p, _ in await store.idle_partitions()} <= ({HERE} if store.capabilities.conditional else {HERE, FOREIGN, EMPTY})
 
 
@@ -270,7 +250,7 @@ async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Sto
 async def test_only_an_idle_partition_at_its_generation_is_forgotten(store: Store) -> None:
     assert await store.forget_partitions([]) == 0
     await done(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
-    await done(store, put(record(1)), put(record(1, ELSEWHERE), collection=RELATIONS))
+    await done(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
     asked = [(HERE, 3), (ELSEWHERE, 4), (FOREIGN, 4), (FOREIGN, 6), (Partition("nobody", "x"), 1)]
     assert await store.forget_partitions(asked) == 0
     assert [(await one(store, RaiseGeneration(p, 0))).number for p in PLACES] == [3, 4, 5, 6]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, hit_ids, id_of, key_of, live, put, record
 from memory.ports.query import Query, within
 from memory.ports.record import Role
@@ -21,9 +21,9 @@ async def a_little_of_everything(store: Store) -> None:
     await done(store, *[put(record(n, texts={"title": "old", "content": "old words"})) for n in range(1, 15)])
     for n in range(1, 10):
         await done(store, put(record(n, version=2, texts={"content": f"{WORDS[n % 3]} crumble"}), Newer()))
-    await done(store, delete(10), delete(11, discard_at=T0), Release(ENTRIES, key_of(12), 1, "long"))
+    await done(store, delete(10), delete(11, discard_at=T0), Release(SAMPLES, key_of(12), 1, "long"))
     await done(store, put(record(13, version=3, role=Role.CACHED), Always()))
-    await store.delete_matching(Query(ENTRIES, within(HERE), roles=frozenset({Role.CACHED})), 9)
+    await store.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset({Role.CACHED})), 9)
 
 
 async def nothing_is_found_where_nothing_is_wrong(store: Store) -> None:
@@ -39,7 +39,7 @@ async def everything_is_found(store: Store) -> None:
         for n, word in enumerate(WORDS):
             assert await hit_ids(store, word) == {id_of(i) for i in range(1, 10) if i % 3 == n}
         assert await hit_ids(store, "old") == {id_of(14)}
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     assert {r.key.id for r in page.records} == {id_of(i) for i in (*range(1, 10), 14)}
 
 
@@ -47,7 +47,7 @@ async def damage_is_named_and_mended(store: Store, damage: Damage) -> None:
     await a_little_of_everything(store)
     await damage()
     for n in (1, 10, 12):
-        assert await store.get(ENTRIES, [key_of(n)]) != [None], "reading by key needs nothing derived"
+        assert await store.get(SAMPLES, [key_of(n)]) != [None], "reading by key needs nothing derived"
     named = (await store.audit()).problems
     assert named
     assert all("crumble" not in problem and "apple" not in problem for problem in named)

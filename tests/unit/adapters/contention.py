@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import done, key_of, put, record
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -30,7 +30,7 @@ async def _all_at_once(store: Store, when: When | None, *, together: bool) -> li
 
 
 async def _versions(store: Store) -> Sequence[int]:
-    stored = await store.get(ENTRIES, [key_of(n) for n in range(RECORDS)])
+    stored = await store.get(SAMPLES, [key_of(n) for n in range(RECORDS)])
     assert all(isinstance(s, Record) and s.texts["content"] == f"said by {s.version}" for s in stored)
     return [s.version for s in stored if isinstance(s, Record)]
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from memory.domain.ids import new_id
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, done, one, put
-from memory.ports.query import Everywhere, Kind, Query, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Purge, Put, RaiseGeneration, Release
@@ -28,19 +28,19 @@ def _record(at: Partition, n: int = 0) -> Record:
 async def _erase(store: Store, at: Partition) -> None:
     """As the engine does."""
     await done(store, RaiseGeneration(at))
-    await store.delete_matching(Query(ENTRIES, within(at)), 10_000)
+    await store.delete_matching(Query(SAMPLES, within(at)), 10_000)
 
 
 async def _purge_all(store: Store) -> None:
     """The tombstones, as sweeps do once their time is over."""
-    while stones := (await store.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}), limit=500))).records:
-        await done(store, *[Purge(ENTRIES, stone.key, stone.version) for stone in stones if isinstance(stone, Tombstone)])
+    while stones := (await store.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}), limit=500))).records:
+        await done(store, *[Purge(SAMPLES, stone.key, stone.version) for stone in stones if isinstance(stone, Tombstone)])
 
 
 async def dead_scopes_leave_nothing_behind(store: Store, counted: Counted) -> None:
     scopes = [Partition("acme", f"session:{n}") for n in range(SCOPES)]
     alive, moved_on = Partition("acme", "user:ann"), Partition("acme", "user:bob")
-    await done(store, put(_record(alive)), put(_record(moved_on)), Release(ENTRIES, _record(moved_on).key, 1, "long"))
+    await done(store, put(_record(alive)), put(_record(moved_on)), Release(SAMPLES, _record(moved_on).key, 1, "long"))
     before = await counted()
     for start in range(0, SCOPES, 50):
         await done(store, *[put(_record(at, n)) for at in scopes[start : start + 50] for n in (1, 2)])
@@ -68,18 +68,18 @@ async def a_writer_who_begins_meanwhile_loses_nothing(store: Store, other: Store
         await _purge_all(writer)
         ((_, generation),) = await forgetter.idle_partitions()
         begun = _record(at, 10_000 + n)
-        writes: list[Put] = [Put(ENTRIES, begun, Absent())] + ([Put(ENTRIES, _record(at, 20_000 + n), Absent())] if n % 3 == 0 else [])
+        writes: list[Put] = [Put(SAMPLES, begun, Absent())] + ([Put(SAMPLES, _record(at, 20_000 + n), Absent())] if n % 3 == 0 else [])
         outcomes, _ = await asyncio.gather(writer.apply(writes), forgetter.forget_partitions([(at, generation)]))
         assert all(outcome.applied for outcome in outcomes)
         for reader in (writer, forgetter):
-            page = await reader.query(Query(ENTRIES, within(at)))
+            page = await reader.query(Query(SAMPLES, within(at), limit=MAX_LIMIT))
             assert {r.key for r in page.records} == {w.key for w in writes}, f"round {n}"
         assert await forgetter.forget_partitions([(at, g) for g in range(3)]) == 0, "something stands there"
         current = (await one(forgetter, RaiseGeneration(at))).number
         assert current is not None
         assert all(outcome.generation is not None and outcome.generation < current for outcome in outcomes), "an erasure reaches what was written"
-        stale = Put(ENTRIES, replace(_record(at, 30_000 + n), generation=current - 1), Absent())
+        stale = Put(SAMPLES, replace(_record(at, 30_000 + n), generation=current - 1), Absent())
         assert (await one(writer, stale)).reason == "generation"
-        assert await forgetter.delete_matching(Query(ENTRIES, within(at)), 10**6) == len(writes)
+        assert await forgetter.delete_matching(Query(SAMPLES, within(at)), 10**6) == len(writes)
         await _purge_all(forgetter)
         await forgetter.forget_partitions(await forgetter.idle_partitions())

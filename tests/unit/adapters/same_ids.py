@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import done, put, record
 from memory.ports.query import Everywhere, Order, Query
 from memory.ports.record import Key, Partition
@@ -16,7 +16,7 @@ async def page_through_ids_of_many_tenants(store: Store, order: Sequence[Order] 
     """Nine tenants' record "a", and a few more; every record is on one of the pages."""
     keys = [Key(f"tenant-{n}", "a") for n in range(9)] + [Key("tenant-0", letter) for letter in "bcd"]
     await done(store, *[put(replace(record(1, Partition(key.tenant, "org")), key=key, fields={"type": key.id})) for key in keys])
-    query, seen = Query(ENTRIES, Everywhere(), order=tuple(order), limit=1), list[Key]()
+    query, seen = Query(SAMPLES, Everywhere(), order=tuple(order), limit=1), list[Key]()
     while True:
         page = await store.query(query)
         seen += [found.key for found in page.records]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory.ports.adapter import Adapter
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import done, put, record
 from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
 from memory.ports.store import Store
@@ -30,7 +30,7 @@ def _built(url: str) -> Store:
 
 async def _where(url: str) -> str:
     store = _built(url)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     try:
         return str((await store.check()).facts["path"])
     finally:
@@ -84,7 +84,7 @@ async def test_nobody_else_reaches_an_edge_folder_whatever_the_umask(tmp_path: P
         if there:
             folder.mkdir()
         store = _built(f"qdrant+edge:{folder}")
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         await done(store, put(record(texts={"content": "cormorant"})))
         await store.close()
     finally:

@@ -13,7 +13,7 @@ from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError
 from memory.ports.answering import what_answers
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.store import Store
 from tests.support import mongo_servers, mysql_servers, postgres_servers, redis_servers, servers
 
@@ -52,7 +52,7 @@ async def test_another_server_at_the_port_is_named_and_no_secret_is(wanted: str,
     store = STORES[wanted](f"127.0.0.1:{PORTS[there]()}")
     begun = time.monotonic()
     with pytest.raises(ConfigError, match=f"{there} answers, not {wanted}") as caught:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     assert time.monotonic() - begun < 9, "before the time limits of connecting"
     assert "s3cret" not in str(caught.value)
 

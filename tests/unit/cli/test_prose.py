@@ -15,9 +15,10 @@ import pytest
 
 from memory.cli.command import Cli, run
 from memory.domain.errors import StoreFull, StoreUnavailable
+from memory.facade.admin import Admin
 from memory.facade.memory import Memory
 from memory.facade.reports import Stats
-from memory.ports.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Put
 from tests.support.backends import marks_of
@@ -285,13 +286,13 @@ def test_stats_tell_what_is_owed_and_where_to_ask_why(narrow: CommandLine, owing
 
 
 def test_stats_tell_what_is_stuck_and_what_did_not_answer(narrow: CommandLine, owing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Memory.stats
+    counted = Admin.stats
 
-    async def after_a_sweep(memory: Memory) -> Stats:
-        await memory.sweep()
-        return replace(await counted(memory), degraded=("store 'long': nobody listens",))
+    async def after_a_sweep(admin: Admin) -> Stats:
+        await admin.sweep()
+        return replace(await counted(admin), degraded=("store 'long': nobody listens",))
 
-    monkeypatch.setattr(Memory, "stats", after_a_sweep)
+    monkeypatch.setattr(Admin, "stats", after_a_sweep)
     report = narrow.json("stats")
     assert [owing in said for said in report["stuck"]] == [True]
     assert report["degraded"] == ["store 'long': nobody listens"]

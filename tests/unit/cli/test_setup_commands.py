@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.facade.config import MemoryConfig
-from memory.facade.origins import load
+from memory.facade.config import MemoryConfig, load
 from tests.unit.cli.conftest import CommandLine
 
 

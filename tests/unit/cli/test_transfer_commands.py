@@ -146,10 +146,10 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
     promoted = memory.json("promote", first, "--to", "user:ada")["promoted"][0]["id"]
     with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
         tea = here.write("Ada drinks tea", scope="user:ada", tags=["fact"])
-        here.relate(tea.id, "supersedes", promoted)
-        here.invalidate(promoted)
+        here.relations.relate(tea.id, "supersedes", promoted)
+        here.entries.invalidate(promoted)
         merged = here.compact([first, here.write("Ada sings", scope="session:s1").id], lambda entries: "Ada drinks coffee and sings")
-        before = {e.id: e for e in here.entries(retired=True)}
+        before = {e.id: e for e in here.entries.all(retired=True)}
     memory.ok("export", "-o", "all.jsonl")
 
     result = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
@@ -158,17 +158,17 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
     assert (again["imported"], again["already_there"], again["relations"]) == (0, len(before), 0)
 
     with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}) as there:
-        after = {e.content: e for e in there.entries(retired=True)}
-        (relation,) = there.relations()
+        after = {e.content: e for e in there.entries.all(retired=True)}
+        (relation,) = there.relations.related()
         assert not {e.id for e in after.values()} & set(before)
-        retired = [e for e in there.entries(retired=True) if e.valid_to is not None]
+        retired = [e for e in there.entries.all(retired=True) if e.valid_to is not None]
         assert [(e.content, e.valid_from, e.valid_to) for e in retired] == [
             (e.content, e.valid_from, e.valid_to) for e in before.values() if e.valid_to is not None
         ]
         assert [e.content for e in there.retrieve("user:ada")] == ["Ada drinks tea"]
         assert (relation.source_id, relation.target_id) == (after["Ada drinks tea"].id, retired[0].id)
         assert after[merged.content].compacted_from_ids is not None
-        ids = {e.id for e in there.entries(retired=True)}
+        ids = {e.id for e in there.entries.all(retired=True)}
         assert set(after[merged.content].compacted_from_ids or ()) <= ids
         assert retired[0].promoted_from_id in ids
 
@@ -176,16 +176,16 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
 def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_back_and_does_not_stop(memory: CommandLine) -> None:
     one, two, three = (memory.json("write", f"note {n}", "-s", "user:ada")["id"] for n in range(3))
     with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
-        here.relate(one, "supports", two)
-        here.relate(two, "supports", three)
+        here.relations.relate(one, "supports", two)
+        here.relations.relate(two, "supports", three)
     memory.ok("export", "-o", "all.jsonl")
     assert memory.json("import", "all.jsonl", "--config", "elsewhere.db")["relations"] == 2
     with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}) as there:
-        there.delete(next(e.id for e in there.entries() if e.content == "note 0"))
+        there.delete(next(e.id for e in there.entries.all() if e.content == "note 0"))
         again = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
         assert (again["imported"], again["relations"]) == (0, 0)
-        assert sorted(e.content for e in there.entries()) == ["note 1", "note 2"]
-        assert len(there.relations()) == 1
+        assert sorted(e.content for e in there.entries.all()) == ["note 1", "note 2"]
+        assert len(there.relations.related()) == 1
 
 
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:

@@ -35,14 +35,14 @@ async def _everything(memory: Memory) -> list[Any]:
         found,
         found[0],
         await memory.retrieve("session:s", limit=30),
-        await memory.relate(entry.id, "refines", other.id),
-        await memory.end_session("s"),
-        await memory.move([e.id for e in session], to="long"),
-        await memory.sweep(),
-        await memory.stats(),
-        (await memory.check())[0],
-        (await memory.where(entry.id))[0],
-        memory.explain_route("user:ada"),
+        await memory.relations.relate(entry.id, "refines", other.id),
+        await memory.sessions.end("s"),
+        await memory.admin.move([e.id for e in session], to="long"),
+        await memory.admin.sweep(),
+        await memory.admin.stats(),
+        (await memory.admin.check())[0],
+        (await memory.admin.where(entry.id))[0],
+        memory.admin.route("user:ada"),
     ]
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from memory.domain.errors import ConfigError
-from memory.facade.config import MemoryConfig
-from memory.facade.origins import load
+from memory.facade.config import MemoryConfig, load
 
 FILE = """\
 tenant = "from-file"  # a comment

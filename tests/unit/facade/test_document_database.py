@@ -9,8 +9,7 @@ import pytest
 
 from memory.adapters.mongo.claims import MongoConfig, parse
 from memory.domain.errors import ConfigError
-from memory.facade.config import MemoryConfig
-from memory.facade.origins import load
+from memory.facade.config import MemoryConfig, load
 
 pytestmark = pytest.mark.behaviour("B85")
 

@@ -19,7 +19,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
 from memory.facade.transfer import Message, read
-from memory.ports.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
 from tests.support.backends import marks_of
@@ -124,7 +124,7 @@ async def test_writing_and_changing_the_longest_text_does_not_hold_the_loop(memo
     await holding.of(lambda: memory.write("é" * 32_768, scope="user:ada"))
     await holding.of(lambda: memory.update(entry.id, content=LONGEST[::-1], metadata={"b": 1}))
     assert (await holding.of(lambda: memory.get(entry.id))).content == LONGEST[::-1]
-    assert len(await holding.of(lambda: memory.history(entry.id))) == 2
+    assert len(await holding.of(lambda: memory.entries.history(entry.id))) == 2
 
 
 @everywhere
@@ -132,8 +132,8 @@ async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holdi
     short = [{"content": f"note {number}: " + LONGEST[:200], "scope": "user:ada", "key": str(number)} for number in range(500)]
     first = await holding.of(lambda: memory.write_many(short))
     assert await holding.of(lambda: memory.write_many(short)) == first
-    assert len(await holding.of(lambda: memory.entries())) == 501
-    assert await holding.of(lambda: memory.delete_scope("user:ada")) == 500
+    assert len(await holding.of(lambda: memory.entries.all())) == 501
+    assert await holding.of(lambda: memory.admin.erase("user:ada")) == 500
 
 
 @everywhere
@@ -142,9 +142,9 @@ async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory
     large = [{"content": f"{number} {LONGEST[: 3_000 * (number % 3)]}", "key": str(number), **whole} for number in range(60)]
     await holding.of(lambda: memory.write_many(large))
     await holding.of(lambda: memory.write_many(large))
-    assert len(await holding.of(lambda: memory.entries("user:ada"))) == 60
+    assert len(await holding.of(lambda: memory.entries.all("user:ada"))) == 60
     assert len(await holding.of(lambda: memory.search("ferry boat harbour", scope="user:ada", limit=60))) >= 40
-    assert await holding.of(lambda: memory.delete_scope("user:ada")) == 60
+    assert await holding.of(lambda: memory.admin.erase("user:ada")) == 60
 
 
 @everywhere
@@ -162,9 +162,9 @@ async def test_reading_a_thousand_does_not_hold_the_loop(memory: Memory, holding
     many = [{"content": LONGEST[number * 50 : number * 50 + 500], "scope": scope, "metadata": {"n": number}} for number in range(1_000)]
     await memory.write_many(many)
     assert len(await holding.of(lambda: memory.retrieve(scope, limit=1_000))) == 1_000
-    assert len(await holding.of(lambda: memory.entries(scope))) == 1_000
+    assert len(await holding.of(lambda: memory.entries.all(scope))) == 1_000
     assert await holding.of(lambda: memory.search(LONGEST, scope=scope, limit=100))
-    assert await holding.of(lambda: memory.delete_scope(scope)) == 1_000
+    assert await holding.of(lambda: memory.admin.erase(scope)) == 1_000
 
 
 async def test_five_thousand_drafts_at_once_do_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
@@ -177,7 +177,7 @@ async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding
     lines = b"".join(json.dumps({"role": "user", "content": f"{n} {LONGEST[:500]}", "id": str(n)}).encode() + b"\n" for n in range(500))
     drafts = [item.draft for item in read(io.BytesIO(lines), "a.jsonl", Scope.session("s")) if isinstance(item, Message)]
     assert len(await holding.of(lambda: memory.write_many(drafts))) == 500
-    assert len((await holding.of(lambda: memory.end_session("s"))).kept) == 500
+    assert len((await holding.of(lambda: memory.sessions.end("s"))).kept) == 500
 
 
 @everywhere
@@ -188,7 +188,7 @@ async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Ho
     where = within(Partition("default", "session:s"))
     wanted = In("source", tuple(f"v{n}" for n in range(40_000)))
     found = 0
-    for store in memory._life.engine.topology.leaves:
+    for store in memory._engine.topology.leaves:
         page = await holding.of(partial(store.query, Query(ENTRIES, where, wanted)))
         found += len(page.records)
         if store.capabilities.lexical:

@@ -53,7 +53,7 @@ async def _said(memory: Memory) -> list[str]:
 def test_a_memory_whose_loop_ended_says_so_and_is_let_go_of_on_another(place: Any) -> None:
     memory = Memory(place, embedder="none", tenant="loops")
     asyncio.run(_opened(memory))
-    for call in (memory.retrieve("user:ada"), memory.write("again", scope="user:ada"), memory.stats(), memory.open()):
+    for call in (memory.retrieve("user:ada"), memory.write("again", scope="user:ada"), memory.admin.stats(), memory.open()):
         with pytest.raises(WrongEventLoop, match=r"has ended: await close\(\) lets go of it.*BlockingMemory") as refused:
             asyncio.run(call)
         assert refused.value.ended
@@ -118,7 +118,7 @@ async def test_closing_comes_back_while_the_loop_that_owns_it_is_held_up(sqlite:
 async def test_what_no_store_is_asked_may_be_asked_on_any_loop(sqlite: str) -> None:
     memory = Memory(sqlite, embedder="none")
     async with _opened_elsewhere(memory) as loop:
-        assert memory.explain_route("user:ada").tier == "mid"
+        assert memory.admin.route("user:ada").tier == "mid"
         assert "open" in repr(memory)
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(memory.close(), loop))
 
@@ -129,7 +129,7 @@ async def test_a_blocking_memory_may_be_used_in_a_thread_with_a_loop_of_its_own_
     for _ in range(2):
         with memory:
             memory.write("the ferry runs on Sundays", scope="user:ada", key="once")
-            assert memory.explain_route("user:ada").tier == "mid"
+            assert memory.admin.route("user:ada").tier == "mid"
             assert len(memory.retrieve("user:ada")) == 1
 
 

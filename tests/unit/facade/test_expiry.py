@@ -74,7 +74,7 @@ async def test_a_small_number_is_refused_wherever_a_moment_is_taken(memory: Memo
     entry = await memory.write("one", scope="user:ada")
     calls: Any = {
         "created_at": lambda: memory.write("two", scope="user:ada", created_at=3600),
-        "when": lambda: memory.invalidate(entry.id, 3600),
+        "when": lambda: memory.entries.invalidate(entry.id, 3600),
         "since": lambda: memory.retrieve("user:ada", since=3600),
         "as_of": lambda: memory.get(entry.id, as_of=3600),
         "known_at": lambda: memory.search("one", scope="user:ada", known_at=3600),

@@ -15,8 +15,7 @@ from memory import Memory
 from memory.adapters.wrappers.base import Wrapper
 from memory.domain.errors import ConfigError
 from memory.facade.build import build_engine
-from memory.facade.config import MemoryConfig
-from memory.facade.origins import load
+from memory.facade.config import MemoryConfig, load
 from memory.ports.clock import system_clock
 
 URL = "memory://"

@@ -38,40 +38,40 @@ CALLS: dict[str, Call] = {
     "`write` for a user, a workspace, an org": lambda m, k: m.write("text new", scope="user:ada"),
     "`write` with a key, for a session": lambda m, k: m.write("text new", scope="session:s", key="new"),
     "`write` with a key, for others": lambda m, k: m.write("text new", scope="user:ada", key="new"),
-    "`update`, `invalidate` of a session's entry": lambda m, k: m.update(k.session.id, content="text changed"),
-    "`update`, `invalidate` of others": lambda m, k: m.update(k.user.id, content="text changed"),
+    "`update`, `entries.invalidate` of a session's entry": lambda m, k: m.update(k.session.id, content="text changed"),
+    "`update`, `entries.invalidate` of others": lambda m, k: m.update(k.user.id, content="text changed"),
     "`get` of a session's entry": lambda m, k: m.get(k.session.id),
     "`get` of others": lambda m, k: m.get(k.user.id),
     "`get` of an entry in `long`": lambda m, k: m.get(k.moved.id),
     "`get` of what is nowhere": lambda m, k: m.get(k.user.id[:-4] + "0000"),
-    "`history` of a session's entry": lambda m, k: m.history(k.session.id),
-    "`history` of others": lambda m, k: m.history(k.user.id),
+    "`entries.history` of a session's entry": lambda m, k: m.entries.history(k.session.id),
+    "`entries.history` of others": lambda m, k: m.entries.history(k.user.id),
     "`retrieve`": lambda m, k: m.retrieve("user:ada", include_narrower=True, session_id="s"),
     "`search`": lambda m, k: m.search("text", scope=["user:ada", "session:s"]),
-    "`entries`, an export": lambda m, k: _listed(m),
+    "`entries.all`, `admin.export`": lambda m, k: _listed(m),
     "`promote` of a session's entry": lambda m, k: m.promote(k.session.id, "user:ada"),
     "`promote` of others": lambda m, k: m.promote(k.user.id, "org:o"),
     "`compact` of a session's entries": lambda m, k: m.compact([k.session.id], lambda entries: "text in short"),
     "`compact` of others": lambda m, k: m.compact([k.user.id], lambda entries: "text in short"),
-    "`relate`": lambda m, k: m.relate(k.linked.id, "refines", k.user.id),
-    "`unrelate`": lambda m, k: m.unrelate(k.relation.id),
-    "`relations`": lambda m, k: m.relations(source_id=k.user.id),
-    "`end_session`, `move` to `mid`": lambda m, k: _moved(m, k),
+    "`relations.relate`": lambda m, k: m.relations.relate(k.linked.id, "refines", k.user.id),
+    "`relations.unrelate`": lambda m, k: m.relations.unrelate(k.relation.id),
+    "`relations.related`": lambda m, k: m.relations.related(source_id=k.user.id),
+    "`sessions.end`, `admin.move` to `mid`": lambda m, k: _moved(m, k),
     "`delete` of a session's entry": lambda m, k: m.delete(k.session.id),
     "`delete` of others": lambda m, k: m.delete(k.user.id),
-    "`delete_scope`": lambda m, k: m.delete_scope("session:s"),
-    "`sweep`": lambda m, k: m.sweep(),
-    "`stats`": lambda m, k: m.stats(),
-    "`check`": lambda m, k: m.check(),
+    "`admin.erase`": lambda m, k: m.admin.erase("session:s"),
+    "`admin.sweep`": lambda m, k: m.admin.sweep(),
+    "`admin.stats`": lambda m, k: m.admin.stats(),
+    "`admin.check`": lambda m, k: m.admin.check(),
 }
 
 
 async def _listed(memory: Memory) -> list[Entry]:
-    return [entry async for entry in memory.entries()]
+    return [entry async for entry in memory.entries.all()]
 
 
 async def _moved(memory: Memory, known: Known) -> Any:
-    report = await memory.move([known.session.id], "mid")
+    report = await memory.admin.move([known.session.id], "mid")
     if not report.moved:
         raise StoreUnavailable("", report.kept[0].because)
     return report
@@ -91,11 +91,11 @@ def _down(memory: Memory, name: str) -> None:
 async def _known(memory: Memory) -> Known:
     session = await memory.write("text of the session", scope="session:s")
     moved = await memory.write("text moved", scope="session:s")
-    await memory.move([moved.id], "long")
+    await memory.admin.move([moved.id], "long")
     user, linked = await memory.write("text of the user", scope="user:ada"), await memory.write("text linked", scope="user:ada")
     await memory.update(session.id, tags=["edited"])
     await memory.update(user.id, tags=["edited"])
-    relation = await memory.relate(user.id, "supports", linked.id)
+    relation = await memory.relations.relate(user.id, "supports", linked.id)
     return Known(session, moved, user, linked, relation)
 
 

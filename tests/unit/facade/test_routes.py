@@ -9,7 +9,7 @@ import pytest
 
 from memory import Memory, MemoryConfig
 from memory.domain.errors import ConfigError
-from memory.facade.origins import load
+from memory.facade.config import load
 
 
 def settings(**route: Any) -> dict[str, Any]:
@@ -44,20 +44,20 @@ async def test_two_tenants_of_one_memory_live_in_two_databases(tmp_path: Path) -
         async with Memory(both, tenant=tenant) as memory:
             entry = await memory.write(f"the lantern of {tenant}", scope="user:ada")
             await memory.update(entry.id, content=f"the lantern of {tenant}, mended")
-            assert {copy.store for copy in await memory.where(entry.id)} == {"eu" if tenant == "acme" else "main"}
+            assert {copy.store for copy in await memory.admin.where(entry.id)} == {"eu" if tenant == "acme" else "main"}
             assert [hit.entry.id for hit in await memory.search("lantern", scope="user:ada")] == [entry.id]
-            assert [store.store for store in await memory.check()] == ["eu", "main"]
-            assert memory.explain_route("user:ada").store == ("eu" if tenant == "acme" else "main")
+            assert [store.store for store in await memory.admin.check()] == ["eu", "main"]
+            assert memory.admin.route("user:ada").store == ("eu" if tenant == "acme" else "main")
     for name, there in (("eu", "acme"), ("main", "other")):
         async with Memory(f"sqlite:///{tmp_path}/{name}.db", tenant=there, embedder=None) as memory:
-            assert [e.content async for e in memory.entries()] == [f"the lantern of {there}, mended"]
+            assert [e.content async for e in memory.entries.all()] == [f"the lantern of {there}, mended"]
         async with Memory(f"sqlite:///{tmp_path}/{name}.db", tenant="other" if there == "acme" else "acme") as memory:
-            assert [e async for e in memory.entries()] == []
+            assert [e async for e in memory.entries.all()] == []
 
 
 async def test_a_route_is_explained_sentence_by_sentence() -> None:
     async with Memory("memory://") as memory:
-        report = memory.explain_route("session:s1")
+        report = memory.admin.route("session:s1")
     assert (report.tier, report.replicas) == ("short", {})
     assert any(sentence.startswith("rule 'facts-last' may move it") for sentence in report.because)
 

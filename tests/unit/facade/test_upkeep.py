@@ -58,13 +58,13 @@ async def test_an_open_memory_finishes_what_a_crash_left(tmp_path: Path) -> None
     config = {"tiers": {t: f"sqlite:///{tmp_path / t}.db" for t in ("short", "mid", "long")}, "embedder": "none"}
     async with Memory(config) as memory:
         entry = await memory.write("the ferry runs on Sundays", scope="user:ada")
-        copies = {c.tier: c.role for c in await memory.where(entry.id)}
+        copies = {c.tier: c.role for c in await memory.admin.where(entry.id)}
         assert copies == {"mid": "home", "long": "replica"}
     await _forget_replica(config, entry.id)
 
     async with Memory({**config, "durations": {"sweep_every": "20ms"}}) as memory:
         deadline = time.monotonic() + 20
-        while len(await memory.where(entry.id)) < 2:
+        while len(await memory.admin.where(entry.id)) < 2:
             assert time.monotonic() < deadline, "maintenance did not deliver the replica"
             await asyncio.sleep(0.02)
 
@@ -73,8 +73,8 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
     """As a process that died between the write and the delivery would leave it."""
     from dataclasses import replace
 
+    from memory.orchestrator.collections import ENTRIES
     from memory.orchestrator.owed import REPLICATE
-    from memory.ports.collections import ENTRIES
     from memory.ports.record import Key, Owed, Record
     from memory.ports.writes import Always, Delete, Newer, Purge, Put
 

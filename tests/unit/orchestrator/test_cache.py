@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from memory.orchestrator.cache import Look
-from memory.ports.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, VOLATILE, World
 

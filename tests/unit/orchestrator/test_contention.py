@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from memory.domain.errors import Contended, NotFound, StoreError
+from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.turns import Patience, Turns
-from memory.ports.collections import ENTRIES, RELATIONS
 from memory.ports.record import Key
 from tests.unit.orchestrator.world import TENANT, USER, Flaky, World
 

@@ -10,7 +10,7 @@ import pytest
 from memory.domain.entry import Entry
 from memory.domain.errors import CorruptRecord
 from memory.orchestrator.asked import Asked
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.record import Corrupt, Key
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 

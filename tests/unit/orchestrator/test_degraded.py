@@ -12,8 +12,8 @@ import pytest
 
 from memory.domain.errors import StoreUnavailable
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.settings import EngineSettings
-from memory.ports.collections import ENTRIES
 from memory.ports.embedder import Fingerprint
 from memory.ports.query import Near, Words
 from memory.ports.record import Key, pack_vector

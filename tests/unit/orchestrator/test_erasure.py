@@ -11,8 +11,8 @@ import pytest
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.settings import EngineSettings
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Annotate, Newer, Put, RaiseGeneration

@@ -12,9 +12,9 @@ import pytest
 
 from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import StoreError
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.record import Key, Owed, Record, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
@@ -136,7 +136,9 @@ async def test_moving_by_hand_says_what_could_not_be_moved(world: World) -> None
     entry = await world.write()
     report = await world.engine.promotion.by_hand(TENANT, [entry.id, entry.id, "nothing"], "mid")
     assert [m.entry_id for m in report.moved] == [entry.id]
-    assert [k.because for k in report.kept] == ["it is there or further already", "there is no such entry"]
+    assert [k.because for k in report.kept] == ["there is no such entry"], "what is named twice is told once"
+    again = await world.engine.promotion.by_hand(TENANT, [entry.id], "mid")
+    assert [k.because for k in again.kept] == ["it is there or further already"]
 
 
 async def test_a_relation_left_dangling_by_a_crash_is_swept(world: World) -> None:

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from memory.domain.errors import InvalidInput, StoreUnavailable
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.tiering import MoveResult
 from memory.policies.promotion import PromotionRule
-from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Mark
 from memory.ports.writes import Delete, Newer, Put, Release
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World

@@ -6,8 +6,8 @@ import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.orchestrator import owed
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.owed import MOST_VERSIONS_OWED, Debt
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.ports.record import Tombstone
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 

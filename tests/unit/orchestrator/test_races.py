@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import Conflict, Contended, InvalidInput, NotFound, StoreError
+from memory.orchestrator.collections import RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
-from memory.ports.collections import RELATIONS
 from memory.ports.record import Key
 from memory.ports.writes import Outcome, Status, Write
 from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, Flaky, World

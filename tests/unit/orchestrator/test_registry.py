@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memory.ports.collections import COLLECTIONS, LEASES, OPERATIONS, SETTINGS, Collection
+from memory.orchestrator.collections import COLLECTIONS, LEASES, OPERATIONS, SETTINGS
+from memory.ports.collections import Collection
 from memory.ports.query import Query, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.writes import Always, Put

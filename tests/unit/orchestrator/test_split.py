@@ -14,13 +14,14 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.tiering import MoveResult
 from memory.orchestrator.topology import Topology, refuse_away
-from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
+from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
-from memory.ports.query import Everywhere, Kind, Order, Query, Tenant, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Outcome, Purge, RaiseGeneration, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, Clock, Flaky
@@ -33,30 +34,30 @@ def store(name: str, **changes: object) -> InMemoryStore:
 
 
 async def split(**parts: InMemoryStore) -> tuple[SplitStore, dict[str, InMemoryStore]]:
-    """Tenant umbrella apart, sessions apart, relations apart, and the rest."""
-    made = {name: parts.get(name) or store(name) for name in ("umbrella", "sessions", "relations", "rest")}
+    """Tenant umbrella apart, sessions apart, one collection apart, and the rest."""
+    made = {name: parts.get(name) or store(name) for name in ("umbrella", "sessions", "plain", "rest")}
     shares = (
         Share(made["umbrella"], tenants=frozenset({"umbrella"})),
         Share(made["sessions"], scope_kinds=frozenset({ScopeKind.SESSION})),
-        Share(made["relations"], collections=frozenset({"relations"})),
+        Share(made["plain"], collections=frozenset({"plain"})),
     )
     whole = SplitStore("split", shares, made["rest"])
-    await whole.open(COLLECTIONS)
+    await whole.open((*DECLARED, *COLLECTIONS))
     return whole, made
 
 
 async def holding(parts: dict[str, InMemoryStore], n: int, at: Partition) -> set[str]:
-    return {name for name, part in parts.items() for c in (ENTRIES, RELATIONS) if (await part.get(c, [key_of(n, at)]))[0] is not None}
+    return {name for name, part in parts.items() for c in (SAMPLES, PLAIN) if (await part.get(c, [key_of(n, at)]))[0] is not None}
 
 
 async def test_a_record_lives_in_the_first_part_that_takes_it_and_nowhere_else() -> None:
     whole, parts = await split()
-    await done(whole, put(record(1)), put(record(2, FOREIGN)), put(record(3, SESSION)), put(record(4), collection=RELATIONS))
+    await done(whole, put(record(1)), put(record(2, FOREIGN)), put(record(3, SESSION)), put(record(4), collection=PLAIN))
     assert await holding(parts, 1, HERE) == {"rest"}
     assert await holding(parts, 2, FOREIGN) == {"umbrella"}
     assert await holding(parts, 3, SESSION) == {"sessions"}
-    assert await holding(parts, 4, HERE) == {"relations"}
-    assert [r is not None for r in await whole.get(ENTRIES, [key_of(1), key_of(2, FOREIGN), key_of(3, SESSION), key_of(9)])] == [
+    assert await holding(parts, 4, HERE) == {"plain"}
+    assert [r is not None for r in await whole.get(SAMPLES, [key_of(1), key_of(2, FOREIGN), key_of(3, SESSION), key_of(9)])] == [
         True,
         True,
         True,
@@ -74,34 +75,34 @@ async def test_a_tombstone_for_what_nobody_holds_keeps_a_late_copy_out_of_every_
         assert tombstone[0].applied
         refused = await whole.apply([replace(put(record(2, at, version=9)), when=delete(2).when)])
         assert not refused[0].applied
-        assert isinstance((await whole.get(ENTRIES, [key_of(2, at)]))[0], Tombstone)
+        assert isinstance((await whole.get(SAMPLES, [key_of(2, at)]))[0], Tombstone)
 
 
 async def test_a_deletion_that_is_refused_where_the_record_was_leaves_nothing_in_the_other_parts() -> None:
     whole, parts = await split()
     await done(whole, delete(1, version=3), put(record(1, version=9)))
-    await whole.delete_matching(Query(ENTRIES, within(HERE)), 7)
-    before = {name: (await part.get(ENTRIES, [key_of(1)]))[0] for name, part in parts.items()}
+    await whole.delete_matching(Query(SAMPLES, within(HERE)), 7)
+    before = {name: (await part.get(SAMPLES, [key_of(1)]))[0] for name, part in parts.items()}
     (refused,) = await whole.apply([delete(1, version=10)])
     assert not refused.applied
-    assert {name: (await part.get(ENTRIES, [key_of(1)]))[0] for name, part in parts.items()} == before
+    assert {name: (await part.get(SAMPLES, [key_of(1)]))[0] for name, part in parts.items()} == before
 
 
 async def test_a_tombstone_is_purged_with_the_older_ones_of_the_other_parts() -> None:
     whole, parts = await split()
     await done(whole, delete(1, version=3), put(record(1, version=9)))
-    await whole.delete_matching(Query(ENTRIES, within(HERE)), 7)
-    await done(whole, Purge(ENTRIES, key_of(1), at=10))
-    assert await whole.get(ENTRIES, [key_of(1)]) == [None]
+    await whole.delete_matching(Query(SAMPLES, within(HERE)), 7)
+    await done(whole, Purge(SAMPLES, key_of(1), at=10))
+    assert await whole.get(SAMPLES, [key_of(1)]) == [None]
     assert await holding(parts, 1, HERE) == set()
 
 
 async def test_a_generation_raised_in_some_parts_only_is_made_equal_by_the_next_raise() -> None:
     whole, parts = await split()
-    await done(parts["relations"], RaiseGeneration(HERE), RaiseGeneration(HERE))  # as after a crash between the parts
+    await done(parts["plain"], RaiseGeneration(HERE), RaiseGeneration(HERE))  # as after a crash between the parts
     (raised,) = await whole.apply([RaiseGeneration(HERE)])
     assert raised.number == 3
-    for collection in (ENTRIES, RELATIONS):
+    for collection in (SAMPLES, PLAIN):
         (old,) = await whole.apply([put(record(1, generation=2), collection=collection)])
         assert old.reason == "generation"
 
@@ -114,7 +115,7 @@ async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubl
     for n in range(12):
         here = record(n, places[n % 2])
         await done(whole, put(replace(here, created_at=here.created_at - timedelta(seconds=n - n // 3))))  # ties of three
-    query = Query(ENTRIES, Tenant("acme"), order=(Order("created_at", descending),), limit=limit)
+    query = Query(SAMPLES, Tenant("acme"), order=(Order("created_at", descending),), limit=limit)
     found: list[str] = []
     while True:
         page = await whole.query(query)
@@ -130,8 +131,8 @@ async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubl
 async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_other_parts() -> None:
     whole, parts = await split()
     await done(whole, *[put(record(n, HERE)) for n in range(0, 8, 2)], *[put(record(n, SESSION)) for n in range(1, 9, 2)])
-    parts["rest"].state.spoil("entries", key_of(4, HERE))
-    query, found = Query(ENTRIES, Tenant("acme"), order=(Order("created_at"),), limit=2), list[str]()
+    parts["rest"].state.spoil("samples", key_of(4, HERE))
+    query, found = Query(SAMPLES, Tenant("acme"), order=(Order("created_at"),), limit=2), list[str]()
     while True:
         page = await whole.query(query)
         found += [r.key.id for r in page.records]
@@ -144,7 +145,7 @@ async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_othe
 async def test_everywhere_lists_a_tombstone_once_though_each_part_keeps_it() -> None:
     whole, _ = await split()
     await done(whole, delete(1, version=7))
-    page = await whole.query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE})))
+    page = await whole.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}), limit=MAX_LIMIT))
     assert [t.key for t in page.records] == [key_of(1)]
 
 
@@ -154,20 +155,20 @@ async def test_what_one_part_cannot_do_the_whole_cannot() -> None:
     assert (can.lexical, can.semantic, can.durable, can.atomic, can.max_batch) == (False, True, False, False, 10)
     assert can.loss_window == timedelta(seconds=2)
     with pytest.raises(ConfigError, match="tier 'mid' on store 'sessions' lacks durable"):
-        await Topology(short=whole, mid=whole, long=whole).open(COLLECTIONS)
+        await Topology(short=whole, mid=whole, long=whole).open(DECLARED)
 
 
 async def test_losing_what_a_part_acknowledged_can_be_accepted_by_its_name() -> None:
     whole, _ = await split(sessions=store("sessions", durable=False))
     topology = Topology(short=whole, mid=whole, long=whole, accept_loss=("sessions",))
-    await topology.open(COLLECTIONS)
+    await topology.open(DECLARED)
     assert topology.cache is None
 
 
 async def test_a_part_of_one_tier_cannot_serve_another_beside() -> None:
     whole, parts = await split()
     with pytest.raises(ConfigError, match="store 'rest' is part of one tier's stores and also serves another tier"):
-        await Topology(short=whole, mid=whole, long=parts["rest"]).open(COLLECTIONS)
+        await Topology(short=whole, mid=whole, long=parts["rest"]).open(DECLARED)
 
 
 async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
@@ -228,11 +229,11 @@ async def test_what_a_record_of_any_part_owes_is_counted_and_done() -> None:
 
 async def test_deleting_a_scope_reaches_the_parts_that_have_some_of_it() -> None:
     whole, parts = await split()
-    await done(whole, put(record(1)), put(record(2), collection=RELATIONS), put(record(3, SESSION)))
-    assert await whole.delete_matching(Query(ENTRIES, within(HERE)), version=5) == 1
-    assert await whole.delete_matching(Query(RELATIONS, within(HERE)), version=5) == 1
+    await done(whole, put(record(1)), put(record(2), collection=PLAIN), put(record(3, SESSION)))
+    assert await whole.delete_matching(Query(SAMPLES, within(HERE)), version=5) == 1
+    assert await whole.delete_matching(Query(PLAIN, within(HERE)), version=5) == 1
     assert await holding(parts, 3, SESSION) == {"sessions"}
-    assert (await whole.count(Query(ENTRIES, Tenant("acme")))).records == 1
+    assert (await whole.count(Query(SAMPLES, Tenant("acme")))).records == 1
 
 
 class Slow(InMemoryStore):
@@ -260,7 +261,7 @@ class Failing(InMemoryStore):
 async def test_a_failure_of_one_part_is_raised_when_the_others_are_through() -> None:
     slow, failing = Slow("slow"), Failing("failing")
     whole = SplitStore("both", [Share(failing, tenants=frozenset({"umbrella"}))], slow)
-    await whole.open(COLLECTIONS)
+    await whole.open(DECLARED)
     with pytest.raises(StoreUnavailable, match="failing"):
         await whole.apply([put(record(1)), put(record(1, at=FOREIGN))])
     assert slow.ended == 1
@@ -269,11 +270,11 @@ async def test_a_failure_of_one_part_is_raised_when_the_others_are_through() -> 
 async def test_every_part_is_closed_also_when_one_fails_to() -> None:
     failing, other = Failing("failing"), InMemoryStore("other")
     whole = SplitStore("both", [Share(failing, tenants=frozenset({"umbrella"}))], other)
-    await whole.open(COLLECTIONS)
+    await whole.open(DECLARED)
     with pytest.raises(StoreUnavailable, match="cannot say goodbye"):
         await whole.close()
     with pytest.raises(NotOpen):
-        await other.get(ENTRIES, [key_of(1)])
+        await other.get(SAMPLES, [key_of(1)])
 
 
 async def test_a_tombstone_in_one_part_is_forgotten_though_a_record_in_another_hides_it() -> None:

@@ -16,10 +16,11 @@ from memory.adapters.wrappers.latecomer import Latecomer
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.collections import COLLECTIONS, ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import CACHE_NEEDS, Topology
 from memory.ports.capabilities import Capabilities
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection
+from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.record import Record, pack_vector
 from memory.ports.store import Store

@@ -15,6 +15,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.asked import Asked
+from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.steps import current_step
@@ -22,7 +23,7 @@ from memory.orchestrator.topology import Topology
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
-from memory.ports.collections import ENTRIES, Collection
+from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder
 from memory.ports.query import Everywhere, Kind, Query
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
+from memory.orchestrator.collections import ENTRIES
 from memory.policies.promotion import DEFAULT_RULES, Facts, PromotionRule, decide
 from memory.policies.ranking import fuse, rank_by_words
 from memory.policies.routing import TIERS, is_onward, replicas_of, route
-from memory.ports.collections import ENTRIES
 from memory.ports.record import Key, Record
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

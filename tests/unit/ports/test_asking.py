@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, lets_through
-from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or
+from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, StartsWith
 from memory.ports.record import Key, Mark, Owed, Record, Role, Standing, Tombstone
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -132,6 +132,8 @@ def _read_word_by_word(part: Filter, standing: Standing) -> bool:
         case In(name, values):
             there = _value_of(standing, name)
             return there is not None and there in values
+        case StartsWith(name, prefix):
+            return str(_value_of(standing, name) or "").startswith(prefix)
     there = _value_of(standing, part.field)
     return False if there is None or part.value is None else bool(_COMPARISONS[type(part)](there, part.value))
 

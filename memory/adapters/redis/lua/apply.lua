@@ -34,8 +34,8 @@ local function assembled(stored)
   return '1' .. sub(redis.sha1hex(covered), 1, 16) .. covered .. content(stored)
 end
 
--- What changes without a new version: tier (of a mark: where to), accesses, last access, end of a mark or tombstone, numbered field,
--- its number, then two for each step owed: a token that tells steps apart, and the step.
+-- What changes without a new version: tier (of a mark: where to), accesses, last access, end of a mark or tombstone, then
+-- two for each step owed: a token that tells steps apart, and the step.
 local function books(stored)
   return cjson.decode(stored.books)
 end
@@ -88,7 +88,7 @@ local function refused(found, when)
   return stood(unreadable and 'X' or 'C', found)
 end
 
--- Partitions: generation, counters, and the buckets beside its own in which ids of other partitions' making put some of its records.
+-- Partitions: generation, and the buckets beside its own in which ids of other partitions' making put some of its records.
 -- Such a bucket has a copy of the generation, so that its records are judged in one step too.
 
 local function partition_at(bucket, partition)
@@ -96,7 +96,7 @@ local function partition_at(bucket, partition)
   local found = partitions[key]
   if not found then
     local held = call('HMGET', key, 'g', 'b')
-    found = {key = key, bucket = bucket, name = partition, generation = tonumber(held[1] or '0'), elsewhere = held[2] or '', counters = {}, changed = {}}
+    found = {key = key, bucket = bucket, name = partition, generation = tonumber(held[1] or '0'), elsewhere = held[2] or '', changed = {}}
     partitions[key] = found
   end
   return found
@@ -127,59 +127,35 @@ local function enrol(found, bucket, identity)
   change(found, 'b', found.elsewhere, identity)
 end
 
-local function counter_of(found, counter)
-  local count = found.counters[counter]
-  if not count then
-    count = tonumber(call('HGET', found.key, 'c:' .. counter) or '0')
-    found.counters[counter] = count
-  end
-  return count
-end
-
-local function count_to(found, counter, number, identity)
-  found.counters[counter] = number
-  change(found, 'c:' .. counter, format('%.0f', number), identity)
-end
-
 -- The partition as the record's bucket knows it. `brought` is the generation read in the partition's own bucket where that is on another server.
 local function partition_of(bucket, home, partition, brought, identity)
   local here = partition_at(bucket, partition)
-  if bucket == home then return here, here end
+  if bucket == home then return here end
   if not ONE_SERVER then
     raise(here, brought)
-    return here, here
+    return here
   end
   local own = partition_at(home, partition)
   enrol(own, bucket, identity)
   raise(here, own.generation)
-  return here, own
+  return here
 end
 
 -- Writes ------------------------------------------------------------------------------------------------------------
 
 local function put()
-  local found, when, tier, carried, head, home = place(), take(), take(), take(), take(), take()
-  local brought, counter, number = tonumber(take()), take(), tonumber(take())
+  local found, when, tier, carried, head, home, brought = place(), take(), take(), take(), take(), take(), tonumber(take())
   local stored = {
     kind = 'r', role = sub(head, 1, 1), owing = sub(head, 2, 2), version = sub(head, 3, 21), created = sub(head, 22, 37),
     partition = sub(head, 38, 69), ends = sub(head, 70, 84), digest = sub(head, 85, 100), books = take(), identity = take(), content = take(),
   }
-  local here, own = partition_of(found.bucket, home, stored.partition, brought, stored.identity)
+  local here = partition_of(found.bucket, home, stored.partition, brought, stored.identity)
   local generation = carried == '' and here.generation or tonumber(carried)
   if generation < here.generation then return stood('G', found) end
   if not holds(when, tier, found.now, stored.version) then return refused(found, when) end
   stored.generation = format('%019.0f', generation)
-  if counter ~= '' then
-    if number == 0 then
-      number = counter_of(own, counter) + 1
-      count_to(own, counter, number, stored.identity)
-    end
-    local kept = books(stored)
-    kept[6] = format('%.0f', number)
-    stored.books = cjson.encode(kept)
-  end
   let_stand(found, stored)
-  return answer('A', stored.version, generation, number)
+  return answer('A', stored.version, generation)
 end
 
 local function grave(kind, version, owing, ends, kept, identity, digest, note)
@@ -212,8 +188,8 @@ end
 
 local function settled(kept, tokens)
   local left = {}
-  for i = 1, 6 do left[i] = kept[i] end
-  for i = 7, #kept, 2 do
+  for i = 1, 4 do left[i] = kept[i] end
+  for i = 5, #kept, 2 do
     if not tokens[kept[i]] then
       left[#left + 1] = kept[i]
       left[#left + 1] = kept[i + 1]
@@ -237,7 +213,7 @@ local function annotate()
   local stored = {content = content(now)}
   for _, field in ipairs({'kind', 'version', 'generation', 'created', 'partition', 'digest', 'identity'}) do stored[field] = now[field] end
   stored.role = role ~= '-' and role or now.role
-  stored.owing = #kept > 6 and 'o' or '-'
+  stored.owing = #kept > 4 and 'o' or '-'
   stored.ends = discard ~= '' and now.kind ~= 'r' and ends or now.ends
   stored.books = cjson.encode(kept)
   let_stand(found, stored)
@@ -267,22 +243,10 @@ end
 
 -- On a cluster, for an id that another partition's digest is in: what the partition's own bucket has to know and say before the write.
 local function prepare()
-  local home, partition, bucket, counter, identity = take(), take(), take(), take(), take()
-  local own, number = partition_at(home, partition), 0
-  enrol(own, bucket, identity)
-  if counter ~= '' then
-    number = counter_of(own, counter) + 1
-    count_to(own, counter, number, identity)
-  end
-  return answer('A', '', own.generation, number)
-end
-
--- A number taken in advance goes back when its write was refused, unless a later one was taken meanwhile.
-local function give_back()
-  local home, partition, counter, number = take(), take(), take(), tonumber(take())
+  local home, partition, bucket, identity = take(), take(), take(), take()
   local own = partition_at(home, partition)
-  if counter_of(own, counter) == number then count_to(own, counter, number - 1) end
-  return answer('A', '')
+  enrol(own, bucket, identity)
+  return answer('A', '', own.generation)
 end
 
 -- A value that cannot be read: kept aside for people to look at, with a note in its place. Its reader says by `digest` what it read, and, for where
@@ -301,7 +265,7 @@ end
 
 local WRITES = {
   put = put, delete = delete, release = release, annotate = annotate, purge = purge, raise = raise_generation, prepare = prepare,
-  give_back = give_back, set_aside = set_aside,
+  set_aside = set_aside,
 }
 
 -- Storing -----------------------------------------------------------------------------------------------------------

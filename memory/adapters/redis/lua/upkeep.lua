@@ -13,21 +13,13 @@ local function is_marked(bucket, partition)
   return false
 end
 
--- The buckets in which something of the partition may be, and its generation; nil where something stands in one of them, or a counter gave numbers.
+-- The buckets in which something of the partition may be, and its generation; nil where something stands in one of them.
 local function emptied(bucket, partition)
-  local generation, buckets = 0, {bucket}
-  local kept = call('HGETALL', keys_of(bucket) .. 'p:' .. partition)
-  for i = 1, #kept, 2 do
-    local field, value = kept[i], kept[i + 1]
-    if field == 'g' then
-      generation = tonumber(value)
-    elseif field == 'b' then
-      if not ONE_SERVER then return nil end -- they are on other servers, which cannot be asked in this step
-      for at = 1, #value, 2 do buckets[#buckets + 1] = sub(value, at, at + 1) end
-    elseif tonumber(value) ~= 0 then
-      return nil
-    end
-  end
+  local buckets = {bucket}
+  local kept = call('HMGET', keys_of(bucket) .. 'p:' .. partition, 'g', 'b')
+  local generation, elsewhere = tonumber(kept[1] or '0'), kept[2] or ''
+  if elsewhere ~= '' and not ONE_SERVER then return nil end -- they are on other servers, which cannot be asked in this step
+  for at = 1, #elsewhere, 2 do buckets[#buckets + 1] = sub(elsewhere, at, at + 1) end
   for _, here in ipairs(buckets) do
     if is_marked(here, partition) then return nil end
     for _, collection in ipairs(COLLECTIONS) do

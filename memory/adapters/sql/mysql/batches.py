@@ -17,11 +17,7 @@ from memory.adapters.sql.server.desk import Desk, Held
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import Key
-from memory.ports.writes import Absent, Append, Outcome, Put, RaiseGeneration, Status, Write
-
-_START_COUNTER = "INSERT INTO memory_counters (partition_no, name, value) VALUES (?, ?, 0) ON DUPLICATE KEY UPDATE value = value"
-_COUNTER = "SELECT value FROM memory_counters WHERE partition_no = ? AND name = ? FOR UPDATE"
-_SET_COUNTER = "UPDATE memory_counters SET value = ? WHERE partition_no = ? AND name = ?"
+from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, Write
 
 
 class MyBatch(Batch[Connection, MyShelf]):
@@ -45,7 +41,7 @@ class MyBatch(Batch[Connection, MyShelf]):
 
     async def prepare(self) -> None:
         await super().prepare()
-        creating = sum([isinstance(w, Put | Append) or hasattr(w, "when") for w in self._left.values()])
+        creating = sum([hasattr(w, "when") for w in self._left.values()])
         if creating:
             of = {w.collection.name for w in self._left.values() if not isinstance(w, RaiseGeneration)}
             segments = creating // self._thresholds.segment + 2 * len(of)  # each collection has new rows and old ones
@@ -99,22 +95,13 @@ class MyBatch(Batch[Connection, MyShelf]):
             checked_name("tenant", write.partition.tenant, TENANT_BYTES)
             checked_name("scope", write.partition.scope)
             return
-        if isinstance(write, Put | Append):
+        if isinstance(write, Put):
             checked_name("scope", write.record.scope)
-        if isinstance(write, Append):
-            checked_name("counter", write.counter)
         checked_key(write.key)
 
     async def _lock(self, shelf: MyShelf, keys: set[Key]) -> dict[Key, Held]:
         rows = await shelf.find_all(self._connection, list(keys), lock=True)
         return {key: shelf.held(rows.get(key)) async for key in paced(sorted(keys))}
-
-    async def _count(self, partition: int, counter: str) -> int:
-        await self._connection.change(_START_COUNTER, partition, counter)
-        return int(await self._connection.fetchval(_COUNTER, partition, counter))
-
-    async def _set_counter(self, partition: int, counter: str, value: int) -> None:
-        await self._connection.change(_SET_COUNTER, value, partition, counter)
 
     async def _write_back(self, shelf: MyShelf, changed: dict[Key, Held]) -> None:
         held = [changed[key] for key in sorted(changed)]

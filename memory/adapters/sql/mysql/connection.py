@@ -15,7 +15,7 @@ from typing import Any
 
 import asyncmy
 
-from memory.adapters.sql.mysql.claims import MySqlConfig
+from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.errors import LOST, MALFORMED, number_of
 from memory.adapters.sql.server.pool import connected
 from memory.domain.errors import ConfigError

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
-from memory.adapters.sql.mysql.claims import MySqlConfig
+from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.connection import Connection, dial
 from memory.adapters.sql.mysql.flavour import Flavour
 from memory.adapters.sql.mysql.schema import system_tables, table_of

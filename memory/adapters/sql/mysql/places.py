@@ -20,7 +20,6 @@ _ONE = f"SELECT number, generation FROM {_TABLE} WHERE tenant = ? AND scope = ?"
 _SET = f"UPDATE {_TABLE} SET generation = ? WHERE number = ?"  # noqa: S608
 _OF_TENANT = f"SELECT number FROM {_TABLE} WHERE tenant = ? ORDER BY number"  # noqa: S608
 _ALL = f"SELECT number FROM {_TABLE} ORDER BY number"  # noqa: S608
-_BESIDE = ("memory_counters", "memory_quarantine")
 
 
 class MyPlaces(Places[Connection]):
@@ -54,7 +53,7 @@ class MyPlaces(Places[Connection]):
     async def _empty(
         self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, Partition, int]]:
-        none = [f"NOT EXISTS (SELECT 1 FROM `{table}` AS t WHERE t.partition_no = p.number)" for table in (*tables, *_BESIDE)]  # noqa: S608
+        none = [f"NOT EXISTS (SELECT 1 FROM `{table}` AS t WHERE t.partition_no = p.number)" for table in (*tables, "memory_quarantine")]  # noqa: S608
         these = [] if among is None else padded(among)
         chosen = f"AND p.number IN {in_list(len(these))} " if these else ""
         rows = await connection.fetch(

@@ -102,14 +102,6 @@ def system_tables(metadata: sa.MetaData, collation: str) -> None:
         sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
         **OPTIONS,
     )
-    sa.Table(
-        "memory_counters",
-        metadata,
-        sa.Column("partition_no", LONG, primary_key=True, autoincrement=False),
-        sa.Column("name", NAME, primary_key=True),
-        sa.Column("value", LONG, nullable=False),
-        **OPTIONS,
-    )
     sa.Table(  # up to where the numbers of records are given out
         "memory_numbers",
         metadata,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from memory.adapters.sql.migrate import FORM, VERSION_TABLE
 from memory.adapters.sql.mysql.auditing import audit_registries, audit_rows, audit_words
 from memory.adapters.sql.mysql.batches import MyBatch
-from memory.adapters.sql.mysql.claims import CLAIMS, parse
+from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, number_of, server_said, translate
 from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready

@@ -7,7 +7,6 @@ from memory.adapters.sql.mysql.errors import DUPLICATE, NO_VALUE, number_of
 from memory.adapters.sql.mysql.numbers import Numbers
 from memory.adapters.sql.mysql.places import MyPlaces
 from memory.adapters.sql.mysql.shelf import MyShelf
-from memory.adapters.sql.server.batch import no_number
 from memory.ports.deciding import decide
 from memory.ports.writes import Annotate, Outcome, Put, Status
 
@@ -37,14 +36,14 @@ async def put_absent(connection: Connection, shelf: MyShelf, places: MyPlaces, n
             raise
     now = await places.look(connection, record.partition)
     held = shelf.held(await shelf.find(connection, write.key))
-    decision = decide(write, held.slot, now.generation if now else 0, no_number)
+    decision = decide(write, held.slot, now.generation if now else 0)
     return None if decision.changes else decision.outcome
 
 
 async def annotate(connection: Connection, shelf: MyShelf, write: Annotate) -> Outcome | None:
     """Decide on what stands there, and replace exactly that. None where it changed in between. Raises `Unstorable`."""
     held = shelf.held(await shelf.find(connection, write.key))
-    decision = decide(write, held.slot, 0, no_number)
+    decision = decide(write, held.slot, 0)
     held.become(decision, None)
     if not held.changed:
         return decision.outcome

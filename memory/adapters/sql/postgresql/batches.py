@@ -16,7 +16,7 @@ from memory.adapters.sql.server.desk import Desk, Held
 from memory.adapters.sql.values import TOMBSTONE
 from memory.ports.pace import paced
 from memory.ports.record import Key
-from memory.ports.writes import Absent, Append, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
 
 LARGE_ROWS = 2
 """Rows made before others get a turn: the largest take some 9 ms each, most of it for the exponents of their numbers."""
@@ -81,17 +81,6 @@ class PgBatch(Batch[Connection, PgShelf]):
         rows = await shelf.find_all(self._connection, list(keys), lock=True)
         return {key: shelf.held(rows.get(key)) async for key in paced(sorted(keys))}
 
-    async def _count(self, partition: int, counter: str) -> int:
-        return int(await self._connection.fetchval(self._counting.lock_counter, partition, checked(counter)))
-
-    async def _set_counter(self, partition: int, counter: str, value: int) -> None:
-        await self._connection.execute(self._counting.set_counter, partition, checked(counter), value)
-
-    @property
-    def _counting(self) -> PgShelf:
-        """Any shelf: counters are a table of the schema."""
-        return next(self._shelves(w.collection) for w in self._left.values() if isinstance(w, Append))
-
     async def _write_back(self, shelf: PgShelf, changed: dict[Key, Held]) -> None:
         fresh = [h.content for h in changed.values() if h.content is not None and h.row is None]
         over = [h.content for h in changed.values() if h.content is not None and h.row is not None]
@@ -113,10 +102,8 @@ class PgBatch(Batch[Connection, PgShelf]):
             checked(write.partition.tenant)
             scope_text(write.partition.tenant, write.partition.scope)
             return
-        if isinstance(write, Put | Append):
+        if isinstance(write, Put):
             scope_text(write.record.key.tenant, write.record.scope)
-        if isinstance(write, Append):
-            scope_text(write.record.key.tenant, write.counter)
         key_text(write.key)
 
 

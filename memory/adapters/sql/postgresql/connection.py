@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from memory.adapters.sql.postgresql.claims import PostgresConfig
+from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.server.pool import connected
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
-from memory.adapters.sql.postgresql.claims import PostgresConfig
+from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
 from memory.adapters.sql.postgresql.extension import AVAILABLE, CREATE, INSTALLED, add_column
 from memory.adapters.sql.postgresql.schema import system_tables, table_of

@@ -61,8 +61,8 @@ class PgPlaces(Places[Connection]):
     async def _empty(
         self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, Partition, int]]:
-        other = [f'"{self._schema}".{name}' for name in ("memory_counters", "memory_quarantine")]
-        none = [f"NOT EXISTS (SELECT FROM {table} AS t WHERE t.partition_no = p.number)" for table in (*self._tables(tables), *other)]
+        names = self._tables([*tables, "memory_quarantine"])
+        none = [f"NOT EXISTS (SELECT FROM {table} AS t WHERE t.partition_no = p.number)" for table in names]
         asked = [after, most] if among is None else [after, most, list(among)]
         these = "" if among is None else "AND p.number = ANY($3::bigint[]) "
         rows = await connection.fetch(

@@ -74,13 +74,6 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
     )
-    sa.Table(
-        "memory_counters",
-        metadata,
-        sa.Column("partition_no", sa.BigInteger(), primary_key=True),
-        sa.Column("name", TEXT, primary_key=True),
-        sa.Column("value", sa.BigInteger(), nullable=False),
-    )
     sa.Table(  # rows that could not be read, as they were found
         "memory_quarantine",
         metadata,

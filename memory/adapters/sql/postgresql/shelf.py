@@ -100,13 +100,8 @@ class PgShelf(Shelf[Connection]):
             f"DELETE FROM {self.qualified} AS t USING unnest($1::text[], $2::text[]) AS k(tenant, id) "  # noqa: S608
             "WHERE t.tenant = k.tenant AND t.id = k.id"
         )
-        # Counters, and rows that were set aside
-        counters, quarantine = f'"{schema}".memory_counters', f'"{schema}".memory_quarantine'
-        self.lock_counter = (
-            f"INSERT INTO {counters} AS c (partition_no, name, value) VALUES ($1, $2, 0) "  # noqa: S608
-            "ON CONFLICT (partition_no, name) DO UPDATE SET value = c.value RETURNING value"
-        )
-        self.set_counter = f"UPDATE {counters} SET value = $3 WHERE partition_no = $1 AND name = $2"  # noqa: S608
+        # Rows that were set aside
+        quarantine = f'"{schema}".memory_quarantine'
         of = f"q.collection = '{self.name}'"
         self.set_aside_sql = self._setting_aside(row, quarantine)
         self.forget_aside_sql = (

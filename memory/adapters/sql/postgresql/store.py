@@ -11,7 +11,7 @@ import asyncpg
 from memory.adapters.sql.migrate import FORM, VERSION_TABLE
 from memory.adapters.sql.postgresql.auditing import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batches import PgBatch
-from memory.adapters.sql.postgresql.claims import CLAIMS, parse
+from memory.adapters.sql.postgresql.config import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
 from memory.adapters.sql.postgresql.errors import is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
@@ -30,7 +30,7 @@ from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
 from memory.ports.record import JsonValue
 from memory.ports.store import Health
-from memory.ports.writes import Append, Outcome, Write
+from memory.ports.writes import Outcome, Write
 
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
@@ -108,7 +108,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
     # -- work ---------------------------------------------------------------------------------------------------------
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        if len(writes) == 1 and not isinstance(writes[0], Append):
+        if len(writes) == 1:
             write = writes[0]
             return [await self._with(lambda connection: write_one(connection, self._shelf, self._pg_places, write))]
         try:
@@ -137,7 +137,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
 
         async def vacuum(connection: Connection) -> int:
             before = await connection.fetchval(_SIZE, self._config.schema)
-            names = [*await self._tables(connection), "memory_partitions", "memory_counters", "memory_quarantine"]
+            names = [*await self._tables(connection), "memory_partitions", "memory_quarantine"]
             for name in names:
                 await connection.execute(f'VACUUM "{self._config.schema}"."{name}"')
             return max(0, int(before) - int(await connection.fetchval(_SIZE, self._config.schema)))

@@ -9,7 +9,6 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.places import PgPlaces
 from memory.adapters.sql.postgresql.shelf import PgShelf
 from memory.adapters.sql.postgresql.values import checked
-from memory.adapters.sql.server.batch import no_number
 from memory.adapters.sql.server.store import Busy
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, decide
@@ -57,7 +56,7 @@ async def _put(connection: Connection, shelf: PgShelf, places: PgPlaces, write: 
     held = shelf.held(await shelf.find(connection, write.key))
     if now is None or now.number != place.number:
         return None
-    return _unless_it_would_do(decide(write, held.slot, now.generation, no_number))
+    return _unless_it_would_do(decide(write, held.slot, now.generation))
 
 
 async def _delete(connection: Connection, shelf: PgShelf, write: Delete) -> Outcome | None:
@@ -66,7 +65,7 @@ async def _delete(connection: Connection, shelf: PgShelf, write: Delete) -> Outc
     if await _blindly(connection, shelf, write.when, values, put=False):
         return Outcome(Status.APPLIED, version=write.version)
     held = shelf.held(await shelf.find(connection, write.key))
-    return _unless_it_would_do(decide(write, held.slot, 0, no_number))
+    return _unless_it_would_do(decide(write, held.slot, 0))
 
 
 def _unless_it_would_do(decision: Decision) -> Outcome | None:
@@ -88,7 +87,7 @@ async def _blindly(connection: Connection, shelf: PgShelf, when: When, values: l
 async def _swap(connection: Connection, shelf: PgShelf, write: Release | Annotate | Purge) -> Outcome | None:
     """Decide on what stands there, and replace exactly that."""
     held = shelf.held(await shelf.find(connection, write.key))
-    decision = decide(write, held.slot, 0, no_number)
+    decision = decide(write, held.slot, 0)
     held.become(decision, None)
     if not held.changed:
         return decision.outcome

@@ -17,7 +17,7 @@ from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import Key, Partition
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 C = TypeVar("C")
 S = TypeVar("S")
@@ -76,18 +76,12 @@ class Batch(ABC, Generic[C, S]):
         shelves = {w.collection.name: self._shelves(w.collection) for w in self._left.values() if not isinstance(w, RaiseGeneration)}
         for name, keys in sorted(addresses(self._left.values()).items()):
             desk.held |= {(name, key): held for key, held in (await self._lock(shelves[name], keys)).items()}
-        for partition, counter in sorted({(w.record.partition, w.counter) for w in self._left.values() if isinstance(w, Append)}):
-            desk.counters[(partition, counter)] = await self._count(desk.places[partition].number, counter)
-        before = dict(desk.counters)
         async for i in paced(sorted(self._left)):
             self._outcomes[i] = desk.do(self._left[i])
         for name, shelf in sorted(shelves.items()):
             changed = {key: held for (of, key), held in desk.held.items() if of == name and held.changed}
             if changed:
                 await self._write_back(shelf, changed)
-        for (partition, counter), value in desk.counters.items():
-            if value != before[(partition, counter)]:
-                await self._set_counter(desk.places[partition].number, counter, value)
         if desk.raised:
             await self._places.store(self._connection, desk.raised)
 
@@ -103,13 +97,6 @@ class Batch(ABC, Generic[C, S]):
     @abstractmethod
     async def _lock(self, shelf: S, keys: set[Key]) -> dict[Key, Held]:
         """What stands under each key, which nobody else changes until the transaction ends."""
-
-    @abstractmethod
-    async def _count(self, partition: int, counter: str) -> int:
-        """The counter's value, which nobody else changes until the transaction ends."""
-
-    @abstractmethod
-    async def _set_counter(self, partition: int, counter: str, value: int) -> None: ...
 
     @abstractmethod
     async def _write_back(self, shelf: S, changed: dict[Key, Held]) -> None:
@@ -133,8 +120,4 @@ def partition_of(write: Write) -> Partition | None:
     """The partition whose generation the write asks for or raises."""
     if isinstance(write, RaiseGeneration):
         return write.partition
-    return write.record.partition if isinstance(write, Put | Append) else None
-
-
-def no_number() -> Any:
-    raise AssertionError("only an append takes a number")
+    return write.record.partition if isinstance(write, Put) else None

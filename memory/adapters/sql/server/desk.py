@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -10,10 +10,9 @@ from memory.adapters.sql.server.places import Place
 from memory.ports.deciding import Decision, KeyedWrite, Slot, decide
 from memory.ports.record import Key, Mark, Partition, Record, Stored, Tombstone
 from memory.ports.storable import Unstorable
-from memory.ports.writes import Append, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 Address: TypeAlias = tuple[str, Key]
-Counter: TypeAlias = tuple[Partition, str]
 
 NOTHING = Slot(None, None)
 
@@ -69,7 +68,6 @@ class Desk:
 
     held: dict[Address, Held]
     places: dict[Partition, Place]
-    counters: dict[Counter, int] = field(default_factory=dict)
     raised: dict[int, int] = field(default_factory=dict)
     """The new generations of partitions, by number."""
 
@@ -92,15 +90,10 @@ class Desk:
 
     def _decide(self, write: KeyedWrite) -> Outcome:
         held = self.held[(write.collection.name, write.key)]
-        place = self.places[write.record.partition] if isinstance(write, Put | Append) else None
-        decision = decide(write, held.slot, place.generation if place else 0, self._next_number(write))
+        place = self.places[write.record.partition] if isinstance(write, Put) else None
+        decision = decide(write, held.slot, place.generation if place else 0)
         held.become(decision, place)
-        if decision.numbered and isinstance(write, Append):
-            self.counters[(write.record.partition, write.counter)] += 1
         return decision.outcome
-
-    def _next_number(self, write: KeyedWrite) -> Callable[[], int]:
-        return lambda: self.counters[(write.record.partition, write.counter)] + 1 if isinstance(write, Append) else 0
 
 
 def addresses(writes: Iterable[Write]) -> dict[str, set[Key]]:

@@ -175,7 +175,7 @@ class Places(ABC, Generic[C]):
     async def _empty(
         self, connection: C, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
     ) -> Sequence[tuple[int, Partition, int]]:
-        """Number, name and generation of partitions behind that number without records, counters and rows set aside, in order."""
+        """Number, name and generation of partitions behind that number without records and rows set aside, in order."""
 
     @abstractmethod
     async def _marked(self, connection: C, tables: Sequence[str]) -> set[Partition]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.prepared import compiled, kept
 from memory.adapters.sql.server.shelf import Shelf
-from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope
+from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.ports.query import Everywhere, Filter, Query, Tenant, Where, decode_cursor
 
 AnyShelf: TypeAlias = Shelf[Any]
@@ -42,19 +42,14 @@ def asked(shelf: AnyShelf, where: Where, part: Filter | None, partitions: Sequen
     return shelf.shaper.texts(values) + of_filter, there, chosen
 
 
-def in_order(query: Query) -> bool:
-    """Whether a page is read along a partition from its newest or oldest record, whatever the filter."""
-    return query.limit is not None and [o.field for o in query.order[:1]] == ["created_at"]
-
-
-def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int | None) -> Question:
+def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int) -> Question:
     """The rows of a page in order, each with whether there are any set aside behind it."""
-    values, where, chosen = asked(shelf, query.where, query.filter, partitions, walking=in_order(query))
+    values, where, chosen = asked(shelf, query.where, query.filter, partitions, walking=walks(query.order))
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
-    written = limit if limit is not None and _is_usual(limit, shelf.thresholds.limits_written_out) else None
-    if limit is not None and written is None:
+    written = limit if _is_usual(limit, shelf.thresholds.limits_written_out) else None
+    if written is None:
         values.append(limit)
-    return question(shelf, _page, (where, query.roles, query.kinds, chosen, after, query.order, limit is not None, written), values)
+    return question(shelf, _page, (where, query.roles, query.kinds, chosen, after, query.order, written), values)
 
 
 def _is_usual(limit: int, most: int) -> bool:
@@ -66,15 +61,13 @@ def _is_usual(limit: int, most: int) -> bool:
 
 
 def _page(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
-    where, roles, kinds, chosen, after, order, limited, written = shape
+    where, roles, kinds, chosen, after, order, written = shape
     conditions = shelf.conditions()
     wanted = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
     if after != TRUE:
         wanted.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
     statement = sa.select(*shelf.row_columns, sa.literal_column(shelf.any_aside)).where(*wanted).order_by(*ordering)
-    if not limited:
-        return statement
     return shelf.walked(statement.limit(conditions.value("i") if written is None else sa.literal_column(str(written))), where, order)
 
 

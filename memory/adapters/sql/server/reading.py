@@ -76,11 +76,11 @@ async def query(connection: Any, shelf: AnyShelf, places: AnyPlaces, query: Quer
 async def _rows(connection: Any, shelf: AnyShelf, query: Query, partitions: Sequence[int]) -> tuple[Sequence[Row], bool]:
     """The rows of a page in order, and whether there are more behind it."""
     limit = query.limit
-    take = None if limit is None else limit + 1
+    take = limit + 1
     while True:
         question = page(shelf, query, partitions, take)
         rows = await shelf.read(connection, question.sql, question.arguments)
-        if limit is None or take is None or len(rows) < take:
+        if len(rows) < take:
             return rows, False
         if not isinstance(query.where, Everywhere):
             return rows[:limit], True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.adapters.sql.sqlite.claims import CLAIMS
+from memory.adapters.sql.sqlite.config import CLAIMS
 from memory.ports.adapter import Adapter, built_by
 
 __all__ = ["adapter"]

@@ -25,7 +25,6 @@ MOST_PROBLEMS = 100
 _PARTITIONS = "SELECT number, tenant, scope FROM memory_partitions"
 _FORGOTTEN = "partition_no NOT IN (SELECT number FROM memory_partitions)"
 _NOT_ASIDE = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE record_kind = '{CORRUPT}')"  # noqa: S608
-_OF_PARTITIONS = ("memory_revisions", "memory_counters")
 
 Registry = Mapping[int, Partition]
 """The partition of each number."""
@@ -60,7 +59,7 @@ def _indexes(session: Session, repair: bool) -> list[str]:
 def _left_over(session: Session, collections: Sequence[Collection], repair: bool) -> list[str]:
     """What is kept of partitions that are forgotten, and of rows that are no longer set aside."""
     problems = []
-    asked: list[tuple[str, str, tuple[str, ...]]] = [(table, _FORGOTTEN, ()) for table in _OF_PARTITIONS]
+    asked: list[tuple[str, str, tuple[str, ...]]] = [("memory_revisions", _FORGOTTEN, ())]
     asked += [("memory_quarantine", _NOT_ASIDE.format(collection.name), (collection.name,)) for collection in collections]
     for table, where, values in asked:
         ((count,),) = session.rows(f"SELECT count(*) FROM {table} WHERE {where}", values)  # noqa: S608

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from memory.adapters.sql.sqlite.claims import SqliteConfig
+from memory.adapters.sql.sqlite.config import SqliteConfig
 from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_outgrown, is_undecodable
 from memory.adapters.sql.sqlite.session import Declared, Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt

@@ -1,4 +1,4 @@
-"""Partitions and what is counted for each: its number, its generation, its counters, and the revision of each collection in it."""
+"""Partitions and what is counted for each: its number, its generation, and the revision of each collection in it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ _GENERATION = "SELECT number, generation FROM memory_partitions WHERE tenant = ?
 _RAISE = "UPDATE memory_partitions SET generation = ? WHERE number = ?"
 _REMOVED = """INSERT INTO memory_revisions (partition_no, collection, revision, removals) VALUES (?, ?, ?, ?)
 ON CONFLICT (partition_no, collection) DO UPDATE SET revision = excluded.revision, removals = excluded.removals"""
-_COUNTER = "SELECT value FROM memory_counters WHERE partition_no = ? AND name = ?"
-_FIRST_COUNT = "INSERT INTO memory_counters (value, partition_no, name) VALUES (?, ?, ?)"
-_NEXT_COUNT = "UPDATE memory_counters SET value = ? WHERE partition_no = ? AND name = ?"
 
 _NUMBERS_OF_TENANT = "SELECT number FROM memory_partitions WHERE tenant = ? ORDER BY number"
 _ALL_NUMBERS = "SELECT number FROM memory_partitions ORDER BY number"
@@ -73,12 +70,6 @@ class Ledger:
             self._session.run(_RAISE, (raised, number))
             self._partitions[partition] = (number, raised)
         return raised
-
-    def next_number(self, partition: int, counter: str) -> int:
-        row = self._session.row(_COUNTER, (partition, counter))
-        number = 1 if row is None else int(row[0]) + 1
-        self._session.run(_FIRST_COUNT if row is None else _NEXT_COUNT, (number, partition, counter))
-        return number
 
     def touch(self, shelf: Shelf, partition: int, removed: bool = False) -> int:
         """The revision that rows changed by this transaction carry."""

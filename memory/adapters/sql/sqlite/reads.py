@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.shapes import walks
 from memory.adapters.sql.sqlite.partitions import numbers_of
 from memory.adapters.sql.sqlite.rows import ID, TENANT
 from memory.adapters.sql.sqlite.session import Session, chunked
@@ -83,10 +84,9 @@ def query(session: Session, query: Query) -> tuple[Page, list[Spoiled]]:
 def _rows(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[list[Found], bool]:
     """The rows of a page in order, and whether there are more behind it."""
     limit = query.limit
-    if limit is None or (len(partitions) == 1 and [o.field for o in query.order] == ["created_at"]):  # an index brings them in order
-        take = None if limit is None else limit + 1
-        rows = [Found(r[0], r[1:]) for r in page(session, shelf, query, partitions, take, whole=True)]
-        return rows[:limit], limit is not None and len(rows) > limit
+    if len(partitions) == 1 and walks(query.order):  # an index brings them in order
+        rows = [Found(r[0], r[1:]) for r in page(session, shelf, query, partitions, limit + 1, whole=True)]
+        return rows[:limit], len(rows) > limit
     # Sorting wide rows is slow: the page is found first by number, then read.
     take = limit + 1
     while True:

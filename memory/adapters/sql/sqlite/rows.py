@@ -24,7 +24,7 @@ from memory.adapters.sql.values import (
     maybe_micros,
 )
 from memory.domain.time import micros
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Stored, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer
 
@@ -129,13 +129,6 @@ class Layout:
         """Give the row its size and its checksum, when nothing else is to change."""
         row[BYTES] = sum([len(v) for v in row[FIRST_FIELD:-1] if v.__class__ in (str, bytes)])
         row[self._checksum] = checksum(row)
-
-    def field_at(self, name: str) -> int:
-        """Where a declared integer field is in a row. Raises `Unstorable`."""
-        for field, i, kind in self._fields:
-            if field == name and kind is FieldType.INTEGER:
-                return i
-        raise Unstorable(f"field '{name}' is no integer field of collection '{self.collection.name}'")
 
     def words(self, row: Row) -> tuple[int, Counts]:
         """How many words there are in the row's text parts, and the counts of each."""

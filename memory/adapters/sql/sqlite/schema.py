@@ -86,13 +86,6 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("removals", sa.BigInteger(), nullable=False),
     )
-    sa.Table(
-        "memory_counters",
-        metadata,
-        sa.Column("partition_no", Long, primary_key=True),
-        sa.Column("name", sa.Text(), primary_key=True),
-        sa.Column("value", sa.BigInteger(), nullable=False),
-    )
     sa.Table(  # rows that could not be read, as they were found
         "memory_quarantine",
         metadata,

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.sqlite.claims import Thresholds
+from memory.adapters.sql.sqlite.config import Thresholds
 from memory.ports.collections import Collection
 
 T = TypeVar("T")

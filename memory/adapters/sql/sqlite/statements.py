@@ -49,25 +49,24 @@ def _asked(shelf: Shelf, query: Query, partitions: Sequence[int], walking: bool 
     return values + of_filter, where, chosen
 
 
-def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int | None, whole: bool) -> list[Any]:
+def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int], limit: int, whole: bool) -> list[Any]:
     """The rows of a page in order, each with its number before it; only the numbers unless `whole`."""
-    values, where, chosen = _asked(shelf, query, partitions, walking=whole and limit is not None)
+    values, where, chosen = _asked(shelf, query, partitions, walking=whole)
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
-    if limit is not None:
-        values.append(limit)
-    shape = (whole, where, query.roles, query.kinds, chosen, after, query.order, limit is not None)
+    values.append(limit)
+    shape = (whole, where, query.roles, query.kinds, chosen, after, query.order)
     return prepared(session, shelf, _page, shape, len(values)).rows(session, values)
 
 
 def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
-    whole, where, roles, kinds, chosen, after, order, limited = shape
+    whole, where, roles, kinds, chosen, after, order = shape
     conditions = Conditions(shelf.table)
     asked = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
     if after != TRUE:
         asked.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
     statement = sa.select(*(shelf.row_columns if whole else shelf.row_columns[:1])).where(*asked).order_by(*ordering)
-    return statement.limit(conditions.value("i")) if limited else statement
+    return statement.limit(conditions.value("i"))
 
 
 def totals(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.sqlite import reads, upkeep
 from memory.adapters.sql.sqlite.audit import MOST_PROBLEMS, audit
-from memory.adapters.sql.sqlite.claims import CLAIMS, THRESHOLDS, Thresholds, parse
+from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.driver import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache

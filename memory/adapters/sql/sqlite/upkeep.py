@@ -31,8 +31,8 @@ def forget(session: Session, idle: Sequence[tuple[Partition, int]]) -> int:
 
 
 def _nothing_stands(session: Session) -> str:
-    """No counter, no row set aside, no record, and no mark. Only what is no record is without a partition: marks are found among these."""
-    conditions = [f"NOT EXISTS (SELECT 1 FROM {table} WHERE partition_no = p.number)" for table in ("memory_counters", "memory_quarantine")]  # noqa: S608
+    """No row set aside, no record, and no mark. Only what is no record is without a partition: marks are found among these."""
+    conditions = ["NOT EXISTS (SELECT 1 FROM memory_quarantine WHERE partition_no = p.number)"]
     for (name,) in session.rows(_COLLECTIONS):
         conditions.append(f"NOT EXISTS (SELECT 1 FROM {name} WHERE partition_no = p.number)")  # noqa: S608
         conditions.append(f"(p.tenant, p.scope) NOT IN (SELECT tenant, scope FROM {name} WHERE partition_no IS NULL AND record_kind = '{MARK}')")  # noqa: S608

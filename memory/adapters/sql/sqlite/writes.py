@@ -25,7 +25,6 @@ from memory.ports.writes import (
     Absent,
     Always,
     Annotate,
-    Append,
     AtVersion,
     Delete,
     Newer,
@@ -99,8 +98,6 @@ class Hand:
         match write:
             case Put():
                 return self._put(write)
-            case Append():
-                return self._append(write)
             case Delete():
                 return self._delete(write)
             case Release():
@@ -145,16 +142,6 @@ class Hand:
         if counts:
             self.indexing(shelf).put(number, place[0], counts)
         return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION])
-
-    def _append(self, write: Append) -> Outcome:
-        shelf = shelf_of(self.session, write.collection)
-        found = shelf.find(self.session, write.key)
-        record = write.record
-        if record.generation is not None and record.generation < self.ledger.generation(record.partition):
-            return Outcome(Status.REJECTED, version=found.version if found else None, reason="generation")
-        if found is not None:
-            return self._conflict(shelf, found, write.key)
-        return self._store(shelf, None, record, write)
 
     def _delete(self, write: Delete) -> Outcome:
         shelf = shelf_of(self.session, write.collection)
@@ -251,16 +238,12 @@ class Hand:
 
     # -- changing what stands there -----------------------------------------------------------------------------------
 
-    def _store(self, shelf: Shelf, found: Found | None, record: Record, append: Append | None = None) -> Outcome:
+    def _store(self, shelf: Shelf, found: Found | None, record: Record) -> Outcome:
         layout = shelf.layout
         # Everything that may be refused happens before anything is changed.
         row = layout.record_row(record)
         layout.check(row)
         place = self.ledger.place(shelf, record.partition)
-        number = None
-        if append is not None:
-            at, number = layout.field_at(append.field), self.ledger.next_number(place[0], append.counter)
-            row[at] = number
         counts = self._complete(shelf, row, place)
         if found is None:
             row_number, same_words = shelf.insert(self.session, row), False
@@ -271,7 +254,7 @@ class Hand:
             shelf.update(self.session, row_number, row)
         if counts and not same_words:
             self.indexing(shelf).put(row_number, place[0], counts)
-        return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION], number=number)
+        return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION])
 
     def _complete(self, shelf: Shelf, row: list[Any], place: tuple[int, int]) -> Counts:
         """Give a record's row what its partition decides; its words."""

@@ -6,23 +6,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from memory.adapters.file.store import FileStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import HERE, key_of
 from memory.ports.record import JsonValue, Partition
 
 
 async def opened(folder: Path, **options: JsonValue) -> FileStore:
     store = FileStore(f"file://{folder}", **options)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     return store
 
 
-def shelf_of(folder: Path, collection: str = "entries") -> Path:
+def shelf_of(folder: Path, collection: str = "samples") -> Path:
     """The folder of the usual partition's records."""
     return folder / "acme" / "user%3aann" / collection
 
 
-def file_of(folder: Path, n: int = 1, at: Partition = HERE, collection: str = "entries") -> Path:
+def file_of(folder: Path, n: int = 1, at: Partition = HERE, collection: str = "samples") -> Path:
     return shelf_of(folder, collection) / f"{key_of(n, at).id}.json"
 
 

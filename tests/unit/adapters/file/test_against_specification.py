@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
-from memory.ports.query import Query, Tenant
+from memory.ports.query import MAX_LIMIT, Query, Tenant
 from memory.ports.record import Key, Role
 from memory.ports.store import Store
 from tests.unit.adapters.file.helping import opened
@@ -23,15 +23,15 @@ async def _standing(store: Store) -> list[object]:
     """What stands under every key, and what each tenant's records are."""
     tenants = sorted({place.tenant for place in PLACES})
     return [
-        await store.get(ENTRIES, KEYS),
-        *[(await store.query(Query(ENTRIES, Tenant(tenant), roles=frozenset(Role)))).records for tenant in tenants],
+        await store.get(SAMPLES, KEYS),
+        *[(await store.query(Query(SAMPLES, Tenant(tenant), roles=frozenset(Role), limit=MAX_LIMIT))).records for tenant in tenants],
     ]
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_two_stores_in_turns_do_what_the_specification_does(folder: Path, seed: int) -> None:
     specification, ours, beside = InMemoryStore(), await opened(folder, fsync=False), await opened(folder, fsync=False)
-    await specification.open(COLLECTIONS)
+    await specification.open(DECLARED)
     work = RandomWork(100 + seed, ours.capabilities)
     for turn in range(6):
         writes = [work.write() for _ in range(40)]
@@ -43,6 +43,6 @@ async def test_two_stores_in_turns_do_what_the_specification_does(folder: Path, 
         assert await _standing(ours) == await _standing(beside) == await _standing(specification)
         if turn == 3:
             await ours.close()
-            await ours.open(COLLECTIONS)
+            await ours.open(DECLARED)
     for store in (ours, beside):
         await store.close()

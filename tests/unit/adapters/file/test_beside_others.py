@@ -12,9 +12,9 @@ from memory.adapters.file.names import encoded
 from memory.adapters.file.shelves import Entry
 from memory.adapters.file.store import FileStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, done, key_of, put, record
-from memory.ports.query import Query, Search, Words, within
+from memory.ports.query import MAX_LIMIT, Query, Search, Words, within
 from memory.ports.record import Corrupt, Partition, Record, Tombstone
 from memory.ports.writes import Absent, Always, Status
 from tests.unit.adapters.file.helping import files_below, opened
@@ -29,7 +29,7 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
     store: FileStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await opened(folder)
-    everything = Query(ENTRIES, within(HERE))
+    everything = Query(SAMPLES, within(HERE), limit=MAX_LIMIT)
     try:
         await done(store, put(record(1)))
         await store.query(everything)
@@ -45,17 +45,17 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
         await done(store, put(record(5)))  # takes the lock first, and finishes
         assert len((await store.query(everything)).records) == 5
         assert await store.delete_matching(everything, 100) == 5
-        assert all(isinstance(s, Tombstone) for s in await other.get(ENTRIES, [key_of(n) for n in range(1, 6)]))
+        assert all(isinstance(s, Tombstone) for s in await other.get(SAMPLES, [key_of(n) for n in range(1, 6)]))
     finally:
         await other.close()
 
 
 async def test_a_cut_scopes_folder_that_a_dead_process_left_empty_hides_nothing_written_later(store: FileStore, folder: Path) -> None:
-    (folder / "acme" / encoded(CUT.scope) / "entries").mkdir(parents=True)
+    (folder / "acme" / encoded(CUT.scope) / "samples").mkdir(parents=True)
     first = record(1, at=CUT)
-    assert await store.get(ENTRIES, [first.key]) == [None]
+    assert await store.get(SAMPLES, [first.key]) == [None]
     await done(store, put(first, Absent()))
-    assert [type(s) for s in await store.get(ENTRIES, [first.key])] == [Record]
+    assert [type(s) for s in await store.get(SAMPLES, [first.key])] == [Record]
     [again] = await store.apply([put(replace(first, version=2), Absent())])
     assert again.status is Status.CONFLICT
 
@@ -63,14 +63,14 @@ async def test_a_cut_scopes_folder_that_a_dead_process_left_empty_hides_nothing_
 async def test_a_damaged_record_of_a_cut_scope_is_named_and_erased(store: FileStore, folder: Path) -> None:
     secret = record(1, at=CUT, texts={"content": "the secret"})
     await done(store, put(secret))
-    [file] = (folder / "acme" / encoded(CUT.scope) / "entries").glob("*.json")
+    [file] = (folder / "acme" / encoded(CUT.scope) / "samples").glob("*.json")
     file.write_bytes(file.read_bytes()[:-9])
     await store.close()
     store = await opened(folder)
     try:
-        assert isinstance((await store.get(ENTRIES, [secret.key]))[0], Corrupt)
-        assert (await store.query(Query(ENTRIES, within(CUT)))).corrupt == (secret.key,)
-        assert await store.delete_matching(Query(ENTRIES, within(CUT)), 100) == 1
+        assert isinstance((await store.get(SAMPLES, [secret.key]))[0], Corrupt)
+        assert (await store.query(Query(SAMPLES, within(CUT)))).corrupt == (secret.key,)
+        assert await store.delete_matching(Query(SAMPLES, within(CUT)), 100) == 1
         assert not [path for path in files_below(folder) if b"secret" in path.read_bytes()]
     finally:
         await store.close()
@@ -94,5 +94,5 @@ def restless(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("restless")
 async def test_queries_and_searches_come_to_an_end_where_others_write_all_the_while(store: FileStore) -> None:
     await done(store, *[put(record(n, texts={"content": "word"}), Always()) for n in (1, 2, 3)])
-    assert len((await store.query(Query(ENTRIES, within(HERE)))).records) == 3
-    assert len(await store.search(Search(ENTRIES, within(HERE), Words("word"), 10))) == 3
+    assert len((await store.query(Query(SAMPLES, within(HERE)))).records) == 3
+    assert len(await store.search(Search(SAMPLES, within(HERE), Words("word"), 10))) == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.file import adapter
-from memory.adapters.file.claims import CLAIMS, FileConfig, parse
+from memory.adapters.file.config import CLAIMS, FileConfig, parse
 from memory.domain.errors import ConfigError
 
 
@@ -57,7 +57,7 @@ def test_what_cannot_be_used_is_refused_by_name(url: str, options: dict[str, obj
 
 
 def test_other_systems_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory.adapters.file.claims.sys.platform", "win32")
+    monkeypatch.setattr("memory.adapters.file.config.sys.platform", "win32")
     with pytest.raises(ConfigError, match="Windows"):
         parse("mid", "file:///m", {})
 

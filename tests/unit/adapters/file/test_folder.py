@@ -17,7 +17,7 @@ from memory.adapters.file.sealing import seal
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import Thresholds
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
 from memory.ports.query import Query, within
 from memory.ports.record import Corrupt, Partition, Record
@@ -51,12 +51,12 @@ async def test_a_link_in_the_place_of_a_folder_is_refused_by_name(folder: Path, 
     store = await opened(folder)
     await done(store, put(record(1, FOREIGN)))
     outside = tmp_path / "outside"
-    (outside / "user%3aann" / "entries").mkdir(parents=True)
+    (outside / "user%3aann" / "samples").mkdir(parents=True)
     path = [folder / "acme", folder / "acme" / "user%3aann", shelf_of(folder)][depth]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(outside, target_is_directory=True)
 
-    for call in (store.apply([put(record(1))]), store.query(Query(ENTRIES, within(HERE)))):
+    for call in (store.apply([put(record(1))]), store.query(Query(SAMPLES, within(HERE)))):
         with pytest.raises(StoreError, match="is a symbolic link"):
             await call
     assert files_below(outside) == []
@@ -77,7 +77,7 @@ async def test_a_link_or_a_pipe_in_the_place_of_a_record_is_not_followed(store: 
         stored = await found(store, n)
         assert isinstance(stored, Corrupt)
         assert problem in stored.problem
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(4)], (key_of(1), key_of(2), key_of(3)))
     await done(store, put(record(1, version=5)))
     assert (await live(store, 1)).version == 5
@@ -131,7 +131,7 @@ async def test_a_full_disk_fails_by_name_and_keeps_nothing_half(small_disk: Path
     with pytest.raises(StoreFull):
         await store.apply([put(record(0, version=2, body={"x": "x" * 3_000_000})), RaiseGeneration(HERE)])
 
-    assert await store.get(ENTRIES, [key_of(n) for n in range(100, 130)]) == [None] * 30
+    assert await store.get(SAMPLES, [key_of(n) for n in range(100, 130)]) == [None] * 30
     assert sorted(await asked(store)) == [id_of(n) for n in (0, *acknowledged)]
     assert (await live(store, 0)).version == 1
     assert await hit_ids(store, "lantern") == {id_of(0)}
@@ -157,9 +157,9 @@ async def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> N
     (tmp_path / "data").write_text("")
     store = FileStore(f"file://{tmp_path / 'data'}")
     with pytest.raises(StoreError, match="data"):
-        await store.open((ENTRIES,))
+        await store.open((SAMPLES,))
     (tmp_path / "data").unlink()
-    await store.open((ENTRIES,))
+    await store.open((SAMPLES,))
     await store.close()
 
 
@@ -182,10 +182,10 @@ async def test_a_folder_of_a_newer_release_is_refused_by_name(folder: Path) -> N
     await store.close()
     (folder / "store.json").write_bytes(seal({"schema": 2}))
     with pytest.raises(StoreError, match="newer release"):
-        await store.open((ENTRIES,))
+        await store.open((SAMPLES,))
     (folder / "store.json").write_text('{"schema": ')
     with pytest.raises(StoreError, match=r"store\.json"):
-        await store.open((ENTRIES,))
+        await store.open((SAMPLES,))
 
 
 async def test_the_layout_on_disk_is_as_documented(store: FileStore, folder: Path) -> None:
@@ -194,7 +194,7 @@ async def test_the_layout_on_disk_is_as_documented(store: FileStore, folder: Pat
         "store.json",
         "store.lock",
         "changes.log",
-        f"acme/user%3aann/entries/{id_of(1)}.json",
+        f"acme/user%3aann/samples/{id_of(1)}.json",
         "acme/org/partition.json",
         "acme/org/partition.json.bak",
     }

@@ -16,11 +16,11 @@ from memory.adapters.file.commits import Commits, Step
 from memory.adapters.file.disk import Disk
 from memory.adapters.file.store import FileStore
 from memory.domain.errors import StoreFull, StoreUnavailable
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, append, asked, done, found, id_of, key_of, live, one, put, record
-from memory.ports.query import Query, within
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
+from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Record, Tombstone
-from memory.ports.writes import RaiseGeneration, Write
+from memory.ports.writes import Absent, RaiseGeneration, Write
 from tests.support.processes import finished, started
 from tests.unit.adapters.file.helping import opened
 
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.backend("file")
 HEAD = """
 import asyncio, itertools, sys, time
 from memory.adapters.file.store import FileStore
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, append, delete, done, live, one, put, record
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
+from memory.ports.contract.support import HERE, delete, done, live, one, put, record
 from memory.ports.writes import Absent, AtVersion, RaiseGeneration
 """
 KILLED_AFTER = 60
@@ -41,12 +41,12 @@ WRITER = (
     + """
 async def main(folder, first):
     store = FileStore(f"file://{folder}")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     for n in itertools.count(int(first)):
         writes = [
             put(record(n, body={"n": n})),
             delete(n - 1) if n % 3 == 0 and n % 1000 else put(record(n + 100_000, body={"n": n})),
-            append(record(n), ENTRY_VERSIONS, "stored_version"),
+            put(record(n), Absent(), MORE_SAMPLES),
             RaiseGeneration(HERE, 1 + n // 50),
         ]
         assert all(o.applied for o in await store.apply(writes))
@@ -73,19 +73,16 @@ def _written_until_killed(folder: Path, first: int) -> int:
 @pytest.mark.thorough
 async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_nothing_half(folder: Path) -> None:
     store = await opened(folder)
-    numbers = 0
     for first in (0, 1000, 2000, 3000):
         last = await asyncio.to_thread(_written_until_killed, folder, first)
         began = time.monotonic()
         for n in range(first, last + 2):
-            numbered, stands, beside = await found(store, n, collection=ENTRY_VERSIONS), await found(store, n), await found(store, n + 100_000)
+            other, stands, beside = await found(store, n, collection=MORE_SAMPLES), await found(store, n), await found(store, n + 100_000)
             after = await found(store, n + 1)
             if n == last + 1 and stands is None:
-                assert [numbered, beside] == [None, None], "a batch is kept whole or not at all"
+                assert [other, beside] == [None, None], "a batch is kept whole or not at all"
                 continue
-            assert isinstance(numbered, Record)
-            numbers += 1
-            assert numbered.fields["stored_version"] == numbers, "no number is lost or given twice"
+            assert isinstance(other, Record)
             buried = (n + 1) % 3 == 0 and (n + 1) % 1000 and after is not None
             assert isinstance(stands, Tombstone if buried else Record)
             if n % 3 == 0 and n % 1000:
@@ -96,7 +93,7 @@ async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_noth
         assert time.monotonic() - began < 5, "the dead writer's lock is free at once"
     assert len(await asked(store)) > 3 * KILLED_AFTER
     await store.close()
-    await store.open((ENTRIES,))
+    await store.open((SAMPLES,))
     assert list((folder / "staging.d").iterdir()) == [], "what dead writers staged is cleaned when the store is opened"
     await store.close()
 
@@ -106,10 +103,10 @@ MANY = (
     + """
 async def main(folder, writer, each):
     store = FileStore(f"file://{folder}", lock_timeout=60)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     won = 0
     for n in range(int(each)):
-        await done(store, append(record(1000 * int(writer) + n), ENTRY_VERSIONS, "stored_version"))
+        await done(store, put(record(1000 * int(writer) + n), Absent(), MORE_SAMPLES))
         won += (await one(store, put(record(n, version=int(writer)), Absent()))).applied
         while True:
             now = await live(store, 999)
@@ -133,7 +130,7 @@ async def test_eight_processes_write_one_partition(store: FileStore) -> None:
 
     assert sum(map(int, outputs)) == each, "of those who create one record exactly one wins"
     assert dict((await live(store, 999)).body) == {"n": writers * each}, "no increment is lost"
-    versions = [await live(store, 1000 * w + n, collection=ENTRY_VERSIONS) for w in range(1, writers + 1) for n in range(each)]
+    versions = [await live(store, 1000 * w + n, collection=MORE_SAMPLES) for w in range(1, writers + 1) for n in range(each)]
     assert sorted(v.fields["stored_version"] for v in versions) == list(range(1, writers * each + 1))  # type: ignore[type-var]
     assert len(await asked(store)) == each + 1
 
@@ -205,13 +202,13 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
         genuine(self, steps)
 
     async def versions() -> list[int | None]:
-        return [getattr(r, "version", None) for r in (await reader.query(Query(ENTRIES, within(HERE)))).records]
+        return [getattr(r, "version", None) for r in (await reader.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))).records]
 
     monkeypatch.setattr(Commits, "_do", slow)
     writing = asyncio.ensure_future(done(writer, *[put(record(n, version=2)) for n in changed]))
     assert await asyncio.to_thread(noted.wait, 20)
     querying = asyncio.ensure_future(versions())
-    getting = asyncio.ensure_future(reader.get(ENTRIES, [key_of(n) for n in changed]))
+    getting = asyncio.ensure_future(reader.get(SAMPLES, [key_of(n) for n in changed]))
     await asyncio.wait((querying, getting), timeout=0.2)
     go_on.set()
     await writing
@@ -251,7 +248,7 @@ async def _cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, a
             batch: list[Write] = [
                 put(record(1, version=2, body={"v": 2})),
                 put(record(2, version=2)),
-                append(record(3), ENTRY_VERSIONS, "stored_version"),
+                put(record(3), Absent(), MORE_SAMPLES),
             ]
             await store.apply([*batch, RaiseGeneration(HERE)])
         except _Killed:
@@ -268,11 +265,10 @@ async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(tmp_path: Path, mo
         await done(store, put(record(1, body={"v": 1})), put(record(2)))
         cut = await _cut_off(folder, monkeypatch, method, at)
         kept = {(await live(store, n)).version for n in (1, 2)}
-        number = (await found(store, 3, collection=ENTRY_VERSIONS)) is not None
+        other = (await found(store, 3, collection=MORE_SAMPLES)) is not None
         assert len(kept) == 1, f"cut off after {at} calls of {method}"
-        assert number is (kept == {2})
-        assert (await one(store, RaiseGeneration(HERE, 0))).number == (1 if number else 0)
-        assert (await one(store, append(record(4), ENTRY_VERSIONS, "stored_version"))).number == (2 if number else 1)
+        assert other is (kept == {2})
+        assert (await one(store, RaiseGeneration(HERE, 0))).number == (1 if other else 0)
         again = await opened(folder)
         assert {(await live(again, n)).version for n in (1, 2)} == kept
         assert list((folder / "staging.d").iterdir()) == []

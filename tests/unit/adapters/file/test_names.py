@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from memory.adapters.file.names import decoded, encoded, is_cut, is_name
 from memory.adapters.file.store import FileStore
 from memory.domain.ids import new_id
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import T0, done, put
-from memory.ports.query import Everywhere, Query, Tenant, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Delete, Newer, RaiseGeneration, Status
 from tests.unit.adapters.file.helping import files_below, opened
@@ -62,19 +62,19 @@ async def test_hostile_tenants_scopes_and_ids_come_back_and_stay_in_the_folder(t
     await done(store, *[put(r) for r in made])
     await done(store, *[RaiseGeneration(Partition("t", scope), 3) for scope in HOSTILE])
     await store.close()
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
 
-    got = await store.get(ENTRIES, [r.key for r in made])
+    got = await store.get(SAMPLES, [r.key for r in made])
     assert [(r.key, r.scope) if isinstance(r, Record) else r for r in got] == [(r.key, r.scope) for r in made]
     for tenant in HOSTILE:
-        assert {r.key for r in (await store.query(Query(ENTRIES, Tenant(tenant)))).records} == {r.key for r in made if r.key.tenant == tenant}
-    everywhere = await store.query(Query(ENTRIES, Everywhere()))
+        assert {r.key for r in (await store.query(Query(SAMPLES, Tenant(tenant)))).records} == {r.key for r in made if r.key.tenant == tenant}
+    everywhere = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT))
     assert (len(everywhere.records), everywhere.corrupt) == (len(made), ())
     outcomes = await store.apply([RaiseGeneration(Partition("t", scope), 0) for scope in HOSTILE])
     assert [o.number for o in outcomes] == [3] * len(HOSTILE)
     assert [path for path in files_below(tmp_path) if not path.is_relative_to(folder)] == []
-    await done(store, *[Delete(ENTRIES, r.key, 5, Newer()) for r in made])
-    assert all(isinstance(s, Tombstone) for s in await store.get(ENTRIES, [r.key for r in made]))
+    await done(store, *[Delete(SAMPLES, r.key, 5, Newer()) for r in made])
+    assert all(isinstance(s, Tombstone) for s in await store.get(SAMPLES, [r.key for r in made]))
     await store.close()
 
 
@@ -97,8 +97,8 @@ async def test_partitions_of_long_names_keep_apart_and_are_found_again(tmp_path:
     await done(store, *[put(r) for r in made])
     again: FileStore = await opened(tmp_path)
     for r in made:
-        assert [f.key for f in (await again.query(Query(ENTRIES, within(r.partition)))).records] == [r.key]
-    assert [s.key if s else None for s in await again.get(ENTRIES, [r.key for r in made])] == [r.key for r in made]
+        assert [f.key for f in (await again.query(Query(SAMPLES, within(r.partition)))).records] == [r.key]
+    assert [s.key if s else None for s in await again.get(SAMPLES, [r.key for r in made])] == [r.key for r in made]
     assert not any("other.ids" in path.parts for path in files_below(tmp_path))
     for opened_one in (store, again):
         await opened_one.close()

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.file.store import FileStore
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import (
     HERE,
-    append,
     asked,
     delete,
     done,
@@ -86,14 +85,14 @@ async def test_a_bad_file_is_restored_from_the_version_before(
     damaged = file_of(folder).read_bytes() if damage != "gone" else None
     if by == "reopened":
         await store.close()
-        await store.open((ENTRIES,))
+        await store.open((SAMPLES,))
 
     with caplog.at_level(logging.WARNING):
         if by == "write":
             outcome = await one(store, put(record(1, version=3), AtVersion(2)))
             assert (outcome.status, outcome.version) == (Status.CONFLICT, 1), "who knew the lost version is told what stands there"
         elif by in ("query", "reopened"):
-            assert [dict(r.body) for r in (await store.query(Query(ENTRIES, within(HERE)))).records if isinstance(r, Record)] == [{"v": 1}, {}]
+            assert [dict(r.body) for r in (await store.query(Query(SAMPLES, within(HERE)))).records if isinstance(r, Record)] == [{"v": 1}, {}]
         elif by == "search":
             await hit_ids(store, "anything")
     assert dict((await live(store, 1)).body) == {"v": 1}
@@ -118,13 +117,13 @@ async def test_where_both_are_bad_the_record_is_corrupt_and_its_neighbours_are_s
     for _ in range(2):
         stored = await found(store, 1)
         assert isinstance(stored, Corrupt)
-        page = await store.query(Query(ENTRIES, within(HERE)))
+        page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key.id for r in page.records] == [id_of(2), id_of(3)]
         assert page.corrupt == (key_of(1),)
         await store.close()
-        await store.open((ENTRIES,))
+        await store.open((SAMPLES,))
     assert (await one(store, put(record(1, version=9), Absent()))).status is Status.CONFLICT
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 3
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
     assert isinstance(await found(store, 1), Tombstone)
 
 
@@ -177,7 +176,7 @@ async def test_a_move_and_a_change_of_role_are_not_undone(store: FileStore, fold
     for version in (1, 2):
         await done(store, put(record(3, version=version, role=Role.ARRIVING)))
     assert backup_of(folder, 3).exists()
-    await done(store, Annotate(ENTRIES, key_of(3), 2, role=Role.HOME))
+    await done(store, Annotate(SAMPLES, key_of(3), 2, role=Role.HOME))
     assert not backup_of(folder, 3).exists(), "an arriving copy counts for less than a home"
     assert isinstance(await found(store, 3), Record)
     assert isinstance(await found(store, 1), Corrupt)
@@ -186,7 +185,7 @@ async def test_a_move_and_a_change_of_role_are_not_undone(store: FileStore, fold
 async def test_an_annotation_leaves_the_version_before(store: FileStore, folder: Path) -> None:
     await _edited(store)
     before = backup_of(folder).read_bytes()
-    await done(store, Annotate(ENTRIES, key_of(1), 2, accessed_at=record().created_at))
+    await done(store, Annotate(SAMPLES, key_of(1), 2, accessed_at=record().created_at))
     assert backup_of(folder).read_bytes() == before
 
 
@@ -195,13 +194,13 @@ async def test_nothing_comes_back_into_an_erased_scope(store: FileStore, folder:
     await done(store, RaiseGeneration(HERE))
     _torn(file_of(folder))
     assert isinstance(await found(store, 1), Corrupt)
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 2
     assert isinstance(await found(store, 1), Tombstone)
 
 
 async def test_a_purge_takes_the_version_before_with_it(store: FileStore, folder: Path) -> None:
     await done(store, *[put(record(1, version=v, role=Role.CACHED)) for v in (1, 2)])
-    await done(store, put(record(1, version=3, role=Role.CACHED)), Purge(ENTRIES, key_of(1), 3))
+    await done(store, put(record(1, version=3, role=Role.CACHED)), Purge(SAMPLES, key_of(1), 3))
     assert list(shelf_of(folder).iterdir()) == []
     assert await found(store, 1) is None
 
@@ -211,14 +210,14 @@ async def test_a_purge_takes_the_version_before_with_it(store: FileStore, folder
 
 @pytest.mark.behaviour("B73")
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_generations_and_numbers_never_go_back(store: FileStore, folder: Path, damage: str) -> None:
-    await done(store, RaiseGeneration(HERE), RaiseGeneration(HERE), append(record(1), ENTRY_VERSIONS, "stored_version"))
+async def test_generations_never_go_back(store: FileStore, folder: Path, damage: str) -> None:
+    await done(store, RaiseGeneration(HERE), RaiseGeneration(HERE))
     file = folder / "acme" / "user%3aann" / "partition.json"
     DAMAGE[damage](file)
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 2
-    assert (await one(store, append(record(2), ENTRY_VERSIONS, "stored_version"))).number == 2
+    assert (await one(store, RaiseGeneration(HERE))).number == 3
     DAMAGE[damage](file.with_name("partition.json.bak"))
-    assert (await one(store, RaiseGeneration(HERE, 0))).number == 2
+    assert (await one(store, RaiseGeneration(HERE, 0))).number == 3
 
 
 async def test_without_what_is_counted_nothing_is_written_and_the_rest_is_read(store: FileStore, folder: Path) -> None:
@@ -267,7 +266,7 @@ async def test_an_edit_by_hand_is_told_how_to_be_accepted(store: FileStore, fold
 
 @pytest.mark.behaviour("B65", "B72")
 async def test_files_of_others_are_left_alone(store: FileStore, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    await done(store, put(record(1)), put(record(1), collection=ENTRY_VERSIONS))
+    await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES))
     shelf = shelf_of(folder)
     others = {
         "notes.txt": b"by hand",
@@ -275,16 +274,16 @@ async def test_files_of_others_are_left_alone(store: FileStore, folder: Path, ca
         "tasks.json": b'{"tasks": []}',
         "%zz.json": b"x",
         ".DS_Store": b"\x00",
-        f"{id_of(9)}.json": file_of(folder, 1, collection="entry_versions").read_bytes(),
+        f"{id_of(9)}.json": file_of(folder, 1, collection="more_samples").read_bytes(),
     }
     for name, content in others.items():
         (shelf / name).write_bytes(content)
     with caplog.at_level(logging.WARNING):
         assert await asked(store) == [id_of(1)]
-    assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+    assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     assert {name for name in others if any(name in r.getMessage() for r in caplog.records)} == set(others)
     assert await found(store, 9) is None
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
     assert {name: (shelf / name).read_bytes() for name in others} == others
 
 
@@ -301,5 +300,5 @@ async def test_a_mark_is_read_back_as_it_was(store: FileStore) -> None:
     await _edited(store)
     await done(store, release(1, version=2))
     await store.close()
-    await store.open((ENTRIES,))
+    await store.open((SAMPLES,))
     assert isinstance(await found(store, 1), Mark)

@@ -9,8 +9,8 @@ import pytest
 
 from memory.adapters.file.sealing import seal
 from memory.adapters.file.store import FileStore
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, append, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Query, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Absent, Delete, Newer, Purge, RaiseGeneration, Release
@@ -41,7 +41,7 @@ def said(n: int, text: str, version: int = 1, at: Partition = HERE) -> Record:
 
 async def test_an_audit_of_what_everyday_use_leaves_finds_nothing(store: FileStore) -> None:
     await done(store, RaiseGeneration(HERE, 2), *[put(said(n, "common")) for n in range(4)], put(said(1, "common", 2), Newer()))
-    await done(store, delete(2), Release(ENTRIES, key_of(3), 1, "long"), append(record(5), ENTRY_VERSIONS, "stored_version"))
+    await done(store, delete(2), Release(SAMPLES, key_of(3), 1, "long"), put(record(5), Absent(), MORE_SAMPLES))
     assert len(await searched(store, "common")) == 2
     await done(store, put(said(6, "common")), put(said(0, "common", 2), Newer()))
     assert await store.audit(repair=True) == await store.audit()
@@ -65,7 +65,7 @@ async def test_a_partition_that_this_process_does_not_know_of_is_found(store: Fi
     await done(other, put(said(1, "common", at=THERE)))
     await other.close()
     (folder.with_name("other") / "acme" / "user%3abob").rename(folder / "acme" / "user%3abob")
-    assert await store.get(ENTRIES, [key_of(1)]) != [None]
+    assert await store.get(SAMPLES, [key_of(1)]) != [None]
     await mended(store, "not among the partitions")
     assert await hit_ids(store, "common", within(THERE)) == {id_of(1, THERE)}
 
@@ -73,19 +73,18 @@ async def test_a_partition_that_this_process_does_not_know_of_is_found(store: Fi
 @pytest.mark.parametrize("damage", ["missing", "unreadable", "behind"])
 @pytest.mark.parametrize("name", ["partition.json", "partition.json.bak"])
 async def test_the_two_copies_of_what_is_counted_are_made_the_same_and_never_go_back(store: FileStore, folder: Path, name: str, damage: str) -> None:
-    await done(store, RaiseGeneration(HERE, 5), append(record(1), ENTRY_VERSIONS, "stored_version"))
+    await done(store, RaiseGeneration(HERE, 5))
     copy = shelf_of(folder).parent / name
     if damage == "missing":
         copy.unlink()
     elif damage == "unreadable":
         copy.write_bytes(b"{")
     else:
-        copy.write_bytes(seal({"tenant": HERE.tenant, "scope": HERE.scope, "generation": 3, "counters": {"others": 7}}))
+        copy.write_bytes(seal({"tenant": HERE.tenant, "scope": HERE.scope, "generation": 3}))
     await mended(store, "of the two copies of what is counted there")
     counted = [json.loads((copy.with_name(each)).read_text()) for each in ("partition.json", "partition.json.bak")]
     assert counted[0] == counted[1]
     assert counted[0]["generation"] == 5
-    assert counted[0]["counters"] == {"numbers": 1} | ({"others": 7} if damage == "behind" else {})
 
 
 async def test_files_left_of_what_was_deleted_are_removed(store: FileStore, folder: Path) -> None:
@@ -114,9 +113,9 @@ async def test_what_a_dead_process_staged_is_found_by_the_audit_and_its_room_giv
 
 async def test_a_forgotten_partition_leaves_no_file_and_begins_anew(store: FileStore, folder: Path) -> None:
     await done(store, put(said(1, "common")), put(said(1, "common", at=EAST)), RaiseGeneration(EAST, 2))
-    assert await store.delete_matching(Query(ENTRIES, within(EAST)), 2) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(EAST)), 2) == 1
     assert await store.idle_partitions() == []
-    await done(store, Purge(ENTRIES, key_of(1, EAST), 2))
+    await done(store, Purge(SAMPLES, key_of(1, EAST), 2))
     assert await store.idle_partitions() == [(EAST, 2)]
     assert await store.forget_partitions([(EAST, 1), (HERE, 0)]) == 0
     assert await store.forget_partitions([(EAST, 2), (EAST, 2)]) == 1
@@ -131,7 +130,7 @@ async def test_a_forgotten_partition_leaves_no_file_and_begins_anew(store: FileS
 
 async def test_another_process_finds_what_is_written_into_a_partition_that_was_forgotten(store: FileStore, folder: Path) -> None:
     beside = await opened(folder)
-    await done(beside, put(said(1, "common", at=EAST)), delete(1, at=EAST), Purge(ENTRIES, key_of(1, EAST), 100), RaiseGeneration(EAST, 2))
+    await done(beside, put(said(1, "common", at=EAST)), delete(1, at=EAST), Purge(SAMPLES, key_of(1, EAST), 100), RaiseGeneration(EAST, 2))
     assert await searched(beside, "common", within(EAST)) == []
     assert await found(beside, 1, EAST) is None
     assert await store.forget_partitions(await store.idle_partitions()) == 1
@@ -143,26 +142,22 @@ async def test_another_process_finds_what_is_written_into_a_partition_that_was_f
     await beside.close()
 
 
-async def test_a_partition_with_a_mark_a_counter_a_record_of_a_foreign_id_or_files_that_cannot_be_read_is_not_idle(
-    store: FileStore, folder: Path
-) -> None:
-    names = ("moved", "numbered", "beside", "damaged", "raised")
-    moved, numbered, beside, damaged, raised = (Partition(f"tenant-{name}", f"user:{name}") for name in names)
-    await done(store, *[RaiseGeneration(partition, 1) for partition in (moved, numbered, beside, damaged, raised)])
-    await done(store, put(said(1, "x", at=moved)), Release(ENTRIES, key_of(1, moved), 1, "long"))
-    await done(store, append(record(1, numbered), ENTRY_VERSIONS, "stored_version"), Delete(ENTRY_VERSIONS, key_of(1, numbered), 2, Newer()))
-    await done(store, Purge(ENTRY_VERSIONS, key_of(1, numbered), 2))
+async def test_a_partition_with_a_mark_a_record_of_a_foreign_id_or_files_that_cannot_be_read_is_not_idle(store: FileStore, folder: Path) -> None:
+    names = ("moved", "beside", "damaged", "raised")
+    moved, beside, damaged, raised = (Partition(f"tenant-{name}", f"user:{name}") for name in names)
+    await done(store, *[RaiseGeneration(partition, 1) for partition in (moved, beside, damaged, raised)])
+    await done(store, put(said(1, "x", at=moved)), Release(SAMPLES, key_of(1, moved), 1, "long"))
     foreign = Record(Key(beside.tenant, "not-of-ours"), beside.scope, 1, record().created_at, record().created_at)
     await done(store, put(foreign))
     for copy in ("partition.json", "partition.json.bak"):
         (folder / "tenant-damaged" / "user%3adamaged" / copy).write_bytes(b"{")
     assert await store.idle_partitions() == [(raised, 1)]
-    assert await store.forget_partitions([(p, 1) for p in (moved, numbered, beside, damaged)]) == 0
-    await done(store, Purge(ENTRIES, key_of(1, moved), 1), Delete(ENTRIES, foreign.key, 2, Newer()))
+    assert await store.forget_partitions([(p, 1) for p in (moved, beside, damaged)]) == 0
+    await done(store, Purge(SAMPLES, key_of(1, moved), 1), Delete(SAMPLES, foreign.key, 2, Newer()))
     assert await store.idle_partitions() == [(beside, 1), (moved, 1), (raised, 1)]
     assert await store.idle_partitions(2) == [(beside, 1), (moved, 1)]
     assert await store.forget_partitions(await store.idle_partitions()) == 3
-    assert isinstance((await store.get(ENTRIES, [foreign.key]))[0], Tombstone)
+    assert isinstance((await store.get(SAMPLES, [foreign.key]))[0], Tombstone)
 
 
 async def test_names_that_were_cut_are_told_by_what_is_counted_there(store: FileStore) -> None:

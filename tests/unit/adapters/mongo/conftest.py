@@ -11,7 +11,7 @@ import pytest_asyncio
 from pymongo.database import Database
 
 from memory.adapters.mongo.store import MongoStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.support import mongo_servers
 from tests.support.backends import BACKENDS
 from tests.support.mongo_servers import Mongo
@@ -59,7 +59,7 @@ def build(server: Mongo, database: str) -> Callable[..., MongoStore]:
 @pytest_asyncio.fixture
 async def store(build: Callable[..., MongoStore], raw: Raw) -> AsyncIterator[MongoStore]:
     made = build()
-    await made.open(COLLECTIONS)
+    await made.open(DECLARED)
     try:
         yield made
     finally:

@@ -30,14 +30,14 @@ async def test_nothing_is_found_where_nothing_is_wrong(store: MongoStore) -> Non
 @pytest.mark.parametrize("what", list(DAMAGE))
 async def test_damage_is_named_and_mended_beside_running_writers(store: MongoStore, raw: Raw, what: str) -> None:
     async def damage() -> None:
-        assert raw["memory_entries"].update_many(*DAMAGE[what]).modified_count > 0
+        assert raw["memory_samples"].update_many(*DAMAGE[what]).modified_count > 0
 
     await auditing.damage_is_named_and_mended(store, damage)
 
 
 async def test_a_copy_whose_record_is_gone_is_named_and_taken_away(store: MongoStore, raw: Raw) -> None:
     async def damage() -> None:
-        place = {"collection": "entries", "tenant": "acme", "id": "gone"}
+        place = {"collection": "samples", "tenant": "acme", "id": "gone"}
         raw["memory_store.set_aside"].insert_one({"_id": place, **place})
 
     await auditing.damage_is_named_and_mended(store, damage)

@@ -11,12 +11,13 @@ import pytest
 
 from memory.adapters.mongo.documents import LARGEST, Layout, checksum, sealed
 from memory.adapters.mongo.words import Parts, token
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, TextPart
+from memory.ports.collections import TextPart
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import T0, key_of, record
 from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Standing, Tombstone, pack_vector
 from memory.ports.storable import Unstorable
 
-LAYOUT = Layout(ENTRIES)
+LAYOUT = Layout(SAMPLES)
 
 
 def _stored(standing: Standing) -> dict[str, Any]:
@@ -106,7 +107,7 @@ def test_what_mongodb_cannot_hold_is_refused_by_name(why: str) -> None:
 
 def test_an_integer_field_of_65_bits_is_refused_by_name() -> None:
     with pytest.raises(Unstorable, match="stored_version"):
-        Layout(ENTRY_VERSIONS).document(record(generation=0, fields={"stored_version": 2**63}))
+        Layout(MORE_SAMPLES).document(record(generation=0, fields={"stored_version": 2**63}))
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUT.document(FULL) if name not in ("words", "counts", "length")])

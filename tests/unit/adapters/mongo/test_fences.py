@@ -18,9 +18,9 @@ from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
 from memory.adapters.mongo.values import Document
 from memory.domain.errors import StoreError
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record
-from memory.ports.query import Query, within
+from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, When, Write
@@ -63,7 +63,7 @@ class Held:
 async def _erased(store: Store) -> None:
     """As an erasure does it."""
     await done(store, RaiseGeneration(HERE))
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 50)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
 
 
 WAYS = ["by keys", "by a new pass", "by a pass at hand"]
@@ -75,7 +75,7 @@ async def _prepared(store: MongoStore, announcing: str) -> None:
     if announcing == "by keys":
         registry._passes = None
     elif announcing == "by a pass at hand":
-        while (permit := registry.ready(HERE, "memory_entries")) is None:
+        while (permit := registry.ready(HERE, "memory_samples")) is None:
             await done(store, put(record(900, version=1), Always()))
         permit.used.block.given -= 1  # type: ignore[union-attr]
 
@@ -101,7 +101,7 @@ async def test_a_write_held_back_over_an_erasure_leaves_nothing_of_the_erased_ge
 ) -> None:
     before, writes = WRITES[case]
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await done(store, *before)
         await _prepared(store, announcing)
@@ -111,7 +111,7 @@ async def test_a_write_held_back_over_an_erasure_leaves_nothing_of_the_erased_ge
         await _erased(other)
         held.let_go()
         assert [(o.status, o.reason) for o in await late] == [(Status.REJECTED, "generation")] * len(writes)
-        assert not [s for s in await other.get(ENTRIES, [w.key for w in writes]) if isinstance(s, Record)]
+        assert not [s for s in await other.get(SAMPLES, [w.key for w in writes]) if isinstance(s, Record)]
         assert await asked(other) == []
     finally:
         await other.close()
@@ -123,7 +123,7 @@ async def test_a_fresh_record_held_back_over_an_erasure_is_born_after_it(
     store: MongoStore, build: Callable[[], MongoStore], monkeypatch: pytest.MonkeyPatch, announcing: str, when: When
 ) -> None:
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await _prepared(store, announcing)
         held = Held(store, monkeypatch)
@@ -150,7 +150,7 @@ async def test_a_write_held_back_over_the_servers_death_and_an_erasure_leaves_no
     server.kill()
     server.revive()
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await _erased(other)
         held.let_go()
@@ -163,7 +163,7 @@ async def test_a_write_held_back_over_the_servers_death_and_an_erasure_leaves_no
 
 async def test_passes_at_hand_are_of_no_use_after_an_erasure(store: MongoStore, build: Callable[[], MongoStore]) -> None:
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await _prepared(store, "by a pass at hand")
         await _erased(other)
@@ -188,8 +188,8 @@ async def test_a_pass_is_used_for_a_time_much_shorter_than_a_fence_stands(store:
             at = getattr(time, clock)
             clocks = {"monotonic": time.monotonic, "time": time.time, clock: partial(_ahead, at)}
             patch.setattr(passes, "time", SimpleNamespace(**clocks))
-            assert registry.ready(HERE, "memory_entries") is None
-    assert registry.ready(HERE, "memory_entries") is not None
+            assert registry.ready(HERE, "memory_samples") is None
+    assert registry.ready(HERE, "memory_samples") is not None
     assert passes.GOOD_FOR * 60 < FENCE_SECONDS
 
 
@@ -201,7 +201,7 @@ async def test_puts_one_after_the_other_are_announced_together(store: MongoStore
     finally:
         raw.command({"profile": 0})
     assert raw["system.profile"].count_documents({"ns": {"$regex": "store.partitions"}}) == 6  # of 1, 2, 4, 8, 16 and 16
-    assert raw["memory_entries"].count_documents({"pass": {"$exists": True}}) == 40
+    assert raw["memory_samples"].count_documents({"pass": {"$exists": True}}) == 40
 
 
 async def test_a_write_of_unknown_end_keeps_its_announcement(store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ async def test_a_fence_survives_what_is_written_in_its_place_later(
 ) -> None:
     """The erased record's tombstone is replaced, by others and by itself, before the late write comes."""
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await done(store, put(record(1)))
         held = Held(store, monkeypatch)
@@ -246,7 +246,7 @@ async def test_a_fence_survives_what_is_written_in_its_place_later(
 async def test_without_its_fence_a_late_write_would_stay(store: MongoStore, build: Callable[[], MongoStore], monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the tests above prove nothing."""
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         registry: Registry = other._desk.registry  # type: ignore[union-attr]
 
@@ -266,7 +266,7 @@ async def test_without_its_fence_a_late_write_would_stay(store: MongoStore, buil
 
 async def test_under_many_writers_an_erasure_leaves_no_record_of_before(store: MongoStore, build: Callable[[], MongoStore]) -> None:
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         stop = asyncio.Event()
 
@@ -280,8 +280,8 @@ async def test_under_many_writers_an_erasure_leaves_no_record_of_before(store: M
         writers = [asyncio.ensure_future(write(worker)) for worker in range(6)]
         for generation in range(1, 9):
             await done(other, RaiseGeneration(HERE, generation))
-            await other.delete_matching(Query(ENTRIES, within(HERE)), 10**6)
-            page = await other.query(Query(ENTRIES, within(HERE)))
+            await other.delete_matching(Query(SAMPLES, within(HERE)), 10**6)
+            page = await other.query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))
             assert {r.generation for r in page.records if isinstance(r, Record)} <= {generation}
         stop.set()
         await asyncio.gather(*writers)
@@ -299,11 +299,11 @@ async def test_announcements_are_taken_back(store: MongoStore, raw: Raw) -> None
 
 
 async def test_a_fence_where_nothing_stands_reads_as_nothing_and_gives_way_to_a_new_record(store: MongoStore, raw: Raw) -> None:
-    token = {"writers": {"dead": [["memory_entries", id_of(1)]]}, "generation": 0}
+    token = {"writers": {"dead": [["memory_samples", id_of(1)]]}, "generation": 0}
     raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, **token})
     await done(store, RaiseGeneration(HERE))
 
-    fence = raw["memory_entries"].find_one({"_id": {"tenant": HERE.tenant, "id": id_of(1)}})
+    fence = raw["memory_samples"].find_one({"_id": {"tenant": HERE.tenant, "id": id_of(1)}})
     assert fence is not None
     assert (fence["kind"], fence["fenced"]) == ("fence", ["dead"])
     assert (await found(store), await asked(store)) == (None, [])

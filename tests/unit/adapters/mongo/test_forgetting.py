@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from memory.adapters.mongo.store import MongoStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.unit.adapters import forgetting
 from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
@@ -23,7 +23,7 @@ async def test_dead_scopes_leave_no_document_behind(store: MongoStore, raw: Raw)
 
 async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(store: MongoStore, build: Callable[[], MongoStore]) -> None:
     other = build()
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await forgetting.a_writer_who_begins_meanwhile_loses_nothing(store, other)
     finally:

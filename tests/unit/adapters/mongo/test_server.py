@@ -15,7 +15,7 @@ from memory.adapters.mongo.schema import SCHEMA
 from memory.adapters.mongo.store import MongoStore
 from memory.adapters.mongo.words import token
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, RELATIONS
+from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import HERE, T0, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, Tenant, decode_cursor, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Role
@@ -39,15 +39,15 @@ async def test_operators_are_only_text_wherever_they_stand(store: MongoStore, te
     )
     await done(store, put(record(1, fields={"type": "plain"})), put(strange))
 
-    assert (await store.get(ENTRIES, [strange.key, Key("acme", text), Key(text, id_of(1))]))[1:] == [None, None]
+    assert (await store.get(SAMPLES, [strange.key, Key("acme", text), Key(text, id_of(1))]))[1:] == [None, None]
     for part in (Eq("type", text), In("type", (text, "x")), Has("tags", text), Eq("id", text), Eq("tier", text), Not(Eq("type", "plain"))):
         assert await asked(store, Tenant(text), part) == [text]
         assert await asked(store, within(HERE), part) == []
     await done(store, put(Record(strange.key, text, 2, T0, T0, body={text: text}), Newer()))
-    (after,) = await store.get(ENTRIES, [strange.key])
+    (after,) = await store.get(SAMPLES, [strange.key])
     assert isinstance(after, Record)
     assert dict(after.body) == {text: text}
-    assert await store.delete_matching(Query(ENTRIES, within(at)), 9) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(at)), 9) == 1
     await live(store, 1)
 
 
@@ -85,9 +85,9 @@ def _explained(raw: Raw, store: MongoStore, query: Query) -> list[tuple[str, str
 
 async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_page(store: MongoStore, raw: Raw) -> None:
     await done(store, *[put(record(n)) for n in range(60)], *[put(record(n, Partition("acme", f"s{n}"))) for n in range(40)])
-    query = Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20)
+    query = Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)
     first = await store.query(query)
-    second = Query(ENTRIES, within(HERE), order=query.order, limit=20, cursor=first.cursor)
+    second = Query(SAMPLES, within(HERE), order=query.order, limit=20, cursor=first.cursor)
     for page in (query, second):
         stages = _explained(raw, store, page)
         assert ("IXSCAN", "newest") in stages
@@ -99,7 +99,7 @@ async def test_pages_over_everything_come_from_an_index_in_order(store: MongoSto
     """As maintenance asks for them."""
     records = [put(record(n, Partition(f"tenant {n % 3}", f"s{n % 5}"), tier="mid")) for n in range(200)]
     await done(store, *records)
-    query = Query(ENTRIES, Everywhere(), part, limit=20)
+    query = Query(SAMPLES, Everywhere(), part, limit=20)
     seen: list[Key] = []
     while True:
         assert _explained(raw, store, query)[-1] == ("IXSCAN", "everywhere")
@@ -111,7 +111,7 @@ async def test_pages_over_everything_come_from_an_index_in_order(store: MongoSto
             break
         query = replace(query, cursor=page.cursor)
     assert seen == sorted([w.key for w in records], key=lambda key: (key.id, key.tenant))
-    asked = list(raw["system.profile"].find({"command.aggregate": "memory_entries", "op": "command"}))
+    asked = list(raw["system.profile"].find({"command.aggregate": "memory_samples", "op": "command"}))
     assert len(asked) >= 10
     assert all(one["docsExamined"] <= 2 * 20 + 2 for one in asked)
 
@@ -125,7 +125,7 @@ async def test_a_question_about_a_place_is_not_answered_by_what_serves_everythin
     fields = {"type": "common"}
     await done(store, *[put(record(n, Partition(f"tenant {n}", "s"), fields=fields)) for n in range(300)], put(record(999, fields=fields)))
     for order in ((), (Order("id", True),), (Order("created_at"),)):
-        assert not {"everywhere", "passing"} & {index for _, index in _explained(raw, store, Query(ENTRIES, where, part, order, limit=20))}
+        assert not {"everywhere", "passing"} & {index for _, index in _explained(raw, store, Query(SAMPLES, where, part, order, limit=20))}
 
 
 BY_INDEX: list[tuple[Any, Filter, str]] = [
@@ -139,25 +139,25 @@ BY_INDEX: list[tuple[Any, Filter, str]] = [
 async def test_what_is_declared_as_indexed_is_found_by_its_index(store: MongoStore, raw: Raw, where: Any, part: Filter, index: str) -> None:
     fields = {"type": "common", "tags": ("common",)}
     await done(store, *[put(record(n, fields=fields if n else {"type": "rare", "tags": ("rare",)})) for n in range(200)])
-    assert ("IXSCAN", index) in _explained(raw, store, Query(ENTRIES, where, part))
+    assert ("IXSCAN", index) in _explained(raw, store, Query(SAMPLES, where, part))
 
 
 async def test_words_are_found_by_their_index_and_lengths_are_summed_without_reading_records(store: MongoStore, raw: Raw) -> None:
     await done(store, *[put(record(n, texts={"content": f"word{n} common"})) for n in range(200)])
     there = {"tenant": {"$eq": "acme"}, "scope": {"$eq": HERE.scope}, "kind": {"$eq": "record"}, "role": {"$eq": "home"}}
-    found_ = {"find": "memory_entries", "filter": {**there, "words": {"$in": [token("word7")]}}}
+    found_ = {"find": "memory_samples", "filter": {**there, "words": {"$in": [token("word7")]}}}
     assert ("IXSCAN", "words") in _stages(raw.command("explain", found_, verbosity="queryPlanner")["queryPlanner"]["winningPlan"])
     summed = [{"$match": there}, {"$group": {"_id": None, "n": {"$sum": 1}, "words": {"$sum": "$length"}}}]
     stages = [
         stage
-        for stage, _ in _stages(raw.command("explain", {"aggregate": "memory_entries", "pipeline": summed, "cursor": {}}, verbosity="queryPlanner"))
+        for stage, _ in _stages(raw.command("explain", {"aggregate": "memory_samples", "pipeline": summed, "cursor": {}}, verbosity="queryPlanner"))
     ]
     assert "IXSCAN" in stages
     assert "FETCH" not in stages
 
 
 async def test_every_index_begins_with_the_tenant_or_serves_maintenance(store: MongoStore, raw: Raw) -> None:
-    for collection in COLLECTIONS:
+    for collection in DECLARED:
         for name, index in raw[f"memory_{collection.name}"].index_information().items():
             assert name in ("_id_", "passing", "owing", "expires", "discarded", "fences", "everywhere", "passes") or index["key"][0][0] == "tenant"
 
@@ -209,8 +209,8 @@ async def test_a_record_over_what_a_document_holds_is_rejected_and_its_neighbour
 async def test_text_that_is_no_text_is_rejected_by_name_or_finds_nothing(store: MongoStore) -> None:
     half = "a\ud800"
     wrong = [
-        Put(ENTRIES, Record(Key(half, "x"), "s", 1, T0, T0), Always()),
-        Put(ENTRIES, Record(Key("t", "x"), half, 1, T0, T0), Always()),
+        Put(SAMPLES, Record(Key(half, "x"), "s", 1, T0, T0), Always()),
+        Put(SAMPLES, Record(Key("t", "x"), half, 1, T0, T0), Always()),
         put(record(1, body={"x": half})),
     ]
     for write in wrong:
@@ -218,7 +218,7 @@ async def test_text_that_is_no_text_is_rejected_by_name_or_finds_nothing(store: 
             (outcome, *_) = await store.apply(batch)
             assert outcome.status is Status.REJECTED
             assert "surrogate" in outcome.reason
-    assert await store.get(ENTRIES, [Key(half, "x")]) == [None]
+    assert await store.get(SAMPLES, [Key(half, "x")]) == [None]
     assert await asked(store, part=Eq("type", half)) == []
     assert await asked(store, part=And((Not(Eq("type", half)), Eq("id", id_of(9))))) == [id_of(9)]
 
@@ -236,9 +236,9 @@ async def test_tags_compare_as_a_whole_as_they_do_in_python(store: MongoStore, p
 
 async def test_a_damaged_document_is_set_aside_with_a_copy_that_erasure_reaches(store: MongoStore, raw: Raw) -> None:
     await done(store, *[put(record(n, texts={"content": "lantern"}, body={"said": n})) for n in range(3)])
-    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"body": '{"said":9}'}})
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": '{"said":9}'}})
 
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(0), id_of(2)], (key_of(1),))
     assert isinstance(await found(store, 1), Corrupt)
     assert await hit_ids(store, "lantern") == {id_of(0), id_of(2)}
@@ -246,7 +246,7 @@ async def test_a_damaged_document_is_set_aside_with_a_copy_that_erasure_reaches(
     assert copy is not None
     assert copy["document"]["body"] == '{"said":9}'
 
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 3
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
     assert raw["memory_store.set_aside"].count_documents({}) == 0
 
 
@@ -254,8 +254,8 @@ async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing
     await done(store, *[put(record(n)) for n in range(4)])
     changes: list[dict[str, Any]] = [{"$unset": {"version": ""}}, {"$set": {"fields": 5}}, {"$set": {"created_at": "x", "checksum": None}}]
     for n, change in enumerate(changes):
-        raw["memory_entries"].update_one({"id": id_of(n)}, change)
-    assert [isinstance(s, Corrupt) for s in await store.get(ENTRIES, [key_of(n) for n in range(4)])] == [True, True, True, False]
+        raw["memory_samples"].update_one({"id": id_of(n)}, change)
+    assert [isinstance(s, Corrupt) for s in await store.get(SAMPLES, [key_of(n) for n in range(4)])] == [True, True, True, False]
 
 
 # -- what is found at open --------------------------------------------------------------------------------------------
@@ -264,19 +264,19 @@ async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing
 async def test_data_of_a_later_release_is_refused_by_name(store: MongoStore, build: Callable[[], MongoStore], raw: Raw) -> None:
     raw["memory_store.schema"].update_one({}, {"$set": {"version": SCHEMA + 1}})
     with pytest.raises(ConfigError, match=f"layout {SCHEMA + 1}"):
-        await build().open(COLLECTIONS)
+        await build().open(DECLARED)
     assert not (await store.check()).ok
 
 
 async def test_a_collection_that_takes_twins_for_one_is_refused(build: Callable[[], MongoStore], raw: Raw) -> None:
-    raw.create_collection("memory_entries", collation={"locale": "en", "strength": 1})
-    with pytest.raises(ConfigError, match="memory_entries"):
-        await build().open(COLLECTIONS)
+    raw.create_collection("memory_samples", collation={"locale": "en", "strength": 1})
+    with pytest.raises(ConfigError, match="memory_samples"):
+        await build().open(DECLARED)
 
 
 async def test_prefixes_keep_stores_of_one_database_apart(build: Callable[..., MongoStore], raw: Raw) -> None:
     one_, other = build(prefix="one_"), build(prefix="other_")
-    await asyncio.gather(one_.open(COLLECTIONS), other.open(COLLECTIONS))
+    await asyncio.gather(one_.open(DECLARED), other.open(DECLARED))
     await done(one_, put(record(1)))
     assert await found(other, 1) is None
     assert {name.split("_")[0] for name in raw.list_collection_names()} == {"one", "other"}
@@ -286,8 +286,8 @@ async def test_prefixes_keep_stores_of_one_database_apart(build: Callable[..., M
 
 async def test_many_processes_may_open_an_empty_database_at_once(build: Callable[..., MongoStore], raw: Raw) -> None:
     stores = [build() for _ in range(4)]
-    await asyncio.gather(*(store.open(COLLECTIONS) for store in stores))
-    await done(stores[0], put(record(1), collection=RELATIONS))
+    await asyncio.gather(*(store.open(DECLARED) for store in stores))
+    await done(stores[0], put(record(1), collection=PLAIN))
     await asyncio.gather(*(store.close() for store in stores))
 
 
@@ -303,7 +303,7 @@ async def test_check_says_what_the_server_is(store: MongoStore, server: Mongo) -
 
 async def test_a_person_who_opens_the_database_can_read_it(store: MongoStore, raw: Raw) -> None:
     await done(store, put(record(1, fields={"type": "fact", "tags": ("a",), "confidence": 0.5}, texts={"title": "A lantern"}, role=Role.HOME)))
-    document = raw["memory_entries"].find_one({"tenant": "acme", "scope": HERE.scope, "fields.type": "fact", "fields.confidence": {"$gt": 0.4}})
+    document = raw["memory_samples"].find_one({"tenant": "acme", "scope": HERE.scope, "fields.type": "fact", "fields.confidence": {"$gt": 0.4}})
     assert document is not None
     assert (document["texts"], document["fields"]["tags"], document["role"]) == ({"title": "A lantern"}, ["a"], "home")
     assert T0 + timedelta(seconds=1) == record(1).created_at

@@ -9,7 +9,7 @@ import pytest
 
 from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import done, live, put, record
 from tests.support import mongo_servers
 from tests.support.mongo_servers import Mongo
@@ -28,7 +28,7 @@ def careless() -> Iterator[Mongo]:
 async def test_a_server_without_a_journal_is_used_but_not_called_durable(careless: Mongo, caplog: pytest.LogCaptureFixture) -> None:
     store = MongoStore(careless.url())
     with caplog.at_level(logging.WARNING):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     try:
         assert not store.capabilities.durable
         assert "journal" in caplog.text
@@ -45,5 +45,5 @@ async def test_a_server_without_a_journal_is_used_but_not_called_durable(careles
 async def test_a_wrong_password_is_a_config_error_that_shows_nothing(user: str) -> None:
     store = MongoStore(f"mongodb://{user}-s3cret@127.0.0.1:{mongo_servers.alone().port}/x?authSource=admin")
     with pytest.raises(ConfigError, match="user or the password") as caught:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     assert "s3cret" not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"

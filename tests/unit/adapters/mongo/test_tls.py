@@ -13,7 +13,7 @@ import pytest
 
 from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import asked, done, id_of, put, record
 from tests.support.certificates import self_signed
 from tests.support.servers import Server
@@ -55,7 +55,7 @@ def store(host: str, port: int, **asked_for: str) -> MongoStore:
 async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Server, Path]) -> None:
     server, certificate = certified
     known = store("localhost", server.port, tls="true", tlsCAFile=str(certificate))
-    await known.open(COLLECTIONS)
+    await known.open(DECLARED)
     try:
         await done(known, put(record(1)))
         assert await asked(known) == [id_of(1)]
@@ -68,10 +68,10 @@ async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Ser
     server, certificate = certified
     named = {} if host == "localhost" else {"tlsCAFile": str(certificate)}
     with pytest.raises(StoreUnavailable):
-        await store(host, server.port, tls="true", **named).open(COLLECTIONS)
+        await store(host, server.port, tls="true", **named).open(DECLARED)
 
 
 async def test_plain_text_to_a_tls_port_is_unavailable(certified: tuple[Server, Path]) -> None:
     server, _ = certified
     with pytest.raises(StoreUnavailable):
-        await store("127.0.0.1", server.port).open(COLLECTIONS)
+        await store("127.0.0.1", server.port).open(DECLARED)

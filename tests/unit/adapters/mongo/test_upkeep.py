@@ -16,7 +16,7 @@ from memory.adapters.mongo.store import MongoStore
 from memory.adapters.mongo.thresholds import Thresholds
 from memory.adapters.mongo.values import Document
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
 from memory.ports.query import Eq, Everywhere, Filter, Kind, Order, Query, Tenant, encode_cursor, within
 from memory.ports.record import Corrupt, Partition, Role, Tombstone
@@ -35,7 +35,7 @@ async def _delete_several(store: MongoStore) -> None:
 
 
 async def _delete_matching(store: MongoStore) -> None:
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 100)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 100)
 
 
 @pytest.mark.parametrize("deletion", [_delete_one, _delete_several, _delete_matching])
@@ -43,7 +43,7 @@ async def test_a_damaged_record_that_was_written_anew_leaves_no_copy_once_it_is_
     store: MongoStore, raw: Raw, deletion: Callable[[MongoStore], object]
 ) -> None:
     await done(store, put(record(1, texts={"content": "the secret"})), put(record(2)))
-    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
     assert isinstance(await found(store), Corrupt)
     await done(store, put(record(1, version=5), Newer()))
     assert raw["memory_store.set_aside"].count_documents({}) == 1
@@ -53,7 +53,7 @@ async def test_a_damaged_record_that_was_written_anew_leaves_no_copy_once_it_is_
 
 async def test_a_copy_made_of_what_is_deleted_meanwhile_does_not_stay(store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     await done(store, put(record(1)))
-    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
     copies = store._desk.aside._copies  # type: ignore[union-attr]
     replace_one = copies.replace_one
 
@@ -62,7 +62,7 @@ async def test_a_copy_made_of_what_is_deleted_meanwhile_does_not_stay(store: Mon
         return await replace_one(*args, **parts)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store._desk.aside, "_copies", _With(copies, late))  # type: ignore[union-attr]
-    await store.get(ENTRIES, [key_of(1)])
+    await store.get(SAMPLES, [key_of(1)])
     assert raw["memory_store.set_aside"].count_documents({}) == 0
 
 
@@ -79,26 +79,26 @@ class _With:
 async def test_announcements_of_processes_that_ended_do_not_pile_up(store: MongoStore, build: Callable[..., MongoStore], raw: Raw) -> None:
     for n in range(20):
         brief = build(thresholds=Thresholds(crowded=6, fenced_at_once=2))
-        await brief.open(COLLECTIONS)
+        await brief.open(DECLARED)
         await done(brief, put(record(n)))
         await brief.close()
     assert len(raw["memory_store.partitions"].find_one({})["writers"]) <= 7  # type: ignore[index]
-    assert len((await store.query(Query(ENTRIES, within(HERE)))).records) == 20
+    assert len((await store.query(Query(SAMPLES, within(HERE)))).records) == 20
 
 
 async def test_a_fence_put_up_where_an_old_one_stands_stands_its_whole_time(store: MongoStore, raw: Raw) -> None:
     async def fenced(writer: str) -> Document:
         """The fence against what a process announced that ended since."""
-        announced = {"$set": {f"writers.{writer}": [["memory_entries", id_of(1)]]}, "$setOnInsert": {"generation": 0}}
+        announced = {"$set": {f"writers.{writer}": [["memory_samples", id_of(1)]]}, "$setOnInsert": {"generation": 0}}
         raw["memory_store.partitions"].update_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}}, announced, upsert=True)
         await done(store, RaiseGeneration(HERE))
-        fence = raw["memory_entries"].find_one({"id": id_of(1)})
+        fence = raw["memory_samples"].find_one({"id": id_of(1)})
         assert fence is not None
         return dict(fence)
 
     await fenced("first")
     long_ago = datetime.now(UTC) - timedelta(hours=23, minutes=59)
-    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"fenced_at": long_ago}})
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"fenced_at": long_ago}})
     again = await fenced("second")
     assert again["fenced"] == ["first", "second"]
     assert datetime.now(UTC) - again["fenced_at"].replace(tzinfo=UTC) < timedelta(minutes=5)
@@ -106,9 +106,9 @@ async def test_a_fence_put_up_where_an_old_one_stands_stands_its_whole_time(stor
 
 async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: Raw) -> None:
     await done(store, put(record(1, texts={"content": "the secret"})))
-    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"kind": "recorc"}})
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 1
-    assert "texts" not in raw["memory_entries"].find_one({"id": id_of(1)})  # type: ignore[operator]
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"kind": "recorc"}})
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 1
+    assert "texts" not in raw["memory_samples"].find_one({"id": id_of(1)})  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
     await done(store, *[put(record(n)) for n in range(200)])
     raw.command({"profile": 2})
     try:
-        await store.query(Query(ENTRIES, Everywhere(), part, limit=100, roles=frozenset(roles)))
+        await store.query(Query(SAMPLES, Everywhere(), part, limit=100, roles=frozenset(roles)))
     finally:
         raw.command({"profile": 0})
-    [asked] = raw["system.profile"].find({"command.aggregate": "memory_entries", "op": "command"})
+    [asked] = raw["system.profile"].find({"command.aggregate": "memory_samples", "op": "command"})
     assert asked["docsExamined"] == 0
 
 
@@ -136,9 +136,9 @@ async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
         put(record(1), AtVersion(2**70)),
         put(record(1), AtVersion(1, tier="\ud800")),
         put(record(1, version=2**70)),
-        Delete(ENTRIES, key_of(1), 9, AtVersion(2**70)),
-        Delete(ENTRIES, key_of(1), 2**70, Newer()),
-        Purge(ENTRIES, key_of(1), 2**70),
+        Delete(SAMPLES, key_of(1), 9, AtVersion(2**70)),
+        Delete(SAMPLES, key_of(1), 2**70, Newer()),
+        Purge(SAMPLES, key_of(1), 2**70),
     ],
     ids=lambda w: type(w).__name__,
 )
@@ -156,14 +156,14 @@ async def test_what_no_document_holds_fails_its_write_and_not_the_call(store: Mo
 
 def _leave_passes(raw: Raw, blocks: int) -> None:
     """As processes do that ended."""
-    announced = {f"dead{n}": {"in": "memory_entries", "passes": 16} for n in range(blocks)}
+    announced = {f"dead{n}": {"in": "memory_samples", "passes": 16} for n in range(blocks)}
     raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, "generation": 0, "writers": announced})
 
 
 async def test_many_puts_at_once_do_not_keep_each_other_out(build: Callable[..., MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     """More is under way than announcements of dead processes are let pile up to."""
     store = build(thresholds=Thresholds(crowded=6))
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     cleared: list[bool] = []
     fence = Registry.fence
 
@@ -175,7 +175,7 @@ async def test_many_puts_at_once_do_not_keep_each_other_out(build: Callable[...,
     outcomes = await asyncio.gather(*[one(store, put(record(n))) for n in range(60)])
     assert all(outcome.applied for outcome in outcomes)
     assert cleared == [True]
-    assert raw["memory_entries"].count_documents({"kind": "record"}) == 60
+    assert raw["memory_samples"].count_documents({"kind": "record"}) == 60
     await store.close()
 
 
@@ -183,32 +183,32 @@ async def test_fences_for_passes_are_seen_by_nobody(store: MongoStore, raw: Raw)
     _leave_passes(raw, 10)
     await done(store, RaiseGeneration(HERE))
     await done(store, *[put(record(n)) for n in range(30)])
-    assert raw["memory_entries"].count_documents({"kind": "fence"}) == 160
+    assert raw["memory_samples"].count_documents({"kind": "fence"}) == 160
     raw.command({"profile": 2})
-    page = await store.query(Query(ENTRIES, Everywhere(), limit=10, kinds=frozenset(Kind)))
+    page = await store.query(Query(SAMPLES, Everywhere(), limit=10, kinds=frozenset(Kind)))
     raw.command({"profile": 0})
-    [asked] = raw["system.profile"].find({"command.aggregate": "memory_entries", "op": "command"})
+    [asked] = raw["system.profile"].find({"command.aggregate": "memory_samples", "op": "command"})
     assert asked["docsExamined"] <= 12
     assert len(page.records) == 10
     for where in (Everywhere(), Tenant(HERE.tenant), within(HERE)):
-        assert (await store.count(Query(ENTRIES, where))).records == 30
-        assert len((await store.query(Query(ENTRIES, where))).records) == 30
-    assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant)), 50) == 30
+        assert (await store.count(Query(SAMPLES, where))).records == 30
+        assert len((await store.query(Query(SAMPLES, where))).records) == 30
+    assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant)), 50) == 30
 
 
 async def test_a_damaged_fence_for_a_pass_stops_no_erasure(store: MongoStore, raw: Raw) -> None:
     _leave_passes(raw, 1)
     await done(store, RaiseGeneration(HERE), put(record(1)))
-    raw["memory_entries"].update_one({"kind": "fence"}, {"$set": {"kind": "fencf"}})
-    assert await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant)), 50) == 1
+    raw["memory_samples"].update_one({"kind": "fence"}, {"$set": {"kind": "fencf"}})
+    assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant)), 50) == 1
 
 
 @pytest.mark.parametrize("damaged", [{"created_at": "no moment"}, {"fields": "none"}], ids=str)
 async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorted_by(store: MongoStore, raw: Raw, damaged: dict[str, object]) -> None:
     await done(store, *[put(record(n)) for n in range(10)])
-    raw["memory_entries"].update_one({"id": id_of(3)}, {"$set": damaged})
+    raw["memory_samples"].update_one({"id": id_of(3)}, {"$set": damaged})
     order = (Order("created_at"), Order("type"))
-    page = await store.query(Query(ENTRIES, Everywhere(), order=order, limit=9))
+    page = await store.query(Query(SAMPLES, Everywhere(), order=order, limit=9))
     assert len(page.records) == 9
     assert key_of(3) not in [r.key for r in page.records]
     assert isinstance(await found(store, 3), Corrupt)
@@ -216,7 +216,7 @@ async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorte
 
 async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: MongoStore) -> None:
     with pytest.raises(InvalidInput, match="64 bits"):
-        await store.query(Query(ENTRIES, within(HERE), Eq("version", 1), (Order("version"),), 1, encode_cursor([2**70], "x")))
+        await store.query(Query(SAMPLES, within(HERE), Eq("version", 1), (Order("version"),), 1, encode_cursor([2**70], "x")))
 
 
 async def _by_key(store: MongoStore) -> None:
@@ -225,7 +225,7 @@ async def _by_key(store: MongoStore) -> None:
 
 async def _after_it_was_read(store: MongoStore) -> None:
     assert isinstance(await found(store), Corrupt)
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 2
 
 
 @pytest.mark.parametrize("erasure", [_by_key, _delete_several, _after_it_was_read])
@@ -233,10 +233,10 @@ async def test_a_document_whose_tenant_is_damaged_is_corrupt_and_can_be_deleted(
     store: MongoStore, raw: Raw, erasure: Callable[[MongoStore], object]
 ) -> None:
     await done(store, put(record(1, texts={"content": "the secret"})), put(record(2)))
-    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
     await erasure(store)  # type: ignore[misc]
     assert isinstance(await found(store), Tombstone)
-    left = raw["memory_entries"].find_one({"id": id_of(1)})
+    left = raw["memory_samples"].find_one({"id": id_of(1)})
     assert left is not None
     assert (left["tenant"], "texts" in left) == ("acme", False)
     assert raw["memory_store.set_aside"].count_documents({}) == 0
@@ -245,7 +245,7 @@ async def test_a_document_whose_tenant_is_damaged_is_corrupt_and_can_be_deleted(
 @pytest.mark.parametrize("when", [Newer(), Always()], ids=str)
 async def test_a_document_whose_tenant_is_damaged_is_repaired_by_what_is_written_in_its_place(store: MongoStore, raw: Raw, when: When) -> None:
     await done(store, put(record(1)))
-    raw["memory_entries"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
     refused = await one(store, put(record(1, version=5), Absent()))
     assert (refused.status, type(refused.stored)) == (Status.CONFLICT, Corrupt)
     await done(store, put(record(1, version=5), when))
@@ -256,7 +256,7 @@ async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
     build: Callable[..., MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = build(thresholds=Thresholds(deleted_bytes_at_once=5_000))
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, *[put(record(n, body={"long": "x" * 1000})) for n in range(20)])
     held: list[int] = []
     bury = reading._bury
@@ -266,16 +266,16 @@ async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
         return await bury(shelf, aside, doomed)
 
     monkeypatch.setattr(reading, "_bury", watched)
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 20
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 20
     assert max(held) <= 5
     await store.close()
 
 
 async def test_a_record_remembers_the_fences_of_many_batches(store: MongoStore, raw: Raw) -> None:
     """A writer that was frozen over hundreds of raised generations is kept out all the same."""
-    token = {f"writer {n}": [["memory_entries", id_of(1)]] for n in range(300)}
+    token = {f"writer {n}": [["memory_samples", id_of(1)]] for n in range(300)}
     raw["memory_store.partitions"].insert_one({"_id": {"tenant": HERE.tenant, "scope": HERE.scope}, "generation": 0, "writers": token})
     await done(store, RaiseGeneration(HERE))
-    fence = raw["memory_entries"].find_one({"id": id_of(1)})
+    fence = raw["memory_samples"].find_one({"id": id_of(1)})
     assert fence is not None
     assert set(token) <= set(fence["fenced"])

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from memory.adapters.qdrant.store import QdrantStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.support import quick_folders
 
 ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("qdrant_edge", "qdrant_local")]
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest_asyncio.fixture
 async def edge(folder: Path) -> AsyncIterator[QdrantStore]:
     opened = QdrantStore(f"qdrant+edge:///{folder}", name="edge")
-    await opened.open(COLLECTIONS)
+    await opened.open(DECLARED)
     yield opened
     await opened.close()
 
@@ -36,6 +36,6 @@ async def edge(folder: Path) -> AsyncIterator[QdrantStore]:
 async def either(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[QdrantStore]:
     """A store on each engine in turn."""
     opened = QdrantStore(f"qdrant+edge:///{folder}" if request.param == "qdrant_edge" else "qdrant://:memory:")
-    await opened.open(COLLECTIONS)
+    await opened.open(DECLARED)
     yield opened
     await opened.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.qdrant import adapter
-from memory.adapters.qdrant.claims import EDGE_CLAIMS, LOCAL_CLAIMS, SERVER_CLAIMS, EdgeConfig, ServerConfig, parse
+from memory.adapters.qdrant.config import EDGE_CLAIMS, LOCAL_CLAIMS, SERVER_CLAIMS, EdgeConfig, ServerConfig, parse
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError
 
@@ -87,7 +87,7 @@ def test_claims_follow_from_the_url_before_anything_is_opened(url: str, claims: 
 
 def test_importing_the_adapter_loads_no_driver() -> None:
     code = (
-        "import sys, memory.adapters.qdrant, memory.adapters.qdrant.claims; "
+        "import sys, memory.adapters.qdrant, memory.adapters.qdrant.config; "
         "sys.exit(any(m.split('.')[0] in ('qdrant_edge', 'qdrant_client') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

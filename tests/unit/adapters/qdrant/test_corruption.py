@@ -12,7 +12,7 @@ import pytest
 from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import CorruptRecord
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
 from memory.ports.query import Eq, Near, Order, Query, Search, within
 from memory.ports.record import Corrupt, Tombstone, pack_vector
@@ -32,17 +32,17 @@ async def _damage(store: QdrantStore, point: str, **values: Any) -> None:
 
 async def _three(store: QdrantStore) -> None:
     await done(store, *[put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), fields={"type": "a"})) for n in (1, 2, 3)])
-    await _damage(store, record_point("entries", key_of(2)), body='{"not":"said"}')
+    await _damage(store, record_point("samples", key_of(2)), body='{"not":"said"}')
 
 
 async def test_a_damaged_record_is_corrupt_and_its_neighbours_are_served(either: QdrantStore) -> None:
     await _three(either)
     assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
-    page = await either.query(Query(ENTRIES, within(HERE)))
+    page = await either.query(Query(SAMPLES, within(HERE)))
     assert [r.key.id for r in page.records] == [id_of(1), id_of(3)]
     assert page.corrupt == (key_of(2),)
     assert await hit_ids(either, "lantern") == {id_of(1), id_of(3)}
-    near = await either.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 2.0])), 2))
+    near = await either.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 2))
     assert {hit.record.key.id for hit in near} == {id_of(1), id_of(3)}, "the limit is filled with what can be read"
 
 
@@ -58,7 +58,7 @@ async def test_writes_meet_a_damaged_record_as_something_of_its_version(either: 
 
 async def test_erasure_reaches_a_damaged_record_whatever_the_filter(either: QdrantStore) -> None:
     await _three(either)
-    assert await either.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "nothing")), 50) == 1
+    assert await either.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing")), 50) == 1
     assert await found(either, 2) == Tombstone(key_of(2), 50)
     assert await asked(either) == [id_of(1), id_of(3)]
 
@@ -66,9 +66,9 @@ async def test_erasure_reaches_a_damaged_record_whatever_the_filter(either: Qdra
 async def test_a_payload_of_another_key_is_not_served(either: QdrantStore) -> None:
     await done(either, put(record(1)))
     engine: Any = either._engine
-    payload = (await engine.retrieve([record_point("entries", key_of(1))]))[record_point("entries", key_of(1))]
+    payload = (await engine.retrieve([record_point("samples", key_of(1))]))[record_point("samples", key_of(1))]
     await done(either, put(record(2)))
-    await _damage(either, record_point("entries", key_of(2)), **payload)
+    await _damage(either, record_point("samples", key_of(2)), **payload)
     assert isinstance(await found(either, 2), Corrupt)
 
 
@@ -94,28 +94,28 @@ async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Pa
     """Some of the payloads cannot even be unpacked any more: Edge then fails whole calls, and the adapter must not."""
     chance = random.Random(seed)  # noqa: S311
     store = QdrantStore(f"qdrant+edge:///{folder}")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     wrote = [record(n, body={"n": n, "text": "x" * 300}, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), generation=0) for n in range(50)]
     await done(store, *[put(r) for r in wrote])
     await store.close()
     _flip(next(folder.glob("shard/segments/*/payload_storage/page_0.dat")), chance)  # noqa: ASYNC240
 
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     try:
-        stands = await store.get(ENTRIES, [r.key for r in wrote])
+        stands = await store.get(SAMPLES, [r.key for r in wrote])
         sound = [r for r, stored in zip(wrote, stands, strict=True) if stored == r]
         damaged = [r for r, stored in zip(wrote, stands, strict=True) if isinstance(stored, Corrupt)]
         assert len(sound) + len(damaged) == 50
         assert len(damaged) >= 1
         for order in ((), (Order("created_at"),)):
-            page = await store.query(Query(ENTRIES, within(HERE), order=order, limit=60))
+            page = await store.query(Query(SAMPLES, within(HERE), order=order, limit=60))
             assert list(page.records) == sound
             assert len(page.corrupt) == len(damaged)
         assert await hit_ids(store, "lantern") == {r.key.id for r in sound}
-        assert len(await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 2.0])), 60))) == len(sound)
+        assert len(await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 60))) == len(sound)
         await done(store, put(replace(damaged[0], version=5), Newer()))
-        assert await store.delete_matching(Query(ENTRIES, within(HERE)), 50) == 50
-        page = await store.query(Query(ENTRIES, within(HERE)))
+        assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 50
+        page = await store.query(Query(SAMPLES, within(HERE)))
         assert (page.records, page.corrupt) == ((), ())
     finally:
         await store.close()

@@ -19,7 +19,7 @@ import pytest
 
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable, Unsupported
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, hit_ids, id_of, live, put, record
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import pack_vector
@@ -51,7 +51,7 @@ def _at(n: int) -> bytes:
 
 async def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(edge: QdrantStore, folder: Path) -> None:
     with pytest.raises(StoreUnavailable, match=f"this process {os.getpid()} on .* since .*one opener.*qdrant://host") as caught:
-        await _store(folder).open(COLLECTIONS)
+        await _store(folder).open(DECLARED)
     assert caught.value.store == "second"
     await done(edge, put(record()))
 
@@ -72,7 +72,7 @@ async def test_a_folder_that_was_given_back_can_be_opened_again(edge: QdrantStor
     await done(edge, put(record()))
     await edge.close()
     second = _store(folder)
-    await second.open(COLLECTIONS)
+    await second.open(DECLARED)
     assert (await live(second)).key.id == id_of(1)
     await second.close()
 
@@ -80,7 +80,7 @@ async def test_a_folder_that_was_given_back_can_be_opened_again(edge: QdrantStor
 async def test_the_note_of_an_owner_that_died_is_no_hindrance(folder: Path) -> None:
     _write(folder / "owner.json", json.dumps({"process": 1, "machine": "elsewhere", "since": "long ago"}))
     store = _store(folder)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     assert json.loads(_read(folder / "owner.json"))["process"] == os.getpid()
     await store.close()
 
@@ -89,9 +89,9 @@ async def test_a_failed_open_lets_go_of_the_folder_and_can_be_repeated(folder: P
     _write(folder / "shard" / "edge_config.json", "{")
     store = _store(folder)
     with pytest.raises(StoreError):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     shutil.rmtree(folder / "shard")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await store.close()
 
 
@@ -99,9 +99,9 @@ async def test_a_disk_without_room_is_refused_before_edge_dies_of_it(small_disk:
     """On a full disk the system kills the process that runs Edge. This disk has three megabytes."""
     store = _store(small_disk / "edge")
     with pytest.raises(StoreFull, match="reserve_bytes"):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     with pytest.raises(StoreFull):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
 
 
 async def test_writes_stop_before_the_disk_is_full_and_reads_go_on(edge: QdrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,15 +116,15 @@ async def test_writes_stop_before_the_disk_is_full_and_reads_go_on(edge: QdrantS
 
 async def test_what_only_deletes_may_use_half_of_the_reserve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = _store(folder)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, put(record(1)), put(record(2)))
     await store.close()
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=100 * 2**20))
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     with pytest.raises(StoreFull, match="delete and vacuum"):
         await store.apply([put(record(3)), delete(1)])
     await done(store, delete(1), RaiseGeneration(HERE))
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 9) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 9) == 1
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=60 * 2**20))
     with pytest.raises(StoreFull):
         await store.apply([delete(5)])
@@ -133,7 +133,7 @@ async def test_what_only_deletes_may_use_half_of_the_reserve(folder: Path, monke
 
 async def test_the_log_is_cut_when_it_is_long(folder: Path) -> None:
     store = _store(folder, log_bytes=4 * 2**20)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     for n in range(60):
         await done(store, put(record(n, body={"x": "y" * 100_000}, texts={"content": "lantern"}, vector=pack_vector([1.0, n]))))
     assert len(await hit_ids(store, "lantern")) == 50
@@ -143,7 +143,7 @@ async def test_the_log_is_cut_when_it_is_long(folder: Path) -> None:
 
 async def test_optimising_leaves_the_loop_free_and_the_data_as_it_is(folder: Path) -> None:
     store = _store(folder)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, *[put(record(n, texts={"content": "lantern"}, vector=_at(n))) for n in range(1500)])
     longest, last, over = 0.0, time.perf_counter(), False
 
@@ -161,7 +161,7 @@ async def test_optimising_leaves_the_loop_free_and_the_data_as_it_is(folder: Pat
     over = True
     await breathing
     assert [(await w).key.id for w in waiting] == [id_of(n) for n in range(5)]
-    hits = await store.search(Search(ENTRIES, within(HERE), Near(_at(700)), 3))
+    hits = await store.search(Search(SAMPLES, within(HERE), Near(_at(700)), 3))
     assert hits[0].record.key.id == id_of(700)
     await done(store, put(record(3, version=2)))
     assert longest < 5.0, "only closing and opening hold the loop"
@@ -170,7 +170,7 @@ async def test_optimising_leaves_the_loop_free_and_the_data_as_it_is(folder: Pat
 
 async def test_only_edge_is_optimised_by_hand() -> None:
     store = QdrantStore("qdrant://:memory:")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     with pytest.raises(Unsupported, match="optimise"):
         await store.optimise()
     await store.close()

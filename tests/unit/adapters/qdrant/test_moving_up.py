@@ -9,7 +9,7 @@ import qdrant_edge
 from qdrant_client import models
 
 from memory.adapters.qdrant.store import QdrantStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, HERE, asked, delete, done, hit_ids, id_of, key_of, one, put, record
 from memory.ports.query import Near, Order, Search, within
 from memory.ports.record import pack_vector
@@ -32,17 +32,17 @@ def _vector(vector: Any) -> Any:
 async def test_points_of_an_edge_folder_are_a_servers_points(edge: QdrantStore) -> None:
     wrote = [record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), generation=0) for n in range(5)]
     await done(edge, *[put(r) for r in wrote], delete(3, version=9), RaiseGeneration(ELSEWHERE, 4))
-    before = await edge.get(ENTRIES, [key_of(n) for n in range(5)])
+    before = await edge.get(SAMPLES, [key_of(n) for n in range(5)])
     server = QdrantStore("qdrant://:memory:")
-    await server.open(COLLECTIONS)
+    await server.open(DECLARED)
     client: Any = server._engine
     dense = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=2, distance=models.Distance.DOT))
     await client._client.create_vector_name("memory", "dense_2", dense)
     await client._client.upsert("memory", _points(edge))
 
-    assert await server.get(ENTRIES, [key_of(n) for n in range(5)]) == before
+    assert await server.get(SAMPLES, [key_of(n) for n in range(5)]) == before
     assert await hit_ids(server, "lantern") == {id_of(n) for n in (0, 1, 2, 4)}
-    assert [h.record for h in await server.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 4.0])), 1))] == [before[4]]
+    assert [h.record for h in await server.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 4.0])), 1))] == [before[4]]
     assert await asked(server, order=(Order("created_at", True),)) == [id_of(n) for n in (4, 2, 1, 0)]
     assert (await one(server, RaiseGeneration(ELSEWHERE, 0))).number == 4
     await done(server, put(record(1, version=2), AtVersion(1)), delete(2, version=7))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memory.adapters.qdrant.keys import generation_point, partition_word, point_id, rank, record_point
 from memory.adapters.qdrant.payloads import payload_of, reader_of
 from memory.domain.ids import new_id
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.storable import Unstorable
 
@@ -41,7 +41,7 @@ WHOLE = Record(
 )
 PINNED: dict[str, Any] = {
     "schema": 2,
-    "collection": "entries",
+    "collection": "samples",
     "kind": "record",
     "tenant": "acme",
     "id": "0192-a",
@@ -49,7 +49,7 @@ PINNED: dict[str, Any] = {
     "version": 7,
     "owing": 1,
     "owed": '[["deliver",{"to":"x"}]]',
-    "partition": "entries/4/acme/user:ann",
+    "partition": "samples/4/acme/user:ann",
     "scope": "user:ann",
     "generation": 3,
     "role": "replica",
@@ -67,7 +67,7 @@ PINNED: dict[str, Any] = {
     "bytes": 54,
     "untagged": ["tags"],
     "texts": {"title": "t"},
-    "entries": {"type": "fact", "tags": [], "confidence": "1.0", "valid_from": 1714979289123456},
+    "samples": {"type": "fact", "tags": [], "confidence": "1.0", "valid_from": 1714979289123456},
     "reals": {"confidence": 1.0},
     "checksum": "4de551e49d5aecf9",
 }
@@ -75,9 +75,9 @@ PINNED: dict[str, Any] = {
 
 def test_the_form_of_a_payload_is_pinned() -> None:
     """What is on disks out there must be read for good: a new form takes a new schema number, and this stays readable."""
-    assert payload_of(ENTRIES, WHOLE) == PINNED
-    assert reader_of(ENTRIES).read(PINNED) == WHOLE
-    assert record_point("entries", WHOLE.key) == "73192847-491d-8402-9cc5-90481b420ec9"
+    assert payload_of(SAMPLES, WHOLE) == PINNED
+    assert reader_of(SAMPLES).read(PINNED) == WHOLE
+    assert record_point("samples", WHOLE.key) == "73192847-491d-8402-9cc5-90481b420ec9"
     assert generation_point(WHOLE.partition) == "47af676d-2a60-8fab-8b01-74aa50d78a98"
 
 
@@ -85,20 +85,20 @@ def test_the_form_of_a_payload_is_pinned() -> None:
 def test_a_value_that_changed_or_went_missing_is_noticed(name: str) -> None:
     gone = {k: v for k, v in PINNED.items() if k != name}
     changed = {**PINNED, name: "x" if isinstance(PINNED[name], int) else 1}
-    assert isinstance(reader_of(ENTRIES).read(gone), Corrupt)
-    assert isinstance(reader_of(ENTRIES).read(changed), Corrupt)
+    assert isinstance(reader_of(SAMPLES).read(gone), Corrupt)
+    assert isinstance(reader_of(SAMPLES).read(changed), Corrupt)
 
 
 def test_fields_declared_later_leave_old_checksums_right() -> None:
-    older = replace(ENTRIES, fields=ENTRIES.fields[:4])
+    older = replace(SAMPLES, fields=SAMPLES.fields[:4])
     plain = replace(WHOLE, fields={"type": "fact"})
-    assert reader_of(ENTRIES).read(payload_of(older, plain)) == plain
+    assert reader_of(SAMPLES).read(payload_of(older, plain)) == plain
 
 
 @pytest.mark.parametrize("standing", [Mark(WHOLE.key, "s", 3, "long", (), AT), Tombstone(WHOLE.key, 3, (Owed("x"),), {"d": 1}, None)], ids=repr)
 def test_marks_and_tombstones_come_back(standing: Mark | Tombstone) -> None:
-    payload = payload_of(ENTRIES, standing)
-    assert reader_of(ENTRIES).read(payload) == standing
+    payload = payload_of(SAMPLES, standing)
+    assert reader_of(SAMPLES).read(payload) == standing
     assert "partition" not in payload, "only live records are found in their partition"
 
 
@@ -116,7 +116,7 @@ def test_marks_and_tombstones_come_back(standing: Mark | Tombstone) -> None:
 )
 def test_what_no_payload_can_hold_is_refused(parts: dict[str, Any]) -> None:
     with pytest.raises(Unstorable):
-        payload_of(ENTRIES, replace(WHOLE, **parts))
+        payload_of(SAMPLES, replace(WHOLE, **parts))
 
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=30)
@@ -149,6 +149,6 @@ def test_partitions_and_points_of_like_names_differ() -> None:
         ("á", "bc"),
         ("a\u0301", "bc"),
     ]
-    assert len({partition_word("entries", Partition(*n)) for n in names}) == len(names)
-    assert len({record_point("entries", Key(*n)) for n in names}) == len(names)
+    assert len({partition_word("samples", Partition(*n)) for n in names}) == len(names)
+    assert len({record_point("samples", Key(*n)) for n in names}) == len(names)
     assert point_id("a", "1:b") != point_id("a1:b")

@@ -15,9 +15,9 @@ from qdrant_client import AsyncQdrantClient
 
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, append, delete, done, id_of, key_of, live, one, put, record, searched
-from memory.ports.query import Lt, Query, within
+from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.support import HERE, delete, done, id_of, key_of, live, one, put, record, searched
+from memory.ports.query import MAX_LIMIT, Lt, Query, within
 from memory.ports.record import Partition, Record, Role, Tombstone
 from memory.ports.writes import Absent, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
 
@@ -50,7 +50,7 @@ async def _clients(count: int, seed: int = 0) -> list[QdrantStore]:
     server, chance = AsyncQdrantClient(":memory:"), random.Random(seed)  # noqa: S311
     stores = [QdrantStore("qdrant://:memory:", client=Interrupted(server, chance)) for _ in range(count)]
     for store in stores:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     return stores
 
 
@@ -83,10 +83,8 @@ async def test_no_increment_of_many_clients_is_lost(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_numbers_of_many_clients_are_each_given_once(seed: int) -> None:
+async def test_generations_raised_by_many_clients_are_each_given_once(seed: int) -> None:
     stores = await _clients(24, seed)
-    outcomes = await asyncio.gather(*(one(s, append(record(n), ENTRY_VERSIONS, "stored_version")) for n, s in enumerate(stores)))
-    assert sorted(o.number or 0 for o in outcomes) == list(range(1, 25))
     raised = await asyncio.gather(*(one(s, RaiseGeneration(HERE)) for s in stores))
     assert sorted(o.number or 0 for o in raised) == list(range(1, 25))
 
@@ -98,12 +96,12 @@ async def test_what_was_written_before_an_erasure_does_not_stand_after_it(seed: 
 
     async def erase() -> None:
         await done(eraser, RaiseGeneration(HERE))
-        await eraser.delete_matching(Query(ENTRIES, within(HERE), roles=frozenset(Role)), 50)
+        await eraser.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset(Role)), 50)
 
     writes = [one(writer, put(record(n, generation=0, texts={"content": "secret"}), Newer())) for n in range(12)]
     outcomes, _ = await asyncio.gather(asyncio.gather(*writes), erase())
     assert {o.status for o in outcomes} <= {Status.APPLIED, Status.REJECTED}
-    assert (await eraser.query(Query(ENTRIES, within(HERE), roles=frozenset(Role)))).records == ()
+    assert (await eraser.query(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records == ()
     assert await searched(eraser, "secret") == []
 
 
@@ -112,14 +110,14 @@ async def test_a_write_and_a_deletion_at_once_leave_what_the_later_version_says(
     stores = await _clients(6, seed)
     writes: list[Write] = [delete(version=100), *[put(record(version=n + 1, body={"n": n}), Newer()) for n in range(5)]]
     await asyncio.gather(*(one(s, w) for s, w in zip(stores, writes, strict=True)))
-    assert not isinstance((await stores[0].get(ENTRIES, [key_of(1)]))[0], Record)
+    assert not isinstance((await stores[0].get(SAMPLES, [key_of(1)]))[0], Record)
 
 
 async def test_purges_and_writes_at_once_end_in_one_of_them() -> None:
     for seed in range(8):
         stores = await _clients(4, seed)
         await done(stores[0], put(record(role=Role.CACHED)))
-        purges = [one(s, Purge(ENTRIES, key_of(1), 1)) for s in stores[:3]]
+        purges = [one(s, Purge(SAMPLES, key_of(1), 1)) for s in stores[:3]]
         outcomes = await asyncio.gather(*purges, one(stores[3], put(record(version=2), Newer())))
         assert outcomes[3].applied
         assert (await live(stores[0])).version == 2
@@ -133,7 +131,7 @@ async def test_batches_of_many_clients_keep_each_write_apart() -> None:
         return sum(o.applied for o in outcomes)
 
     assert sum(await asyncio.gather(*map(work, stores))) == 30
-    page = await stores[0].query(Query(ENTRIES, within(HERE)))
+    page = await stores[0].query(Query(SAMPLES, within(HERE), limit=MAX_LIMIT))
     assert [r.key.id for r in page.records] == [id_of(n) for n in range(30)]
 
 
@@ -160,9 +158,9 @@ class Counted:
 async def test_repeating_an_erasure_of_a_hundred_partitions_is_one_look_and_one_write_where_a_late_record_stands() -> None:
     client = Counted(AsyncQdrantClient(":memory:"))
     store = QdrantStore("qdrant://:memory:", client=client)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     places = [Partition("acme", f"session:{n}") for n in range(100)]
-    erased = Query(ENTRIES, within(*places), Lt("generation", 1), roles=frozenset(Role))
+    erased = Query(SAMPLES, within(*places), Lt("generation", 1), roles=frozenset(Role))
     client.calls.clear()
     assert await store.delete_matching(erased, 50) == 0
     assert client.calls == {"scroll": 1}
@@ -172,4 +170,4 @@ async def test_repeating_an_erasure_of_a_hundred_partitions_is_one_look_and_one_
     client.calls.clear()
     assert await store.delete_matching(erased, 50) == 1
     assert client.calls == {"scroll": 1, "batch_update_points": 1, "retrieve": 1}
-    assert [type(s) for s in await store.get(ENTRIES, [key_of(1, places[7]), key_of(2, places[7])])] == [Tombstone, Record]
+    assert [type(s) for s in await store.get(SAMPLES, [key_of(1, places[7]), key_of(2, places[7])])] == [Tombstone, Record]

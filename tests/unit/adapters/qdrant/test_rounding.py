@@ -19,7 +19,7 @@ from memory.adapters.qdrant.rounding import bound_beyond, stands_for
 from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.support import HERE, done, id_of, key_of, live, put, record
-from memory.ports.query import Eq, Filter, Ge, Gt, Le, Lt, Not, Order, Query, within
+from memory.ports.query import MAX_LIMIT, Eq, Filter, Ge, Gt, Le, Lt, Not, Order, Query, within
 from tests.unit.adapters.qdrant.conftest import ENGINES
 
 MEASURED = Collection("measured", (Field("share", FieldType.REAL, indexed=True),))
@@ -66,7 +66,7 @@ async def _set(store: QdrantStore, point: str, payload: dict[str, object]) -> No
 
 
 async def _found(store: QdrantStore, part: Filter) -> list[str]:
-    return [r.key.id for r in (await store.query(Query(MEASURED, within(HERE), part))).records]
+    return [r.key.id for r in (await store.query(Query(MEASURED, within(HERE), part, limit=MAX_LIMIT))).records]
 
 
 async def test_what_is_handed_back_is_what_was_written(astray: QdrantStore) -> None:

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRY_VERSIONS
-from memory.ports.contract.support import append, done, found, id_of, live, one, put, record
-from memory.ports.writes import Absent, AtVersion
+from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.support import HERE, done, found, id_of, live, one, put, record
+from memory.ports.writes import Absent, AtVersion, RaiseGeneration
 from tests.contract.qdrant_harnesses import new_server
 from tests.support import servers
 from tests.support.servers import Server
@@ -34,7 +34,7 @@ def server() -> Iterator[Server]:
 @pytest_asyncio.fixture
 async def store(server: Server) -> AsyncIterator[QdrantStore]:
     opened = QdrantStore(f"qdrant://127.0.0.1:{server.port}?timeout=2", collection=f"own-{next(_NAMES)}")
-    await opened.open(COLLECTIONS)
+    await opened.open(DECLARED)
     yield opened
     await opened.close()
 
@@ -69,15 +69,15 @@ async def test_sixty_four_clients_write_at_once(server: Server) -> None:
     name = f"own-{next(_NAMES)}"
     stores = [QdrantStore(f"qdrant://127.0.0.1:{server.port}?timeout=30", collection=name) for _ in range(64)]
     for store in stores:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     try:
         created = await asyncio.gather(*(one(s, put(record(version=n + 1), Absent())) for n, s in enumerate(stores)))
         assert sum(o.applied for o in created) == 1
         version = (await live(stores[0])).version
         changed = await asyncio.gather(*(one(s, put(record(version=version + n + 1), AtVersion(version))) for n, s in enumerate(stores)))
         assert sum(o.applied for o in changed) == 1
-        numbered = await asyncio.gather(*(one(s, append(record(n), ENTRY_VERSIONS, "stored_version")) for n, s in enumerate(stores)))
-        assert sorted(o.number or 0 for o in numbered) == list(range(1, 65))
+        raised = await asyncio.gather(*(one(s, RaiseGeneration(HERE)) for s in stores))
+        assert sorted(o.number or 0 for o in raised) == list(range(1, 65))
     finally:
         for store in stores:
             await store.close()

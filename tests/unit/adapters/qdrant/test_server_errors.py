@@ -16,7 +16,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 
 pytestmark = pytest.mark.backend("qdrant_local")
 KEY = "kept-to-ourselves"
@@ -83,7 +83,7 @@ async def _failure(port: int) -> Exception:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # qdrant-client warns of a key without TLS, rightly
         with pytest.raises((StoreError, ConfigError)) as caught:
-            await _store(port).open(COLLECTIONS)
+            await _store(port).open(DECLARED)
     assert time.monotonic() - begun < 8
     assert KEY not in str(caught.value) + repr(caught.value)
     return caught.value

@@ -15,13 +15,12 @@ from memory.adapters.qdrant.engine import Change, Vectors
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.adapters.qdrant.words import sparse_query
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.random_work import RandomWork
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
-    append,
     delete,
     done,
     found,
@@ -43,7 +42,7 @@ EVERYBODY = (HERE, ELSEWHERE, FOREIGN)
 
 async def _tamper(store: QdrantStore, n: int, payload: dict[str, Any] | None = None, vectors: Vectors | None = None) -> None:
     """Change what is derived of the n-th record, and nothing that its checksum covers."""
-    point = record_point("entries", key_of(n))
+    point = record_point("samples", key_of(n))
     before = (await store._engine.retrieve([point]))[point]
     assert await store._engine.commit([Change(point, before, {**before, **(payload or {})}, vectors)]) == set()
 
@@ -87,7 +86,7 @@ async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(either: 
     assert await live(either) == whole
     assert await hit_ids(either, "cormorant") == {id_of(1)}
     assert await hit_ids(either, "harbour") == set()
-    (near,) = await either.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 1))
+    (near,) = await either.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 1))
     assert near.record.key == key_of(1)
     assert near.score == pytest.approx(1.0)
 
@@ -112,11 +111,11 @@ async def test_of_many_problems_a_hundred_are_told_and_all_mended(edge: QdrantSt
 async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantStore) -> None:
     """It may be the only copy."""
     await done(either, put(record(1, texts={"content": "cormorant"})))
-    payload = (await either._engine.retrieve([record_point("entries", key_of(1))])).popitem()[1]
-    astray = Change(record_point("entries", key_of(2)), None, {k: v for k, v in payload.items() if k not in ("token", "lineage")}, Vectors())
+    payload = (await either._engine.retrieve([record_point("samples", key_of(1))])).popitem()[1]
+    astray = Change(record_point("samples", key_of(2)), None, {k: v for k, v in payload.items() if k not in ("token", "lineage")}, Vectors())
     await either._engine.commit([astray])
     told = await either.audit(repair=True)
-    assert told.problems == (f"entries {id_of(1)}: stands at another point than its own",)
+    assert told.problems == (f"samples {id_of(1)}: stands at another point than its own",)
     assert await either.audit() == told
 
 
@@ -130,8 +129,8 @@ async def _generation(store: QdrantStore, at: Partition) -> int | None:
 async def test_a_partition_that_died_is_idle_and_is_forgotten_at_its_generation(either: QdrantStore) -> None:
     await done(either, put(record(1)), put(record(1, ELSEWHERE)), put(record(1, FOREIGN)), *[RaiseGeneration(at, 3) for at in EVERYBODY])
     assert await either.idle_partitions() == []
-    await either.delete_matching(Query(ENTRIES, within(HERE)), 50)
-    await either.delete_matching(Query(ENTRIES, within(FOREIGN)), 50)
+    await either.delete_matching(Query(SAMPLES, within(HERE)), 50)
+    await either.delete_matching(Query(SAMPLES, within(FOREIGN)), 50)
 
     assert sorted(await either.idle_partitions()) == [(HERE, 3), (FOREIGN, 3)]
     assert len(await either.idle_partitions(1)) == 1
@@ -143,19 +142,17 @@ async def test_a_partition_that_died_is_idle_and_is_forgotten_at_its_generation(
     await done(either, put(record(2, generation=0)))
 
 
-async def test_records_of_any_collection_marks_and_counters_hold_a_partition(either: QdrantStore) -> None:
-    one_each = [Partition("acme", f"session:{n}") for n in range(4)]
+async def test_records_of_any_collection_and_marks_hold_a_partition(either: QdrantStore) -> None:
+    one_each = [Partition("acme", f"session:{n}") for n in range(3)]
     await done(
         either,
         *[RaiseGeneration(at, 1) for at in one_each],
-        put(record(1, one_each[0]), collection=ENTRY_VERSIONS),
-        append(record(1, one_each[1]), ENTRY_VERSIONS, "stored_version"),
+        put(record(1, one_each[0]), collection=MORE_SAMPLES),
         put(record(7)),
         release(7),
         RaiseGeneration(HERE, 1),
     )
-    await either.delete_matching(Query(ENTRY_VERSIONS, within(one_each[1])), 50)
-    assert sorted(await either.idle_partitions()) == [(one_each[2], 1), (one_each[3], 1)]
+    assert sorted(await either.idle_partitions()) == [(one_each[1], 1), (one_each[2], 1)]
     assert await either.forget_partitions([(at, 1) for at in (*one_each, HERE)]) == 2
 
 
@@ -169,7 +166,7 @@ async def _clients() -> tuple[QdrantStore, QdrantStore]:
     server = AsyncQdrantClient(":memory:")
     stores = QdrantStore("qdrant://:memory:", client=server), QdrantStore("qdrant://:memory:", client=server)
     for store in stores:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     return stores
 
 
@@ -225,7 +222,7 @@ async def _half_deleted(store: QdrantStore, count: int = 400) -> None:
             for n, t, r in zip(numbers, texts, roles, strict=True)
         ]
         await done(store, *puts, RaiseGeneration(HERE))
-    await done(store, *[delete(n) for n in range(1, count, 4)], *[Purge(ENTRIES, key_of(n), 1) for n in range(3, count, 4)])
+    await done(store, *[delete(n) for n in range(1, count, 4)], *[Purge(SAMPLES, key_of(n), 1) for n in range(3, count, 4)])
 
 
 @pytest.mark.backend("qdrant_edge")
@@ -233,10 +230,10 @@ async def test_vacuum_gives_room_back_and_leaves_no_deleted_text_in_any_file(tmp
     """On the disk: a file system in memory may give out whole megabytes."""
     folder = tmp_path / "data"
     edge = QdrantStore(f"qdrant+edge:{folder}")
-    await edge.open(COLLECTIONS)
+    await edge.open(DECLARED)
     await _half_deleted(edge)
-    before = await edge.get(ENTRIES, [key_of(n) for n in range(400)])
-    nearest = Search(ENTRIES, within(HERE), Near(pack_vector([7.0, 1.0])), 20)
+    before = await edge.get(SAMPLES, [key_of(n) for n in range(400)])
+    nearest = Search(SAMPLES, within(HERE), Near(pack_vector([7.0, 1.0])), 20)
     by_words, by_meaning = await hit_ids(edge, "lantern"), await edge.search(nearest)
     assert _readable(folder, b"cormorant"), "Edge keeps what was deleted, or there is nothing to do"
 
@@ -244,13 +241,13 @@ async def test_vacuum_gives_room_back_and_leaves_no_deleted_text_in_any_file(tmp
 
     assert _readable(folder, b"cormorant") == []
     assert _readable(folder, b"lantern")
-    assert await edge.get(ENTRIES, [key_of(n) for n in range(400)]) == before
+    assert await edge.get(SAMPLES, [key_of(n) for n in range(400)]) == before
     assert (await hit_ids(edge, "lantern"), await edge.search(nearest)) == (by_words, by_meaning)
     assert await _generation(edge, HERE) == 4
     assert (await edge.audit()).problems == ()
     await edge.close()
-    await edge.open(COLLECTIONS)
-    assert await edge.get(ENTRIES, [key_of(n) for n in range(400)]) == before
+    await edge.open(DECLARED)
+    assert await edge.get(SAMPLES, [key_of(n) for n in range(400)]) == before
     await edge.close()
     assert _names(folder) == ["owner.json", "shard"]
 
@@ -275,7 +272,7 @@ async def test_calls_and_closing_wait_for_a_vacuum(edge: QdrantStore) -> None:
     await asyncio.sleep(0)
     await edge.close()
     await vacuum
-    await edge.open(COLLECTIONS)
+    await edge.open(DECLARED)
     assert isinstance(await found(edge, 2), Record)
 
 
@@ -284,7 +281,7 @@ async def test_calls_and_closing_wait_for_a_vacuum(edge: QdrantStore) -> None:
 async def test_a_vacuum_that_died_anywhere_leaves_a_whole_shard(edge: QdrantStore, folder: Path, stopped: str) -> None:
     """Before the new shard is in its place, between its two renames, and before the old one is removed."""
     await _half_deleted(edge, 100)
-    before = await edge.get(ENTRIES, [key_of(n) for n in range(100)])
+    before = await edge.get(SAMPLES, [key_of(n) for n in range(100)])
     assert isinstance(edge._engine, EdgeEngine)
     await edge.close()
     shard, new, old = folder / "shard", folder / "shard.new", folder / "shard.old"
@@ -298,9 +295,9 @@ async def test_a_vacuum_that_died_anywhere_leaves_a_whole_shard(edge: QdrantStor
         old.mkdir()
         (old / "half").write_text("cormorant")
 
-    await edge.open(COLLECTIONS)
+    await edge.open(DECLARED)
 
-    assert await edge.get(ENTRIES, [key_of(n) for n in range(100)]) == before
+    assert await edge.get(SAMPLES, [key_of(n) for n in range(100)]) == before
     assert _names(folder) == ["owner.json", "shard"]
 
 

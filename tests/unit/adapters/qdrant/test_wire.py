@@ -15,14 +15,14 @@ from qdrant_client import AsyncQdrantClient
 
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.store import QdrantStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, done, key_of, live, put, record, searched
 from memory.ports.query import Near, Search, within
 from memory.ports.record import Role, pack_vector
 from memory.ports.writes import Absent, Annotate, AtVersion, Purge
 
 pytestmark = pytest.mark.backend("qdrant_local")
-POINT = record_point("entries", key_of(1))
+POINT = record_point("samples", key_of(1))
 
 
 class MadeUpServer:
@@ -92,7 +92,7 @@ def server() -> MadeUpServer:
 async def store(server: MadeUpServer) -> Any:
     client = AsyncQdrantClient(host="made.up", check_compatibility=False, transport=httpx.MockTransport(server))
     opened = QdrantStore("qdrant://made.up?shard_key=eu&replication_factor=2&write_consistency_factor=2&exact=true", client=client)
-    await opened.open(COLLECTIONS)
+    await opened.open(DECLARED)
     yield opened
     await opened.close()
     await client.close()
@@ -105,7 +105,7 @@ async def test_the_collection_is_made_as_configured_with_a_tenants_index(server:
     assert server.last("/shards")["shard_key"] == "eu"
     indexes = {body["field_name"]: body["field_schema"] for asked, body in server.asked if "/index" in asked}
     assert indexes["partition"] == {"type": "keyword", "is_tenant": True}
-    assert (indexes["rank"], indexes["entries.tags"]) == ("integer", "keyword")
+    assert (indexes["rank"], indexes["samples.tags"]) == ("integer", "keyword")
 
 
 async def test_a_new_record_is_inserted_only_where_nothing_is(server: MadeUpServer, store: QdrantStore) -> None:
@@ -129,12 +129,12 @@ async def test_whatever_changes_a_record_is_conditional_on_its_token(server: Mad
     assert (upsert["update_mode"], upsert["update_filter"]) == ("update_only", still)
 
     still["must"][1]["match"]["value"] = server.point["payload"]["token"]  # type: ignore[index]
-    await done(store, Annotate(ENTRIES, key_of(1), 2, tier="x"))
+    await done(store, Annotate(SAMPLES, key_of(1), 2, tier="x"))
     overwrite = server.operations()[0]["overwrite_payload"]
     assert (overwrite["filter"], overwrite["shard_key"]) == (still, "eu")
 
     still["must"][1]["match"]["value"] = server.point["payload"]["token"]  # type: ignore[index]
-    await done(store, Purge(ENTRIES, key_of(1), 2))
+    await done(store, Purge(SAMPLES, key_of(1), 2))
     assert server.operations()[0]["delete"] == {"filter": still, "shard_key": "eu"}
 
 
@@ -143,9 +143,9 @@ async def test_searches_ask_for_the_partitions_own_statistics_and_reads_for_a_ma
     assert len(await searched(store, "lantern", limit=5)) == 1
     asked = server.last("/points/query")
     assert asked["params"]["idf"]["corpus"] == asked["filter"]
-    assert asked["filter"]["must"][0] == {"key": "partition", "match": {"value": "entries/4/acme/user:ann"}}
+    assert asked["filter"]["must"][0] == {"key": "partition", "match": {"value": "samples/4/acme/user:ann"}}
     assert asked["shard_key"] == "eu"
-    assert len(await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([2.0])), 5))) in (0, 1)
+    assert len(await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([2.0])), 5))) in (0, 1)
     reads = [asked for asked, _ in server.asked if asked.startswith("POST") and ("/points?" in asked or "/query?" in asked)]
     assert reads
     assert all("consistency=majority" in asked for asked in reads)

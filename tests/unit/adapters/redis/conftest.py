@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from memory.adapters.redis.store import RedisStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.support import redis_servers, servers
 from tests.support.servers import Server
 
@@ -39,7 +39,7 @@ def prefix() -> str:
 @pytest_asyncio.fixture
 async def store(server: Server, prefix: str) -> AsyncIterator[RedisStore]:
     made = RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix, timeout=5)
-    await made.open(COLLECTIONS)
+    await made.open(DECLARED)
     try:
         yield made
     finally:

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 
 def _named(client: Any, prefix: str, index: str) -> bytes:
-    """An index of entries that has members."""
-    return max(client.scan_iter(f"*{prefix}*:{index}:entries*"), key=client.zcard)  # type: ignore[no-any-return]
+    """An index of samples that has members."""
+    return max(client.scan_iter(f"*{prefix}*:{index}:samples*"), key=client.zcard)  # type: ignore[no-any-return]
 
 
 def _one_member_less(index: str) -> Callable[[Any, str], object]:
@@ -42,7 +42,7 @@ DAMAGE: dict[str, Callable[[Any, str], object]] = {
     "the index of marks and tombstones lost one": _one_member_less("g"),
     "a partition's index is gone": lambda client, prefix: client.delete(_named(client, prefix, "t")),
     "a partition's index is about to go": lambda client, prefix: client.expire(_named(client, prefix, "t"), 100),
-    "the registry of a tenant is gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:n:entries*")),
+    "the registry of a tenant is gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:n:samples*")),
     "a partition's marks are gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:m:*")),
     "a live record stands among the dead": _one_member_for_another,
     "a record stands in two places": _one_in_another_place,

@@ -14,7 +14,7 @@ import redis
 from memory.adapters.redis.names import home_bucket, tagged
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, id_of, key_of, put, record
 from memory.ports.query import Everywhere, Tenant
 from memory.ports.record import Partition
@@ -64,7 +64,7 @@ def all_agree(clients: dict[int, Any]) -> None:
 @pytest_asyncio.fixture
 async def store(nodes: dict[int, Any], prefix: str) -> AsyncIterator[RedisStore]:
     made = RedisStore(f"redis+cluster://127.0.0.1:{next(iter(nodes))}", prefix=prefix)
-    await made.open(COLLECTIONS)
+    await made.open(DECLARED)
     yield made
     await made.close()
 
@@ -105,5 +105,5 @@ async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(store: RedisS
         node.execute_command("CLUSTER SETSLOT", slot, "NODE", names[there])
 
     assert await asked(store) == [id_of(n) for n in range(30)]
-    stands = await store.get(ENTRIES, [key_of(n) for n in range(30)])
+    stands = await store.get(SAMPLES, [key_of(n) for n in range(30)])
     assert [getattr(s, "version", None) for s in stands] == [1] * 30

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.redis import adapter
-from memory.adapters.redis.claims import RedisConfig, parse
+from memory.adapters.redis.config import RedisConfig, parse
 from memory.domain.errors import ConfigError
 
 READ: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ import redis
 
 from memory.adapters.redis.names import place_of, record_key
 from memory.adapters.redis.store import RedisStore
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, T0, done, found, key_of, one, put, record
 from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, within
 from memory.ports.record import Corrupt, Record, Tombstone
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 def spoil(server: Server, prefix: str, n: int, at: int) -> bytes:
     """Flip a bit of the n-th record's value; counts from the end where negative. Returns what stands there now."""
     with redis.Redis(port=server.port) as client:
-        name = record_key(prefix, place_of("entries", key_of(n)))
+        name = record_key(prefix, place_of("samples", key_of(n)))
         value = bytearray(client.get(name) or b"")
         value[at] ^= 1
         client.set(name, bytes(value))
@@ -46,12 +46,12 @@ async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(store: Re
     for _ in range(2):
         for where in (within(HERE), Tenant("acme"), Everywhere()):
             for order in ((), (Order("created_at", True),)):
-                page = await store.query(Query(ENTRIES, where, order=order))
+                page = await store.query(Query(SAMPLES, where, order=order))
                 assert {r.key for r in page.records} == {key_of(0), key_of(2)}
                 assert page.corrupt == (key_of(1),)
-        answers = await store.get(ENTRIES, [key_of(n) for n in range(3)])
+        answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
         assert [type(a) for a in answers] == [Record, Corrupt, Record]
-        assert (await store.count(Query(ENTRIES, within(HERE)))).records == 2
+        assert (await store.count(Query(SAMPLES, within(HERE)))).records == 2
     assert quarantine(server, prefix) == [damaged], "kept as it was, for people to look at"
 
 
@@ -69,7 +69,7 @@ async def test_what_writes_do_to_a_corrupt_record(store: RedisStore, server: Ser
             assert isinstance(outcome.stored, Corrupt)
     assert isinstance(await found(store, 1), Record)
     assert quarantine(server, prefix) == []
-    assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+    assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
 
 
 async def test_a_write_at_the_version_of_what_was_set_aside_is_rejected_by_name(store: RedisStore, server: Server, prefix: str) -> None:
@@ -86,17 +86,17 @@ async def test_erasure_reaches_what_cannot_be_read_whatever_the_filter(store: Re
     await done(store, *[put(record(n, fields={"type": "kept"})) for n in range(3)])
     spoil(server, prefix, 1, at)
     if aside:
-        await store.get(ENTRIES, [key_of(1)])
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "other")), 50, T0) == 1
+        await store.get(SAMPLES, [key_of(1)])
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "other")), 50, T0) == 1
     assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0)
     assert quarantine(server, prefix) == [], "what was erased is not kept aside"
-    assert len((await store.query(Query(ENTRIES, within(HERE)))).records) == 2
+    assert len((await store.query(Query(SAMPLES, within(HERE)))).records) == 2
 
 
 async def test_a_record_copied_over_another_is_not_served_as_that_one(store: RedisStore, server: Server, prefix: str) -> None:
     await done(store, put(record(1)), put(record(2)))
     with redis.Redis(port=server.port) as client:
-        names = [record_key(prefix, place_of("entries", key_of(n))) for n in (1, 2)]
+        names = [record_key(prefix, place_of("samples", key_of(n))) for n in (1, 2)]
         client.set(names[1], client.get(names[0]) or b"")
     assert isinstance(await found(store, 2), Corrupt)
     assert isinstance(await found(store, 1), Record)

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from memory.adapters.redis.store import RedisStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, HERE, done, key_of, one, put, record
 from memory.ports.query import Query, within
 from memory.ports.writes import Purge, RaiseGeneration
@@ -32,7 +32,7 @@ async def test_dead_scopes_leave_no_key_behind(store: RedisStore, server: Server
 
 async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(store: RedisStore, server: Server, prefix: str) -> None:
     other = RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix)
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await forgetting.a_writer_who_begins_meanwhile_loses_nothing(store, other)
     finally:
@@ -44,8 +44,8 @@ async def test_a_partition_is_not_forgotten_while_an_id_of_another_bucket_stands
     await done(store, RaiseGeneration(HERE), put(displaced))
     assert await store.idle_partitions() == []
     assert await store.forget_partitions([(HERE, 1)]) == 0
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 5)
-    await done(store, Purge(ENTRIES, key_of(1, ELSEWHERE), 5))
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 5)
+    await done(store, Purge(SAMPLES, key_of(1, ELSEWHERE), 5))
     assert await store.idle_partitions() == [(HERE, 1)]
     assert await store.forget_partitions([(HERE, 1)]) == 1
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0

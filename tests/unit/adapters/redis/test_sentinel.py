@@ -9,7 +9,7 @@ import redis as driver
 
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import asked, done, id_of, put, record
 from tests.support import redis_servers
 from tests.support.servers import Server
@@ -38,7 +38,7 @@ def sentinel() -> Iterator[Server]:
 
 async def test_the_master_of_a_service_is_found_and_used(sentinel: Server, prefix: str) -> None:
     store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{sentinel.port}/main", prefix=prefix)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     try:
         assert store.capabilities.atomic
         assert not store.capabilities.durable, "a replica that takes over may lack the last writes"
@@ -55,4 +55,4 @@ async def test_the_master_of_a_service_is_found_and_used(sentinel: Server, prefi
 
 async def test_a_service_no_sentinel_knows_is_unavailable(sentinel: Server) -> None:
     with pytest.raises(StoreUnavailable):
-        await RedisStore(f"redis+sentinel://127.0.0.1:{sentinel.port}/other").open(COLLECTIONS)
+        await RedisStore(f"redis+sentinel://127.0.0.1:{sentinel.port}/other").open(DECLARED)

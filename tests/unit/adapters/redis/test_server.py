@@ -15,9 +15,9 @@ import redis
 
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
-from memory.ports.query import Order, Query, Tenant, Where, within
+from memory.ports.query import MAX_LIMIT, Order, Query, Tenant, Where, within
 from memory.ports.record import Owed, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, RaiseGeneration
@@ -28,11 +28,11 @@ from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
-    "get": lambda s: s.get(ENTRIES, [key_of(1)]),
+    "get": lambda s: s.get(SAMPLES, [key_of(1)]),
     "apply": lambda s: s.apply([put(record())]),
-    "query": lambda s: s.query(Query(ENTRIES, within(HERE))),
-    "count": lambda s: s.count(Query(ENTRIES, Tenant("acme"))),
-    "delete_matching": lambda s: s.delete_matching(Query(ENTRIES, within(HERE)), 1),
+    "query": lambda s: s.query(Query(SAMPLES, within(HERE))),
+    "count": lambda s: s.count(Query(SAMPLES, Tenant("acme"))),
+    "delete_matching": lambda s: s.delete_matching(Query(SAMPLES, within(HERE)), 1),
 }
 
 
@@ -47,7 +47,7 @@ def raw(server: Server) -> Iterator[Any]:
 async def opened(server: Server, **options: Any) -> AsyncIterator[RedisStore]:
     url = options.pop("url", f"redis://127.0.0.1:{server.port}")
     store = RedisStore(url, **options)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     try:
         yield store
     finally:
@@ -69,7 +69,7 @@ async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaw
                 assert time.monotonic() - begun < 3
             assert not (await store.check()).ok
             with pytest.raises(StoreUnavailable):
-                await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=0.5).open(COLLECTIONS)
+                await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=0.5).open(DECLARED)
         finally:
             server.thaw()
         assert isinstance(await found(store, 1), Record)
@@ -95,14 +95,14 @@ async def test_a_host_where_nothing_listens_is_unavailable(scheme: str) -> None:
     store = RedisStore(f"{scheme}://127.0.0.1:1{'/main' if 'sentinel' in scheme else ''}", timeout=2)
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
-            await store.open(COLLECTIONS)
+            await store.open(DECLARED)
 
 
 async def test_calls_cut_off_anywhere_leave_no_answer_for_the_next(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, connections=2) as store:
         await done(store, *[put(record(n, body={"n": n})) for n in range(20)])
         for turn in range(120):
-            call = asyncio.ensure_future(store.get(ENTRIES, [key_of(turn % 20)]))
+            call = asyncio.ensure_future(store.get(SAMPLES, [key_of(turn % 20)]))
             for _ in range(turn % 12):
                 await asyncio.sleep(0)
             call.cancel()
@@ -113,7 +113,7 @@ async def test_calls_cut_off_anywhere_leave_no_answer_for_the_next(server: Serve
 
 async def test_closing_waits_for_the_calls_under_way(server: Server, prefix: str) -> None:
     store = RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     calls = [asyncio.ensure_future(store.apply([put(record(n))])) for n in range(50)]
     await asyncio.sleep(0)  # let them begin
     await store.close()
@@ -158,7 +158,7 @@ async def test_a_full_server_keeps_nothing_of_the_call_and_says_so(prefix: str) 
             try:
                 with pytest.raises(StoreFull):
                     await store.apply([put(record(2)), put(record(3))])
-                assert await store.get(ENTRIES, [key_of(n) for n in (1, 2, 3)]) == [await live(store, 1), None, None]
+                assert await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3)]) == [await live(store, 1), None, None]
             finally:
                 client.config_set("maxmemory", 0)
     redis_servers.emptied(server.port)
@@ -167,7 +167,7 @@ async def test_a_full_server_keeps_nothing_of_the_call_and_says_so(prefix: str) 
 async def test_a_wrong_password_is_refused_without_repeating_it(server: Server) -> None:
     store = RedisStore(f"redis://ann:hunter2@127.0.0.1:{server.port}")
     with pytest.raises(StoreError) as caught:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     assert not caught.value.retryable
     assert "hunter2" not in str(caught.value)
 
@@ -190,14 +190,14 @@ async def test_layout_of_a_later_version_is_refused(server: Server, prefix: str)
     with raw(server) as client:
         client.set(f"{{{prefix}}}:schema", "2")
     with pytest.raises(ConfigError, match="layout 2"):
-        await RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix).open(COLLECTIONS)
+        await RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix).open(DECLARED)
 
 
 async def test_a_cluster_is_not_opened_as_a_single_server_nor_the_other_way(server: Server) -> None:
     with pytest.raises(ConfigError, match=r"redis\+cluster://"):
-        await RedisStore(f"redis://127.0.0.1:{redis_servers.cluster().port}").open(COLLECTIONS)
+        await RedisStore(f"redis://127.0.0.1:{redis_servers.cluster().port}").open(DECLARED)
     with pytest.raises(ConfigError, match="redis://"):
-        await RedisStore(f"redis+cluster://127.0.0.1:{server.port}").open(COLLECTIONS)
+        await RedisStore(f"redis+cluster://127.0.0.1:{server.port}").open(DECLARED)
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float 
 
 
 async def _cached(store: Store, where: Where | None = None) -> list[str]:
-    page = await store.query(Query(ENTRIES, where or within(HERE), roles=frozenset({Role.CACHED}), order=(Order("created_at"),)))
+    page = await store.query(Query(SAMPLES, where or within(HERE), roles=frozenset({Role.CACHED}), order=(Order("created_at"),), limit=MAX_LIMIT))
     return [r.key.id for r in page.records]
 
 
@@ -254,7 +254,7 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
         assert len(await _cached(store)) == 5
 
         async def gone() -> bool:
-            return await store.get(ENTRIES, [key_of(n) for n in range(5)]) == [None] * 5
+            return await store.get(SAMPLES, [key_of(n) for n in range(5)]) == [None] * 5
 
         await _poll(gone)
         assert await _cached(store, Tenant("acme")) == []
@@ -275,7 +275,7 @@ async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Serv
         assert await _cached(store) == [id_of(n) for n in range(0, 10, 2)]
         with raw(server) as client:
             for index in ("t", "a"):
-                (name,) = client.scan_iter(f"*{prefix}*:{index}:entries*")
+                (name,) = client.scan_iter(f"*{prefix}*:{index}:samples*")
                 assert client.zcard(name) == 5
 
 
@@ -285,14 +285,14 @@ async def test_what_owes_a_step_is_kept_until_it_is_settled(server: Server, pref
         step = Owed("deliver", {"to": "long"})
         await done(store, put(record(role=Role.CACHED, expires_at=past, owed=(step,))))
         assert isinstance(await found(store, 1), Record)
-        await done(store, Annotate(ENTRIES, key_of(1), 1, settle=(step,)))
+        await done(store, Annotate(SAMPLES, key_of(1), 1, settle=(step,)))
         assert await found(store, 1) is None
 
 
 async def test_a_cached_copy_that_becomes_a_home_is_not_forgotten(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=3600) as store:
         await done(store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1))))
-        await done(store, Annotate(ENTRIES, key_of(1), 1, role=Role.HOME))
+        await done(store, Annotate(SAMPLES, key_of(1), 1, role=Role.HOME))
         with raw(server) as client:
             assert [client.ttl(name) for name in client.scan_iter(f"*{prefix}*:[rt]:*")] == [-1, -1]
 
@@ -313,8 +313,8 @@ async def test_each_operation_is_one_round_trip(store: RedisStore, server: Serve
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "put": lambda: store.apply([put(record(2), Absent())]),
         "batch": lambda: store.apply([put(record(3)), put(record(4)), RaiseGeneration(HERE)]),
-        "get": lambda: store.get(ENTRIES, [key_of(n) for n in range(9)]),
-        "query": lambda: store.query(Query(ENTRIES, within(HERE), limit=20)),
+        "get": lambda: store.get(SAMPLES, [key_of(n) for n in range(9)]),
+        "query": lambda: store.query(Query(SAMPLES, within(HERE), limit=20)),
     }
     await done(store, put(record(1)))
     for name, call in calls.items():

@@ -13,7 +13,7 @@ import pytest
 
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import asked, done, id_of, put, record
 from tests.support.certificates import self_signed
 from tests.support.servers import Server
@@ -46,7 +46,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
 async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Server, Path]) -> None:
     server, certificate = certified
     store = RedisStore(f"rediss://localhost:{server.port}", tls_ca=str(certificate))
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     try:
         await done(store, put(record(1)))
         assert await asked(store) == [id_of(1)]
@@ -59,10 +59,10 @@ async def test_a_certificate_that_proves_nothing_is_refused(certified: tuple[Ser
     server, certificate = certified
     known: dict[str, Any] = {} if host == "localhost" else {"tls_ca": str(certificate)}
     with pytest.raises(StoreUnavailable):
-        await RedisStore(f"rediss://{host}:{server.port}", **known).open(COLLECTIONS)
+        await RedisStore(f"rediss://{host}:{server.port}", **known).open(DECLARED)
 
 
 async def test_plain_text_to_a_tls_port_is_unavailable(certified: tuple[Server, Path]) -> None:
     server, _ = certified
     with pytest.raises(StoreUnavailable):
-        await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=2).open(COLLECTIONS)
+        await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=2).open(DECLARED)

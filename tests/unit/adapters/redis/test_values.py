@@ -13,7 +13,7 @@ from memory.adapters.redis.names import BUCKETS, bucket_of, home_bucket, id_of, 
 from memory.adapters.redis.packing import grave_parts, identity_of, record_parts
 from memory.adapters.redis.unpacking import Damaged, read
 from memory.domain.ids import derived_id, new_id
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
 from memory.ports.record import Key, Owed, Partition, Record, Role, Tombstone, pack_vector
 
@@ -36,7 +36,7 @@ def test_ids_sort_in_indexes_as_they_do_anywhere(first: str, second: str) -> Non
 
 @given(first=st.tuples(TEXTS, TEXTS), second=st.tuples(TEXTS, TEXTS))
 def test_two_keys_are_two_names_and_neither_holds_a_users_text(first: tuple[str, str], second: tuple[str, str]) -> None:
-    names = [record_key("memory", place_of("entries", Key(*pair))) for pair in (first, second)]
+    names = [record_key("memory", place_of("samples", Key(*pair))) for pair in (first, second)]
     assert (names[0] == names[1]) is (first == second)
     for name in names:
         assert set(name) <= set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-~:{}")
@@ -68,12 +68,12 @@ WHOLE = record(
 
 
 def packed(whole: Record) -> bytes:
-    parts = record_parts(ENTRIES, whole)
+    parts = record_parts(SAMPLES, whole)
     return assembled("r", parts.head, whole.generation or 0, parts.books, parts.identity, parts.content)
 
 
 def test_a_record_is_read_as_it_was_packed() -> None:
-    assert read(ENTRIES, packed(WHOLE)) == WHOLE
+    assert read(SAMPLES, packed(WHOLE)) == WHOLE
 
 
 @pytest.mark.parametrize("bit", [0, 3, 6])
@@ -83,34 +83,34 @@ def test_no_flipped_bit_anywhere_is_read_as_a_record(bit: int) -> None:
         damaged = bytearray(value)
         damaged[at] ^= 1 << bit
         with pytest.raises(Damaged):
-            read(ENTRIES, bytes(damaged))
+            read(SAMPLES, bytes(damaged))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, 152, 153, -1])
 def test_a_torn_value_is_damaged(cut: int) -> None:
     with pytest.raises(Damaged):
-        read(ENTRIES, packed(WHOLE)[:cut])
+        read(SAMPLES, packed(WHOLE)[:cut])
 
 
-# What version 1 of the format looks like: data in the field is read by every later release, or migrated.
-RECORD_1 = (
-    b"1ca3b33cf5e75e677rh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003ec4ce0f----"
-    b'-----------df9c077bc3e639060000002300000058["mid","0","","","",""]["acme","00000000-0001-8000-9a1c-c6864000000'
-    b'0","user:ann"][4870652890123456,null,null,null,null,{},{},{"k":"\xc3\xa9"}]'
+# What version 2 of the layout looks like: data in the field is read by every later release, or migrated.
+RECORD_2 = (
+    b"164260d30fb70d028rh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003ec4ce0"
+    b'f---------------df9c077bc3e639060000001700000058["mid","0","",""]["acme","00000000-0001-8000-9a1c-c686400'
+    b'00000","user:ann"][4870652890123456,null,null,null,null,{},{},{"k":"\xc3\xa9"}]'
 )
-TOMBSTONE_1 = (
-    b"10cf4b6038e27cce1t--000000000000000000300000000000000000000000000000000000000000000000000000000000000000000048"
-    b'706528891245e92c7b73bebf5e20000003600000047["","0","","4870652889123456","",""]["acme","00000000-0001-8000-9a1'
-    b'c-c68640000000"]{"digest":"d"}'
+TOMBSTONE_2 = (
+    b"1384053a59a30d292t--0000000000000000003000000000000000000000000000000000000000000000000000000000000000000"
+    b'00048706528891245e92c7b73bebf5e20000003000000047["","0","","4870652889123456"]["acme","00000000-0001-8000'
+    b'-9a1c-c68640000000"]{"digest":"d"}'
 )
 
 
 def test_the_format_is_the_one_in_the_field() -> None:
     plain = record(version=2, generation=1, body={"k": "é"}, tier="mid")
-    parts = record_parts(ENTRIES, plain)
-    assert assembled("r", parts.head, 1, parts.books, parts.identity, parts.content) == RECORD_1
-    assert read(ENTRIES, RECORD_1) == plain
+    parts = record_parts(SAMPLES, plain)
+    assert assembled("r", parts.head, 1, parts.books, parts.identity, parts.content) == RECORD_2
+    assert read(SAMPLES, RECORD_2) == plain
     grave = grave_parts(identity_of(plain.key), "", (), T0, {"digest": "d"})
     head = f"--{3:019d}{'0' * 16}{'0' * 32}{grave.ends}{grave.digest}"
-    assert assembled("t", head, 0, grave.books, grave.identity, grave.content) == TOMBSTONE_1
-    assert read(ENTRIES, TOMBSTONE_1) == Tombstone(plain.key, 3, note={"digest": "d"}, discard_at=T0)
+    assert assembled("t", head, 0, grave.books, grave.identity, grave.content) == TOMBSTONE_2
+    assert read(SAMPLES, TOMBSTONE_2) == Tombstone(plain.key, 3, note={"digest": "d"}, discard_at=T0)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memory.ports.collections import COLLECTIONS, ENTRIES, Field, FieldType
+from memory.ports.collections import Field, FieldType
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, id_of, put, record
 from memory.ports.query import Eq, IsNull, Query, Search, Words, within
 from memory.ports.record import Role
 from memory.ports.store import Store
 
 GROWN = replace(
-    ENTRIES,
-    fields=(Field("colour", FieldType.TEXT, indexed=True), *ENTRIES.fields, Field("weight", FieldType.REAL)),
-    indexes=(*ENTRIES.indexes, ("colour", "weight")),
+    SAMPLES,
+    fields=(Field("colour", FieldType.TEXT, indexed=True), *SAMPLES.fields, Field("weight", FieldType.REAL)),
+    indexes=(*SAMPLES.indexes, ("colour", "weight")),
 )
-WIDE = (GROWN, *[c for c in COLLECTIONS if c.name != GROWN.name])
+WIDE = (GROWN, *[c for c in DECLARED if c.name != GROWN.name])
 FILLED = 600
 
 
@@ -31,7 +32,7 @@ async def fill(store: Store) -> list[tuple[str, float]]:
 
 
 async def scores(store: Store) -> list[tuple[str, float]]:
-    hits = await store.search(Search(ENTRIES, within(HERE), Words("lantern edited"), 1_000))
+    hits = await store.search(Search(SAMPLES, within(HERE), Words("lantern edited"), 1_000))
     return [(hit.record.key.id, round(hit.score, 9)) for hit in hits]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory.ports.asking import lets_through
-from memory.ports.collections import ENTRY_VERSIONS
+from memory.ports.contract.collections import MORE_SAMPLES
 from memory.ports.contract.support import HERE, T0, done, put, record
 from memory.ports.query import Filter, In, Not, Query, Search, Words, within
 from memory.ports.record import Record
@@ -38,7 +38,7 @@ async def every_record_is_judged_as_the_port_does(store: Store, field: str) -> N
     """Half of the values there are named among very many others."""
     values = _VALUES[field]
     records = [record(n, fields={field: value}, texts={"content": "word"}) for n, value in enumerate(values)] + [record(99)]
-    await done(store, *[put(r, collection=ENTRY_VERSIONS) for r in records])
+    await done(store, *[put(r, collection=MORE_SAMPLES) for r in records])
     for others in (600, MANY) if field == "type" else (600,):
         named = (*values[::2], *[_OTHERS[field](n) for n in range(others)])
         for part in (In(field, named), Not(In(field, named))):
@@ -47,17 +47,17 @@ async def every_record_is_judged_as_the_port_does(store: Store, field: str) -> N
 
 
 async def _found(store: Store, part: Filter) -> set[str]:
-    page = await store.query(Query(ENTRY_VERSIONS, within(HERE), part))
-    assert (await store.count(Query(ENTRY_VERSIONS, within(HERE), part))).records == len(page.records)
+    page = await store.query(Query(MORE_SAMPLES, within(HERE), part))
+    assert (await store.count(Query(MORE_SAMPLES, within(HERE), part))).records == len(page.records)
     return {r.key.id for r in page.records}
 
 
 async def searching_and_deleting_take_it_too(store: Store) -> None:
     records = [record(n, fields={"type": f"t{n}"}, texts={"content": "word"}) for n in range(20)]
-    await done(store, *[put(r, collection=ENTRY_VERSIONS) for r in records])
+    await done(store, *[put(r, collection=MORE_SAMPLES) for r in records])
     part = In("type", tuple([f"t{n}" for n in range(10, MANY)]))
-    hits = await store.search(Search(ENTRY_VERSIONS, within(HERE), Words("word"), 50, part))
+    hits = await store.search(Search(MORE_SAMPLES, within(HERE), Words("word"), 50, part))
     assert {hit.record.key.id for hit in hits} == {r.key.id for r in records[10:]}
-    assert await store.delete_matching(Query(ENTRY_VERSIONS, within(HERE), part), 5) == 10
-    left = await store.get(ENTRY_VERSIONS, [r.key for r in records])
+    assert await store.delete_matching(Query(MORE_SAMPLES, within(HERE), part), 5) == 10
+    left = await store.get(MORE_SAMPLES, [r.key for r in records])
     assert [isinstance(stored, Record) for stored in left] == [True] * 10 + [False] * 10

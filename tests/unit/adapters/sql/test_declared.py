@@ -8,7 +8,8 @@ import pytest
 
 from memory.adapters.sql.declared import Comparison, compared, declaration, declared
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, Collection, Field, FieldType, TextPart
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED
 
 WAS = Collection(
     "notes",
@@ -24,7 +25,7 @@ def _compared(asked: Collection, was: Collection = WAS) -> Comparison:
     return compared({was.name: declaration(was)}, "mid", (asked,), "file")
 
 
-@pytest.mark.parametrize("collection", [WAS, *COLLECTIONS], ids=lambda c: c.name)
+@pytest.mark.parametrize("collection", [WAS, *DECLARED], ids=lambda c: c.name)
 def test_a_declaration_is_told_as_a_whole_but_for_weights(collection: Collection) -> None:
     told = declared(collection.name, declaration(collection))
     assert replace(told, texts=collection.texts) == collection

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from memory.ports.collections import ENTRIES, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, done, put, record
 from memory.ports.query import And, Eq, Filter, Ge, Gt, IsNull, Or, Order, Query, within
 from memory.ports.record import Partition
@@ -13,7 +14,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Put
 
 OLD, NEW = Partition("long-there", "user:ann"), Partition("new", "user:bob")
-PAIRS: Collection = replace(ENTRIES, indexes=(("source", "confidence"),))
+PAIRS: Collection = replace(SAMPLES, indexes=(("source", "confidence"),))
 VISIBLE: Filter = And((Or((IsNull("expires_at"), Ge("expires_at", T0))), Or((IsNull("valid_to"), Gt("valid_to", T0)))))
 QUESTIONS: dict[str, tuple[Query, str]] = {
     "newest": (Query(PAIRS, within(NEW), VISIBLE, (Order("created_at", True),), 21), "created_at"),

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS, Collection
+from memory.ports.collections import Collection
+from memory.ports.contract.collections import DECLARED
 from memory.ports.query import Page, Query
 from memory.ports.record import Key, Stored
 from memory.ports.store import Health
@@ -68,5 +69,5 @@ def gone() -> StoreUnavailable:
 
 async def opened(*faults: object) -> FaultyStore:
     store = FaultyStore(*faults)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     return store

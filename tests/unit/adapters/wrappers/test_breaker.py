@@ -9,7 +9,7 @@ import pytest
 from memory.adapters.wrappers import breaker
 from memory.adapters.wrappers.breaker import CircuitBreaker
 from memory.domain.errors import InvalidInput, StoreFull, StoreUnavailable
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import key_of
 from memory.ports.query import Order, Query, within
 from memory.ports.store import Store
@@ -26,11 +26,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def fails(store: Store, match: str = "connection is gone") -> None:
     with pytest.raises(StoreUnavailable, match=match):
-        await store.get(ENTRIES, [key_of(1)])
+        await store.get(SAMPLES, [key_of(1)])
 
 
 async def answers(store: Store) -> None:
-    assert await store.get(ENTRIES, [key_of(1)]) == [None]
+    assert await store.get(SAMPLES, [key_of(1)]) == [None]
 
 
 async def test_after_so_many_failures_in_a_row_calls_are_refused_without_asking(clock: list[float]) -> None:
@@ -75,7 +75,7 @@ async def test_only_one_call_tries_at_a_time_and_one_given_up_lets_the_next_try(
     store = CircuitBreaker(await opened(gone(), FaultyStore.HANG), failures=1, cool_down=10)
     await fails(store)
     clock[0] += 10
-    trying = asyncio.ensure_future(store.get(ENTRIES, [key_of(1)]))
+    trying = asyncio.ensure_future(store.get(SAMPLES, [key_of(1)]))
     await asyncio.sleep(0)
     await fails(store, match="one call is trying it now")
     trying.cancel()
@@ -89,7 +89,7 @@ async def test_calls_given_up_late_are_failures_and_those_given_up_early_say_not
     """Readers have deadlines of their own: a frozen store is to be left alone also where its own limit of time is longer."""
     store = CircuitBreaker(await opened(*[FaultyStore.HANG] * 2), failures=2)
     for _ in range(2):
-        waiting = asyncio.ensure_future(store.get(ENTRIES, [key_of(1)]))
+        waiting = asyncio.ensure_future(store.get(SAMPLES, [key_of(1)]))
         await asyncio.sleep(0)
         clock[0] += waited
         waiting.cancel()
@@ -102,12 +102,12 @@ async def test_a_full_store_is_there_and_bad_input_says_nothing_of_it(clock: lis
     inner = await opened(StoreFull("faulty", "no room"), gone())
     store = CircuitBreaker(inner, failures=1, cool_down=10)
     with pytest.raises(StoreFull):
-        await store.get(ENTRIES, [key_of(1)])
+        await store.get(SAMPLES, [key_of(1)])
     assert store.state == "closed"
     await fails(store)
     clock[0] += 10
     with pytest.raises(InvalidInput):
-        await store.query(Query(ENTRIES, within(), order=(Order("tags"),)))
+        await store.query(Query(SAMPLES, within(), order=(Order("tags"),)))
     assert store.state == "half-open"
 
 

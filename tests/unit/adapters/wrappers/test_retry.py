@@ -10,8 +10,8 @@ import pytest
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.adapters.wrappers.retry import Retry
 from memory.domain.errors import StoreFull, StoreTimeout, StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, T0, append, delete, done, found, key_of, live, put, record, release
+from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.support import HERE, T0, delete, done, found, key_of, live, put, record, release
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Status, Write
@@ -26,21 +26,21 @@ def patient(store: FaultyStore, attempts: int = 3) -> Retry:
 
 async def test_a_read_is_made_again_until_it_is_answered() -> None:
     store = await opened(gone(), gone())
-    assert await patient(store).get(ENTRIES, [key_of(1)]) == [None]
+    assert await patient(store).get(SAMPLES, [key_of(1)]) == [None]
     assert store.calls == 3
 
 
 async def test_the_last_error_is_the_callers() -> None:
     store = await opened(gone(), gone(), StoreUnavailable("faulty", "for good"))
     with pytest.raises(StoreUnavailable, match="for good"):
-        await patient(store).get(ENTRIES, [key_of(1)])
+        await patient(store).get(SAMPLES, [key_of(1)])
     assert store.calls == 3
 
 
 async def test_what_would_fail_again_is_not_tried_again() -> None:
     store = await opened(StoreFull("faulty", "no room"))
     with pytest.raises(StoreFull):
-        await patient(store).get(ENTRIES, [key_of(1)])
+        await patient(store).get(SAMPLES, [key_of(1)])
     assert store.calls == 1
 
 
@@ -49,7 +49,7 @@ async def test_check_and_deletions_that_are_counted_are_made_once() -> None:
     with pytest.raises(StoreUnavailable):
         await patient(store).check()
     with pytest.raises(StoreUnavailable):
-        await patient(store).delete_matching(Query(ENTRIES, within(HERE)), 5)
+        await patient(store).delete_matching(Query(SAMPLES, within(HERE)), 5)
     assert store.calls == 2
 
 
@@ -69,13 +69,12 @@ CASES: dict[str, tuple[Sequence[Write], Write]] = {
     "a newer record": ((put(STANDING),), put(MINE, Newer())),
     "a record at a version": ((put(STANDING),), put(MINE, AtVersion(3))),
     "a record in any case": ((put(STANDING),), put(MINE, Always())),
-    "a numbered record": ((), append(record(1), ENTRY_VERSIONS, "stored_version")),
     "a deletion": ((put(STANDING),), delete(1, 9, note={"k": 1})),
     "a deletion of what is missing": ((), delete(1, 9)),
     "a release": ((put(STANDING),), release(1, 3, owed=(Owed("tell"),))),
-    "a change of role": ((put(record(1, version=3, role=Role.ARRIVING)),), Annotate(ENTRIES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME)),
-    "a step done": ((put(record(1, version=3, owed=(Owed("deliver"),))),), Annotate(ENTRIES, key_of(1), 3, settle=(Owed("deliver"),))),
-    "a purge": ((put(record(1, version=3, role=Role.CACHED)),), Purge(ENTRIES, key_of(1), 3)),
+    "a change of role": ((put(record(1, version=3, role=Role.ARRIVING)),), Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME)),
+    "a step done": ((put(record(1, version=3, owed=(Owed("deliver"),))),), Annotate(SAMPLES, key_of(1), 3, settle=(Owed("deliver"),))),
+    "a purge": ((put(record(1, version=3, role=Role.CACHED)),), Purge(SAMPLES, key_of(1), 3)),
     "a generation": ((), RaiseGeneration(HERE, 4)),
 }
 
@@ -92,14 +91,13 @@ async def test_a_write_whose_answer_was_lost_comes_to_what_it_would_have(case: s
     assert expected[0].applied
     assert await patient(unsure).apply([write], together=together) == expected
     assert unsure.calls == len(before) + 2
-    collection = ENTRY_VERSIONS if "numbered" in case else ENTRIES
-    assert await found(unsure, collection=collection) == await found(sure, collection=collection)
+    assert await found(unsure) == await found(sure)
 
 
 async def test_a_batch_kept_as_a_whole_is_known_as_a_whole() -> None:
     writes: list[Write] = [
         put(record(1), Absent()),
-        Annotate(ENTRIES, key_of(2), 3, settle=(Owed("deliver"),)),
+        Annotate(SAMPLES, key_of(2), 3, settle=(Owed("deliver"),)),
         delete(3, 9),
         RaiseGeneration(HERE, 2),
     ]
@@ -144,7 +142,7 @@ async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() ->
     store = await opened(None, None, gone())
     await done(store, put(record(1)))
     await done(store, put(record(2, version=3, owed=(Owed("deliver"),))))
-    writes: list[Write] = [put(record(1), Absent()), Annotate(ENTRIES, key_of(2), 3, settle=(Owed("deliver"),)), put(record(3), Absent())]
+    writes: list[Write] = [put(record(1), Absent()), Annotate(SAMPLES, key_of(2), 3, settle=(Owed("deliver"),)), put(record(3), Absent())]
     outcomes = await patient(store).apply(writes, together=True)
     assert [o.status for o in outcomes] == [Status.APPLIED] * 3
     assert (await live(store, 2)).owed == ()
@@ -171,7 +169,7 @@ async def test_a_batch_with_several_writes_of_one_key_is_not_made_again() -> Non
 async def test_a_change_of_role_by_another_does_not_settle_what_is_owed() -> None:
     store = await opened(None, gone())
     await done(store, put(record(1, version=3, role=Role.HOME, owed=(Owed("deliver"),))))
-    write = Annotate(ENTRIES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME, settle=(Owed("deliver"),))
+    write = Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME, settle=(Owed("deliver"),))
     (outcome,) = await patient(store).apply([write])
     assert outcome.status is Status.CONFLICT
 
@@ -194,10 +192,10 @@ async def test_bookkeeping_that_went_on_does_not_hide_that_the_record_is_ours() 
             return await super().apply(writes, together=together)
 
         async def _state_annotated(self) -> None:
-            await super().apply([Annotate(ENTRIES, key_of(1), 5, settle=(Owed("deliver"),), accessed_at=T0 + timedelta(seconds=9))])
+            await super().apply([Annotate(SAMPLES, key_of(1), 5, settle=(Owed("deliver"),), accessed_at=T0 + timedelta(seconds=9))])
 
     store = Delivered(LOST)
-    await store.open([ENTRIES])
+    await store.open([SAMPLES])
     (outcome,) = await patient(store).apply([put(MINE, Absent())])
     assert outcome.applied
     assert (await live(store)).owed == ()
@@ -218,7 +216,7 @@ async def test_nothing_is_made_again_once_what_others_left_may_be_forgotten() ->
 
     inner = Sleeps("store")
     store = Retry(inner, attempts=3, backoff=0.001, give_up_after=timedelta(minutes=30), clock=lambda: now[0])
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     with pytest.raises(StoreTimeout):
         await store.apply([put(record(1), Absent())])
-    assert await inner.get(ENTRIES, [key_of(1)]) == [None]
+    assert await inner.get(SAMPLES, [key_of(1)]) == [None]

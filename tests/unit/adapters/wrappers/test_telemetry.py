@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.wrappers.telemetry import Telemetry
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, T0, append, asked, delete, done, key_of, put, record, release, searched
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
+from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, release, searched
 from memory.ports.query import Query, within
 from memory.ports.writes import Absent, Annotate, RaiseGeneration, Write
 from tests.unit.adapters.wrappers.faulty import gone, opened
@@ -61,17 +61,17 @@ async def test_a_call_is_a_span_with_the_names_of_the_conventions() -> None:
         "gen_ai.memory.store.id": "faulty",
         "gen_ai.memory.record.count": 2,
         "memory.store.call": "apply",
-        "memory.store.collections": ("entries",),
+        "memory.store.collections": ("samples",),
         "memory.store.tiers": ("short", "mid"),
         "memory.store.applied": 2,
     }
 
 
 WRITES: dict[str, list[Write]] = {
-    "create_memory": [append(record(1), ENTRY_VERSIONS, "stored_version")],
+    "create_memory": [put(record(1), Absent(), MORE_SAMPLES)],
     "upsert_memory": [put(record(1)), delete(2)],
     "delete_memory": [delete(1), release(2)],
-    "update_memory": [Annotate(ENTRIES, key_of(1), 1, accessed_at=T0), RaiseGeneration(HERE)],
+    "update_memory": [Annotate(SAMPLES, key_of(1), 1, accessed_at=T0), RaiseGeneration(HERE)],
 }
 
 
@@ -86,22 +86,22 @@ async def test_reading_is_searching_and_counts_what_is_found() -> None:
     seen = await watched()
     await done(seen.store, *[put(record(n, texts={"content": "red"})) for n in range(3)])
     for counted, call in (
-        (2, seen.store.get(ENTRIES, [key_of(0), key_of(1), key_of(99)])),
+        (2, seen.store.get(SAMPLES, [key_of(0), key_of(1), key_of(99)])),
         (3, asked(seen.store)),
-        (3, seen.store.count(Query(ENTRIES, within(HERE)))),
+        (3, seen.store.count(Query(SAMPLES, within(HERE)))),
         (3, searched(seen.store, "red")),
     ):
         await call
         span, attributes = seen.last()
         assert (span.name, attributes["gen_ai.memory.record.count"]) == ("search_memory", counted)
-    assert await seen.store.delete_matching(Query(ENTRIES, within(HERE)), 9) == 3
+    assert await seen.store.delete_matching(Query(SAMPLES, within(HERE)), 9) == 3
     span, attributes = seen.last()
     assert (span.name, attributes["gen_ai.memory.record.count"]) == ("delete_memory", 3)
 
 
 async def test_the_life_of_a_store_is_seen() -> None:
     seen = Watched(InMemoryStore())
-    await seen.store.open(COLLECTIONS)
+    await seen.store.open(DECLARED)
     await seen.store.check()
     await seen.store.close()
     assert [s.name for s in seen.spans.get_finished_spans()] == ["open_memory_store", "check_memory_store", "close_memory_store"]
@@ -110,7 +110,7 @@ async def test_the_life_of_a_store_is_seen() -> None:
 async def test_a_failure_says_its_kind_and_nothing_else() -> None:
     seen = await watched(StoreUnavailable("faulty", f"password={SECRET}"))
     with pytest.raises(StoreUnavailable):
-        await seen.store.get(ENTRIES, [key_of(1)])
+        await seen.store.get(SAMPLES, [key_of(1)])
     span, attributes = seen.last()
     assert attributes["error.type"] == "StoreUnavailable"
     assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
@@ -120,9 +120,9 @@ async def test_a_failure_says_its_kind_and_nothing_else() -> None:
 async def test_durations_are_measured_by_operation_and_error() -> None:
     seen = await watched(None, None, gone())
     for _ in range(2):
-        await seen.store.get(ENTRIES, [key_of(1)])
+        await seen.store.get(SAMPLES, [key_of(1)])
     with pytest.raises(StoreUnavailable):
-        await seen.store.get(ENTRIES, [key_of(1)])
+        await seen.store.get(SAMPLES, [key_of(1)])
     counts = {point.attributes.get("error.type"): point.count for point in seen.points()}
     assert counts == {None: 2, "StoreUnavailable": 1}
     assert {point.attributes["gen_ai.operation.name"] for point in seen.points() or ()} <= {"search_memory"}
@@ -132,7 +132,7 @@ async def test_nothing_stored_asked_or_named_by_users_is_recorded() -> None:
     seen = await watched()
     await done(seen.store, put(record(1, texts={"content": SECRET}, body={"password": SECRET}, fields={"source": SECRET})))
     await searched(seen.store, SECRET)
-    await seen.store.get(ENTRIES, [key_of(1)])
+    await seen.store.get(SAMPLES, [key_of(1)])
     told = "".join(span.to_json() for span in seen.spans.get_finished_spans()) + str(seen.points())
     for private in (SECRET, HERE.tenant, HERE.scope, key_of(1).id):
         assert private not in told
@@ -141,7 +141,7 @@ async def test_nothing_stored_asked_or_named_by_users_is_recorded() -> None:
 async def test_spans_lie_within_the_callers() -> None:
     seen = await watched()
     with seen.store._tracer.start_as_current_span("an agent's turn") as outer:
-        await seen.store.get(ENTRIES, [key_of(1)])
+        await seen.store.get(SAMPLES, [key_of(1)])
     inner = seen.spans.get_finished_spans()[0]
     assert inner.parent is not None
     assert inner.parent.span_id == outer.get_span_context().span_id

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.support import mysql_servers
 from tests.support.backends import BACKENDS, marks_of
 from tests.support.mysql_servers import MySqlServer
@@ -37,7 +37,7 @@ async def database(server: MySqlServer) -> AsyncIterator[str]:
 @pytest_asyncio.fixture
 async def store(server: MySqlServer, database: str) -> AsyncIterator[MySqlStore]:
     opened = MySqlStore(server.url(database))
-    await opened.open(COLLECTIONS)
+    await opened.open(DECLARED)
     yield opened
     await opened.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import done, hit_ids, id_of, key_of, put, record
 from memory.ports.writes import Delete, Newer
 from tests.unit.adapters import auditing
@@ -14,22 +14,22 @@ from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 pytestmark = ON_SERVER
 
 DAMAGE = {
-    "all postings are gone": "DELETE FROM memory_words_entries",
-    "some postings are gone": "DELETE FROM memory_words_entries ORDER BY drawer LIMIT 3",
-    "postings are cut off": "UPDATE memory_words_entries SET postings = LEFT(postings, LENGTH(postings) - 8)",
-    "postings are there twice": "UPDATE memory_words_entries SET postings = CONCAT(postings, postings)",
-    "postings stand in another segment": "UPDATE memory_words_entries SET segment = segment + 100000",
-    "a row names no segment": "UPDATE entries SET lexemes = NULL WHERE role = 'home' LIMIT 2",
-    "a row names another segment": "UPDATE entries SET lexemes = 77 WHERE role = 'home' LIMIT 2",
-    "a dead row names a segment": "UPDATE entries SET lexemes = 0 WHERE record_kind = 'tombstone'",
-    "a row that is indexed says it waits": "UPDATE entries SET lexemes = 0 WHERE lexemes > 0",
-    "lengths are wrong": "UPDATE entries SET words = words + 40",
-    "sizes are wrong": "UPDATE entries SET bytes = 1",
-    "what owes is not told": "UPDATE entries SET owing = 1",
+    "all postings are gone": "DELETE FROM memory_words_samples",
+    "some postings are gone": "DELETE FROM memory_words_samples ORDER BY drawer LIMIT 3",
+    "postings are cut off": "UPDATE memory_words_samples SET postings = LEFT(postings, LENGTH(postings) - 8)",
+    "postings are there twice": "UPDATE memory_words_samples SET postings = CONCAT(postings, postings)",
+    "postings stand in another segment": "UPDATE memory_words_samples SET segment = segment + 100000",
+    "a row names no segment": "UPDATE samples SET lexemes = NULL WHERE role = 'home' LIMIT 2",
+    "a row names another segment": "UPDATE samples SET lexemes = 77 WHERE role = 'home' LIMIT 2",
+    "a dead row names a segment": "UPDATE samples SET lexemes = 0 WHERE record_kind = 'tombstone'",
+    "a row that is indexed says it waits": "UPDATE samples SET lexemes = 0 WHERE lexemes > 0",
+    "lengths are wrong": "UPDATE samples SET words = words + 40",
+    "sizes are wrong": "UPDATE samples SET bytes = 1",
+    "what owes is not told": "UPDATE samples SET owing = 1",
     "a partition is not registered": "DELETE FROM memory_partitions",
     "a copy of what could not be read was left behind": (
         "INSERT INTO memory_quarantine (collection, number, tenant, id, problem, found_at, content) "
-        "VALUES ('entries', 1, 'acme', 'gone', 'x', 1, 'x')"
+        "VALUES ('samples', 1, 'acme', 'gone', 'x', 1, 'x')"
     ),
 }
 
@@ -41,7 +41,7 @@ async def test_nothing_is_found_where_nothing_is_wrong(store: MySqlStore) -> Non
 @pytest.mark.parametrize("what", list(DAMAGE))
 async def test_damage_is_named_and_mended_beside_running_writers(store: MySqlStore, raw: Raw, what: str) -> None:
     async def damage() -> None:
-        await store._take_up(store._shelves["entries"])
+        await store._take_up(store._shelves["samples"])
         await raw(DAMAGE[what])
 
     await auditing.damage_is_named_and_mended(store, damage)
@@ -55,7 +55,7 @@ async def test_segments_give_back_what_a_long_history_put_into_them(store: MySql
     """Fifty records, two thousand edits: the index holds the words of what stands, and no more rows than that takes."""
 
     async def postings() -> tuple[int, int]:
-        ((rows, size),) = await raw("SELECT COUNT(*), COALESCE(SUM(LENGTH(postings)), 0) FROM memory_words_entries")
+        ((rows, size),) = await raw("SELECT COUNT(*), COALESCE(SUM(LENGTH(postings)), 0) FROM memory_words_samples")
         return int(rows), int(size)
 
     for n in range(2_000):
@@ -69,5 +69,5 @@ async def test_segments_give_back_what_a_long_history_put_into_them(store: MySql
     assert await hit_ids(store, "edition1950") == {id_of(0)}
     assert len(await hit_ids(store, "text")) == 50
     assert (await store.audit()).problems == ()
-    await done(store, *[Delete(ENTRIES, key_of(n), 9_999, Newer()) for n in range(50)])
+    await done(store, *[Delete(SAMPLES, key_of(n), 9_999, Newer()) for n in range(50)])
     assert await postings() == (0, 0)

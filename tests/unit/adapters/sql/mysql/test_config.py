@@ -11,12 +11,12 @@ import pytest
 from asyncmy import errors as my
 
 from memory.adapters.sql.mysql import adapter
-from memory.adapters.sql.mysql.claims import parse
+from memory.adapters.sql.mysql.config import parse
 from memory.adapters.sql.mysql.errors import translate
 from memory.adapters.sql.mysql.flavour import MARIADB, MYSQL, flavour_of
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 
 SECRET = "s3cret/word"  # noqa: S105
 
@@ -72,14 +72,14 @@ def test_a_config_shows_neither_password_nor_user_where_it_tells_its_place() -> 
 async def test_nothing_listens_is_unavailable_without_a_secret() -> None:
     store = MySqlStore("mysql://ann:s3cret@127.0.0.1:1/db", connect_timeout=2)
     with pytest.raises(StoreUnavailable) as caught:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     assert "s3cret" not in f"{caught.value!r} {caught.value}"
 
 
 async def test_certificates_that_are_not_there_are_named_by_their_option() -> None:
     store = MySqlStore("mysql://host/db?ssl_mode=verify_ca&ssl_ca=/nowhere/ca.pem")
     with pytest.raises(ConfigError, match="ssl_ca"):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_what_speaks_another_protocol_is_unavailable() -> None:
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(StoreUnavailable):
-        await MySqlStore(f"mysql://127.0.0.1:{port}/db?connect_timeout=5").open(COLLECTIONS)
+        await MySqlStore(f"mysql://127.0.0.1:{port}/db?connect_timeout=5").open(DECLARED)
     server.close()
 
 
@@ -158,4 +158,4 @@ async def test_a_password_that_the_driver_cannot_encrypt_is_a_config_error(monke
 
     monkeypatch.setattr("asyncmy.connect", refuse)
     with pytest.raises(ConfigError, match="cryptography"):
-        await MySqlStore("mysql://127.0.0.1/db?ssl_mode=disabled").open(COLLECTIONS)
+        await MySqlStore("mysql://127.0.0.1/db?ssl_mode=disabled").open(DECLARED)

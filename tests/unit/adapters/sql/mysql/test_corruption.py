@@ -6,7 +6,7 @@ import pytest
 
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, put, record
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Corrupt, Tombstone
@@ -15,18 +15,18 @@ from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 
 pytestmark = ON_SERVER
 
-CHECKSUM = checksum_column(ENTRIES)
+CHECKSUM = checksum_column(SAMPLES)
 DAMAGE = {
-    "text": "UPDATE entries SET text_content = 'the heron' WHERE id = %s",
-    "a field": "UPDATE entries SET type = 'other' WHERE id = %s",
-    "JSON": "UPDATE entries SET body = '{' WHERE id = %s",
-    "a moment": "UPDATE entries SET created_at = created_at + 1 WHERE id = %s",
-    "a moment beyond all": "UPDATE entries SET expires_at = 9223372036854775807 WHERE id = %s",
-    "the version": "UPDATE entries SET version = version + 1 WHERE id = %s",
-    "the role": "UPDATE entries SET role = 'hero' WHERE id = %s",
-    "the scope": "UPDATE entries SET scope = 'elsewhere' WHERE id = %s",
-    "the vector": "UPDATE entries SET vector = NULL WHERE id = %s",
-    "the checksum": f"UPDATE entries SET {CHECKSUM} = {CHECKSUM} + 1 WHERE id = %s",  # noqa: S608
+    "text": "UPDATE samples SET text_content = 'the heron' WHERE id = %s",
+    "a field": "UPDATE samples SET type = 'other' WHERE id = %s",
+    "JSON": "UPDATE samples SET body = '{' WHERE id = %s",
+    "a moment": "UPDATE samples SET created_at = created_at + 1 WHERE id = %s",
+    "a moment beyond all": "UPDATE samples SET expires_at = 9223372036854775807 WHERE id = %s",
+    "the version": "UPDATE samples SET version = version + 1 WHERE id = %s",
+    "the role": "UPDATE samples SET role = 'hero' WHERE id = %s",
+    "the scope": "UPDATE samples SET scope = 'elsewhere' WHERE id = %s",
+    "the vector": "UPDATE samples SET vector = NULL WHERE id = %s",
+    "the checksum": f"UPDATE samples SET {CHECKSUM} = {CHECKSUM} + 1 WHERE id = %s",  # noqa: S608
 }
 
 
@@ -40,18 +40,18 @@ async def test_a_damaged_row_is_told_and_set_aside_and_its_neighbours_are_served
     await raw(DAMAGE[damage], id_of(1))
     assert isinstance(await found(store, 1), Corrupt)
     assert (await live(store, 2)).body == {"n": 2}
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     assert [r.key for r in page.records] == [key_of(2)]
     assert page.corrupt == (key_of(1),)
     assert await hit_ids(store, "cormorant") == {id_of(2)}
     assert len(await raw("SELECT * FROM memory_quarantine")) == 1
-    assert (await store.query(Query(ENTRIES, within(HERE), Eq("type", "fact")))).corrupt == (key_of(1),)
+    assert (await store.query(Query(SAMPLES, within(HERE), Eq("type", "fact")))).corrupt == (key_of(1),)
 
 
 async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(store: MySqlStore, raw: Raw) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
-    await raw("UPDATE entries SET scope = UNHEX('FFFE') WHERE id = %s", id_of(1))
-    page = await store.query(Query(ENTRIES, within(HERE)))
+    await raw("UPDATE samples SET scope = UNHEX('FFFE') WHERE id = %s", id_of(1))
+    page = await store.query(Query(SAMPLES, within(HERE)))
     assert [r.key for r in page.records] == [key_of(2)]
     assert isinstance(await found(store, 1), Corrupt)
 
@@ -72,8 +72,8 @@ async def test_erasure_reaches_what_was_set_aside(store: MySqlStore, raw: Raw) -
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw(DAMAGE["text"], id_of(1))
     assert isinstance(await found(store, 1), Corrupt)
-    assert await store.delete_matching(Query(ENTRIES, within(HERE)), 100) == 2
+    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 2
     assert isinstance(await found(store, 1), Tombstone)
     assert await raw("SELECT * FROM memory_quarantine") == []
-    assert await raw("SELECT * FROM memory_words_entries") == []
-    assert not [row for row in await raw("SELECT * FROM entries") if "heron" in repr(row) or "cormorant" in repr(row)]
+    assert await raw("SELECT * FROM memory_words_samples") == []
+    assert not [row for row in await raw("SELECT * FROM samples") if "heron" in repr(row) or "cormorant" in repr(row)]

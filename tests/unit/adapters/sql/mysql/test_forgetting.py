@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.support.mysql_servers import MySqlServer
 from tests.unit.adapters import forgetting
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
@@ -21,7 +21,7 @@ async def test_dead_scopes_leave_no_row_behind(store: MySqlStore, raw: Raw) -> N
 
 async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(store: MySqlStore, server: MySqlServer, database: str) -> None:
     other = MySqlStore(server.url(database))
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await forgetting.a_writer_who_begins_meanwhile_loses_nothing(store, other)
     finally:

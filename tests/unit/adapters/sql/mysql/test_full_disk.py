@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.test_full import fills_up_and_works_again
 from memory.ports.store import Store
 from tests.contract.mysql_harnesses import MariaDb
@@ -33,7 +33,7 @@ async def test_a_database_without_room_says_so_keeps_what_it_has_and_works_again
     server = await mysql_servers.on_small_disk("small")
     store = MySqlStore(server.url("small"))
     try:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         server.cramp(ROOM)
         await fills_up_and_works_again(OnASmallDisk(tmp_path), store)
     finally:

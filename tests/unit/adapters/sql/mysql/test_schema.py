@@ -11,7 +11,8 @@ from memory.adapters.sql.mysql.flavour import MARIADB
 from memory.adapters.sql.mysql.schema import table_of
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import asked, done, hit_ids, id_of, live, put, record
 from memory.ports.query import Eq, In
 from memory.ports.writes import Absent
@@ -26,10 +27,10 @@ OPEN = """
 import asyncio, sys
 from memory.adapters.sql.mysql.store import MySqlStore
 from tests.unit.adapters.sql.growing import WIDE
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 async def main():
     store = MySqlStore(sys.argv[1])
-    await store.open(WIDE if "wide" in sys.argv else COLLECTIONS)
+    await store.open(WIDE if "wide" in sys.argv else DECLARED)
     print((await store.check()).ok)
     await store.close()
 asyncio.run(main())
@@ -92,14 +93,14 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_adding_fields_
 ) -> None:
     """The statement that adds columns is whole; indexes come after it, and what is told of the table last."""
     before = await fill(store)
-    ((told,),) = await raw("SELECT declaration FROM memory_collections WHERE name = 'entries'")
+    ((told,),) = await raw("SELECT declaration FROM memory_collections WHERE name = 'samples'")
     grown = MySqlStore(server.url(database))
     await grown.open(WIDE)
     await grown.close()
     described = await _described(server, database)
-    await raw("UPDATE memory_collections SET declaration = %s WHERE name = 'entries'", told)
+    await raw("UPDATE memory_collections SET declaration = %s WHERE name = 'samples'", told)
     if lost != "the registry":
-        await raw("DROP INDEX ix_entries_field_colour ON entries")
+        await raw("DROP INDEX ix_samples_field_colour ON samples")
     again = MySqlStore(server.url(database))
     await again.open(WIDE)
     assert await _described(server, database) == described
@@ -109,7 +110,7 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_adding_fields_
 
 async def test_the_registry_is_what_is_declared(store: MySqlStore, raw: Raw) -> None:
     rows = await raw("SELECT name, declaration FROM memory_collections")
-    assert {bytes(name).decode(): said for name, said in rows} == {c.name: declaration(c) for c in COLLECTIONS}
+    assert {bytes(name).decode(): said for name, said in rows} == {c.name: declaration(c) for c in DECLARED}
 
 
 async def test_eight_processes_open_an_empty_database_at_once(server: MySqlServer, database: str) -> None:
@@ -121,19 +122,19 @@ async def test_eight_processes_open_an_empty_database_at_once(server: MySqlServe
 async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left(server: MySqlServer, database: str, raw: Raw, lost: str) -> None:
     """Each statement that makes something commits by itself: the version comes last."""
     whole = MySqlStore(server.url(database))
-    await whole.open(COLLECTIONS)
+    await whole.open(DECLARED)
     await done(whole, put(record(1, texts={"content": "lantern"})))
     await whole.close()
     before = await _described(server, database)
     await raw("DELETE FROM memory_schema_version")
     if lost == "a table":
-        await raw("DROP TABLE leases")
+        await raw("DROP TABLE plain")
     elif lost == "an index":
-        await raw("DROP INDEX ix_entries_created_at ON entries")
+        await raw("DROP INDEX ix_samples_created_at ON samples")
     elif lost == "the registry":
         await raw("DELETE FROM memory_collections")
     again = MySqlStore(server.url(database))
-    await again.open(COLLECTIONS)
+    await again.open(DECLARED)
     assert await _described(server, database) == before
     assert (await again.check()).ok
     assert await hit_ids(again, "lantern") == {id_of(1)}
@@ -146,7 +147,7 @@ async def test_a_schema_of_another_version_is_refused_by_name(
 ) -> None:
     await raw("UPDATE memory_schema_version SET version_num = %s", version)
     with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
-        await MySqlStore(server.url(database)).open(COLLECTIONS)
+        await MySqlStore(server.url(database)).open(DECLARED)
     assert not (await store.check()).ok
 
 
@@ -164,7 +165,7 @@ async def test_a_collection_of_someone_else_gets_tables_of_its_own(server: MySql
     )
     for _ in range(2):
         store = MySqlStore(server.url(database))
-        await store.open((notes, ENTRIES))
+        await store.open((notes, SAMPLES))
         fields = {"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w", "unindexed": 0.5}
         note = record(fields=fields, texts={"text": "words"})
         await done(store, put(note, collection=notes))
@@ -186,9 +187,9 @@ async def test_no_collection_shares_a_table_with_the_words_of_another(server: My
 
 async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: MySqlStore, server: MySqlServer, database: str) -> None:
     other = MySqlStore(server.url(database))
-    with pytest.raises(ConfigError, match="entries"):
-        await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
-    await other.open(COLLECTIONS)
+    with pytest.raises(ConfigError, match="samples"):
+        await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
+    await other.open(DECLARED)
     await other.close()
 
 

@@ -15,7 +15,7 @@ from memory.adapters.sql.mysql.schema import NAME_BYTES, TENANT_BYTES
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import ConfigError, NotOpen, StoreError
 from memory.ports.base import record_bytes
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Eq, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition
@@ -37,9 +37,9 @@ async def impatient(own: MySqlServer) -> AsyncIterator[MySqlStore]:
     await own.fresh("impatient")
     store = MySqlStore(own.url("impatient", command_timeout=1, connect_timeout=1, pool_timeout=1, pool_size=2))
     patient = MySqlStore(own.url("impatient"))
-    await patient.open(COLLECTIONS)  # making the tables takes longer than a second
+    await patient.open(DECLARED)  # making the tables takes longer than a second
     await patient.close()
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     yield store
     await store.close()
 
@@ -47,13 +47,13 @@ async def impatient(own: MySqlServer) -> AsyncIterator[MySqlStore]:
 async def test_a_wrong_password_is_a_config_error_that_does_not_show_it(server: MySqlServer, database: str) -> None:
     store = MySqlStore(f"mysql://root:wrong-pw@127.0.0.1:{server.port}/{database}")
     with pytest.raises(ConfigError, match="password") as caught:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     assert "wrong-pw" not in str(caught.value)
 
 
 async def test_a_database_that_is_not_there_is_a_config_error(server: MySqlServer) -> None:
     with pytest.raises(ConfigError, match="no such database"):
-        await MySqlStore(server.url("nowhere")).open(COLLECTIONS)
+        await MySqlStore(server.url("nowhere")).open(DECLARED)
 
 
 async def test_tls_that_is_asked_for_and_not_offered_is_refused(server: MySqlServer, database: str, raw: Raw) -> None:
@@ -61,7 +61,7 @@ async def test_tls_that_is_asked_for_and_not_offered_is_refused(server: MySqlSer
     if offered == "YES":
         pytest.skip("this server offers TLS")
     with pytest.raises((ConfigError, StoreError)):
-        await MySqlStore(server.url(database, ssl_mode="required")).open(COLLECTIONS)
+        await MySqlStore(server.url(database, ssl_mode="required")).open(DECLARED)
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ async def test_health_tells_settings_and_no_secret(store: MySqlStore, database: 
     health = await store.check()
     assert health.ok
     assert health.version.startswith(("MariaDB ", "MySQL "))
-    assert health.facts["schema"] == "0001"
+    assert health.facts["schema"] == "0002"
     assert "STRICT_ALL_TABLES" in str(health.facts["strict"])
     assert health.facts["innodb_flush_log_at_trx_commit"] == 1
     assert database in health.detail
@@ -102,7 +102,7 @@ async def test_a_log_of_statements_is_refused_at_open_and_not_at_every_write() -
     try:
         await server.fresh("logged")
         with pytest.raises(ConfigError, match="ROW or MIXED"):
-            await MySqlStore(server.url("logged")).open(COLLECTIONS)
+            await MySqlStore(server.url("logged")).open(DECLARED)
     finally:
         server.stop()
 
@@ -116,7 +116,7 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(
     await own.run_sql(f"SET GLOBAL innodb_flush_log_at_trx_commit = {flush}")
     try:
         hasty = MySqlStore(own.url("impatient"))
-        await hasty.open(COLLECTIONS)
+        await hasty.open(DECLARED)
         assert not hasty.capabilities.durable
         assert hasty.capabilities.loss_window == window
         health = await hasty.check()
@@ -132,7 +132,7 @@ async def test_the_largest_packet_decides_the_largest_record(own: MySqlServer, i
     await own.run_sql(f"SET GLOBAL max_allowed_packet = {2 * 2**20}")
     try:
         small = MySqlStore(own.url("impatient"))
-        await small.open(COLLECTIONS)
+        await small.open(DECLARED)
         limit = small.capabilities.max_record_bytes
         assert limit == (2 * 2**20 - 65_536) * 3 // 4
         worst = record(1, fields={"tags": tuple("x" * ((limit - 10_000) // 4))})
@@ -157,7 +157,7 @@ async def test_tenants_scopes_and_ids_that_other_collations_take_for_one_stay_ap
         for scope in ("s", "S", "s "):
             for name in ("i", "I", "i "):
                 at = Partition(tenant, scope)
-                await done(store, Put(ENTRIES, replace(record(1, at), key=Key(tenant, f"{scope}/{name}")), Absent()))
+                await done(store, Put(SAMPLES, replace(record(1, at), key=Key(tenant, f"{scope}/{name}")), Absent()))
     for tenant in TWINS:
         assert len(await asked(store, Tenant(tenant))) == 9
         for scope in ("s", "S", "s "):
@@ -179,8 +179,8 @@ async def test_long_texts_are_in_order_and_paged_beyond_what_servers_look_at_by_
     await done(store, *[put(record(n, fields={"source": value})) for n, value in enumerate(values)])
     order = (Order("source"),)
     assert await asked(store, order=order) == [id_of(n) for n in (3, 1, 2, 0)]
-    first = await store.query(Query(ENTRIES, within(HERE), order=order, limit=2))
-    second = await store.query(Query(ENTRIES, within(HERE), order=order, limit=2, cursor=first.cursor))
+    first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=2))
+    second = await store.query(Query(SAMPLES, within(HERE), order=order, limit=2, cursor=first.cursor))
     assert [r.key.id for r in second.records] == [id_of(2), id_of(0)]
 
 
@@ -188,7 +188,7 @@ async def test_moments_are_exact_integers(store: MySqlStore, raw: Raw) -> None:
     for n, at in enumerate((datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))):
         await done(store, put(record(n, created_at=at, fields={"valid_from": at})))
         assert (await live(store, n)).fields["valid_from"] == at
-    assert [row[0] for row in await raw("SELECT created_at FROM entries ORDER BY created_at")] == [-62_135_596_799_999_999, 253_402_300_799_999_999]
+    assert [row[0] for row in await raw("SELECT created_at FROM samples ORDER BY created_at")] == [-62_135_596_799_999_999, 253_402_300_799_999_999]
 
 
 LONGEST = (("t" * TENANT_BYTES, "s" * NAME_BYTES, "i" * NAME_BYTES), ("é" * 500, "é" * 1_000, "😀" * 500))
@@ -198,8 +198,8 @@ LONGEST = (("t" * TENANT_BYTES, "s" * NAME_BYTES, "i" * NAME_BYTES), ("é" * 500
 async def test_names_as_long_as_a_key_may_be_are_told_apart_to_the_last_byte(store: MySqlStore, tenant: str, scope: str, name: str) -> None:
     keys = [Key(tenant, name), Key(tenant, f"{name[:-1]}x"), Key(f"{tenant[:-1]}x", name)]
     for key in keys:
-        await done(store, Put(ENTRIES, replace(record(1, Partition(key.tenant, scope)), key=key, scope=scope), Absent()))
-    assert [getattr(r, "key", None) for r in await store.get(ENTRIES, keys)] == keys
+        await done(store, Put(SAMPLES, replace(record(1, Partition(key.tenant, scope)), key=key, scope=scope), Absent()))
+    assert [getattr(r, "key", None) for r in await store.get(SAMPLES, keys)] == keys
     assert await asked(store, within(Partition(tenant, scope))) == sorted(key.id for key in keys[:2])
 
 
@@ -210,14 +210,14 @@ async def test_a_longer_name_is_rejected_by_name(store: MySqlStore, part: str) -
     at = Partition(long if part == "tenant" else "acme", long if part == "scope" else "s")
     key = Key(at.tenant, long if part == "id" else "i")
     for writes in (
-        [Put(ENTRIES, replace(record(1, at), key=key), Absent())],
-        [Put(ENTRIES, replace(record(1, at), key=key), AtVersion(1)), put(record(2))],
+        [Put(SAMPLES, replace(record(1, at), key=key), Absent())],
+        [Put(SAMPLES, replace(record(1, at), key=key), AtVersion(1)), put(record(2))],
     ):
         outcome = (await store.apply(writes))[0]
         assert outcome.status == "rejected"
         assert part in outcome.reason
         assert str(most) in outcome.reason
-    assert await store.get(ENTRIES, [key]) == [None]
+    assert await store.get(SAMPLES, [key]) == [None]
 
 
 # -- others at work ---------------------------------------------------------------------------------------------------
@@ -228,12 +228,12 @@ async def test_a_deadlock_is_not_the_callers_affair(store: MySqlStore, server: M
     await done(store, put(record(1)), put(record(2)))
     other = await connect(store._config)
     await other.begin()
-    await other.fetch("SELECT number FROM entries WHERE id = ? FOR UPDATE", id_of(2))
+    await other.fetch("SELECT number FROM samples WHERE id = ? FOR UPDATE", id_of(2))
     for n in range(50):  # the heavier transaction is the one that is let live
-        await other.change("INSERT INTO memory_counters (partition_no, name, value) VALUES (?, 'other', 1)", 1_000_000 + n)
+        await other.change("INSERT INTO memory_numbers (name, given) VALUES (?, 1)", f"other-{n}")
     both = asyncio.ensure_future(store.apply([put(record(1, version=2), AtVersion(1)), put(record(2, version=2), AtVersion(1))], together=True))
     await _until_somebody_waits(server)
-    await other.fetch("SELECT number FROM entries WHERE id = ? FOR UPDATE", id_of(1))
+    await other.fetch("SELECT number FROM samples WHERE id = ? FOR UPDATE", id_of(1))
     await other.rollback()
     await other.goodbye()
     assert [o.status for o in await both] == ["applied", "applied"]
@@ -251,7 +251,7 @@ async def test_sixty_four_writers_of_one_record_each_get_an_answer_and_one_wins_
 
 async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_another(store: MySqlStore, server: MySqlServer, database: str) -> None:
     other = MySqlStore(server.url(database))
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     await done(other, put(record(1)))
     assert (await one(store, RaiseGeneration(HERE))).number == 1
     assert (await one(other, put(record(2)))).generation == 1
@@ -288,7 +288,7 @@ async def _until_somebody_waits(server: MySqlServer) -> None:
 async def test_single_records_are_found_before_and_after_their_words_are_indexed(store: MySqlStore, raw: Raw) -> None:
     for n in range(70):
         await done(store, put(record(n, texts={"content": f"lantern number{n}"}), Absent()))
-    waiting = (await raw("SELECT COUNT(*) FROM entries WHERE lexemes = 0"))[0][0]
+    waiting = (await raw("SELECT COUNT(*) FROM samples WHERE lexemes = 0"))[0][0]
     assert 0 < waiting < 64, "some were taken up together, some still wait"
     assert len(await hit_ids(store, "lantern")) == 50
     for n in (0, 69):
@@ -297,16 +297,16 @@ async def test_single_records_are_found_before_and_after_their_words_are_indexed
         assert await hit_ids(store, f"number{n}") == set()
         await done(store, delete(n))
     assert await hit_ids(store, "candle") == set()
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 100)
-    assert await raw("SELECT * FROM memory_words_entries") == []
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 100)
+    assert await raw("SELECT * FROM memory_words_samples") == []
 
 
 async def test_a_search_takes_up_what_others_left_waiting(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(600)])
-    await raw("DELETE FROM memory_words_entries")
-    await raw("UPDATE entries SET lexemes = 0")
+    await raw("DELETE FROM memory_words_samples")
+    await raw("UPDATE samples SET lexemes = 0")
     assert len(await searched(store, "lantern", limit=1000)) == 600
-    assert (await raw("SELECT COUNT(*) FROM entries WHERE lexemes = 0"))[0][0] <= 512
+    assert (await raw("SELECT COUNT(*) FROM samples WHERE lexemes = 0"))[0][0] <= 512
 
 
 # -- closing ----------------------------------------------------------------------------------------------------------
@@ -318,10 +318,10 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     """One call waits for a lock of someone else's, the others for its connection."""
     await done(store, put(record(1)))
     narrow = MySqlStore(server.url(database, pool_size=1))
-    await narrow.open(COLLECTIONS)
+    await narrow.open(DECLARED)
     other = await connect(store._config)
     await other.begin()
-    await other.fetch("SELECT number FROM entries FOR UPDATE")
+    await other.fetch("SELECT number FROM samples FOR UPDATE")
     under_way = asyncio.ensure_future(one(narrow, put(record(1, version=2), AtVersion(1))))
     await _until_somebody_waits(server)
     queued = [asyncio.ensure_future(found(narrow, 1)) for _ in range(3)]

@@ -10,8 +10,8 @@ import pytest
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.server.questions import page
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, T0, append, delete, done, key_of, put, record, searched
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Order, Query, Search, Words, within
 from memory.ports.record import Owed, Partition, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
@@ -47,19 +47,19 @@ async def test_a_new_record_is_one_statement_and_an_annotation_two(store: MySqlS
     await done(store, put(record(1, texts={"content": "lantern"}), Absent()))
     assert [s.split()[0] for s in sent] == ["INSERT"]
     sent.clear()
-    await done(store, Annotate(ENTRIES, key_of(1), 1, accessed_at=T0))
+    await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0))
     assert [s.split()[0] for s in sent] == ["SELECT", "UPDATE"]
     sent.clear()
-    await done(store, Annotate(ENTRIES, key_of(1), 1, settle=(Owed("nothing"),)))
+    await done(store, Annotate(SAMPLES, key_of(1), 1, settle=(Owed("nothing"),)))
     assert [s.split()[0] for s in sent] == ["SELECT"], "what changes nothing writes nothing"
 
 
 async def test_reading_is_one_statement(store: MySqlStore, sent: list[str]) -> None:
     await done(store, *[put(record(n)) for n in range(40)])
     sent.clear()
-    await store.get(ENTRIES, [key_of(n) for n in range(40)])
-    await store.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20))
-    await store.count(Query(ENTRIES, within(HERE)))
+    await store.get(SAMPLES, [key_of(n) for n in range(40)])
+    await store.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20))
+    await store.count(Query(SAMPLES, within(HERE)))
     assert len(sent) == 3
 
 
@@ -93,54 +93,54 @@ async def _filled(store: MySqlStore) -> None:
     for scope in range(20):
         at = Partition("acme", f"s{scope}") if scope else HERE
         await done(store, *[put(record(1_000 * scope + n, at, fields={"type": f"t{n}", "conversation_id": f"c{n % 50}"})) for n in range(200)])
-    await store._with(lambda connection: connection.fetch("ANALYZE TABLE entries"))
+    await store._with(lambda connection: connection.fetch("ANALYZE TABLE samples"))
 
 
 @pytest.mark.parametrize(
     ("part", "order", "key"),
     [
-        (None, (Order("created_at", True),), "ix_entries_created_at"),
-        (None, (Order("created_at"),), "ix_entries_created_at"),
-        (Eq("type", "t7"), (), "ix_entries_field_type"),
+        (None, (Order("created_at", True),), "ix_samples_created_at"),
+        (None, (Order("created_at"),), "ix_samples_created_at"),
+        (Eq("type", "t7"), (), "ix_samples_field_type"),
     ],
 )
 async def test_the_way_through_a_partition_and_an_indexed_field_are_served_by_their_index(
     store: MySqlStore, part: Filter | None, order: tuple[Order, ...], key: str
 ) -> None:
     await _filled(store)
-    limit = 20 if order else None
-    (entries,) = [row for row in await _plan(store, Query(ENTRIES, within(HERE), part, order, limit)) if row["table"] == "entries"]
-    assert entries["key"] == key
-    assert "filesort" not in entries["extra"] or not order
+    limit = 20 if order else 100
+    (samples,) = [row for row in await _plan(store, Query(SAMPLES, within(HERE), part, order, limit)) if row["table"] == "samples"]
+    assert samples["key"] == key
+    assert "filesort" not in samples["extra"] or not order
 
 
 async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore) -> None:
     await _filled(store)
     await done(store, put(record(5_001, owed=(Owed("deliver"),))), put(record(5_002, role=Role.ARRIVING, expires_at=T0)))
     for part, roles, key in (
-        (Eq("owing", True), frozenset({Role.HOME}), "ix_entries_owing"),
-        (None, frozenset({Role.ARRIVING}), "ix_entries_role"),
-        (Ge("expires_at", T0), frozenset({Role.HOME}), "ix_entries_expires_at"),
-        (And((Eq("tier", "mid"), Lt("created_at", T0))), frozenset({Role.HOME}), "ix_entries_role"),
+        (Eq("owing", True), frozenset({Role.HOME}), "ix_samples_owing"),
+        (None, frozenset({Role.ARRIVING}), "ix_samples_role"),
+        (Ge("expires_at", T0), frozenset({Role.HOME}), "ix_samples_expires_at"),
+        (And((Eq("tier", "mid"), Lt("created_at", T0))), frozenset({Role.HOME}), "ix_samples_role"),
     ):
-        rows = await _plan(store, Query(ENTRIES, Everywhere(), part, roles=roles))
-        assert next(row["key"] for row in rows if row["table"] == "entries") == key
-    everyone = await _plan(store, Query(ENTRIES, Everywhere(), IsNull("type")))
-    assert next(row["key"] for row in everyone if row["table"] == "entries") != "ix_entries_owing"
+        rows = await _plan(store, Query(SAMPLES, Everywhere(), part, roles=roles))
+        assert next(row["key"] for row in rows if row["table"] == "samples") == key
+    everyone = await _plan(store, Query(SAMPLES, Everywhere(), IsNull("type")))
+    assert next(row["key"] for row in everyone if row["table"] == "samples") != "ix_samples_owing"
 
 
 async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(server: MySqlServer, database: str, raw: Raw) -> None:
     store = MySqlStore(server.url(database))
     await store.open((PAIRS,))
-    await raw("ALTER TABLE entries STATS_AUTO_RECALC=0")
+    await raw("ALTER TABLE samples STATS_AUTO_RECALC=0")
     await fill(store, OLD, 4_000)
-    await raw("ANALYZE TABLE entries")
+    await raw("ANALYZE TABLE samples")
     await fill(store, NEW, 4_000)
     for name, (query, index) in QUESTIONS.items():
-        (entries,) = [row for row in await _plan(store, query) if row["table"] == "entries"]
-        assert entries["key"] == f"ix_entries_{index}", (name, entries)
+        (samples,) = [row for row in await _plan(store, query) if row["table"] == "samples"]
+        assert samples["key"] == f"ix_samples_{index}", (name, samples)
     for reading, key in (
-        (lambda: store.get(PAIRS, [key_of(n, NEW) for n in range(40)]), "uq_entries"),
+        (lambda: store.get(PAIRS, [key_of(n, NEW) for n in range(40)]), "uq_samples"),
         (lambda: store.search(Search(PAIRS, within(NEW), Words("rare7 shared"), 10, VISIBLE)), "PRIMARY"),
     ):
         keys = await _keys(reading)
@@ -169,7 +169,7 @@ async def _keys(reading: Callable[[], Awaitable[Any]]) -> list[str | None]:
 
 async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store: MySqlStore) -> None:
     await done(store, *[put(record(n)) for n in range(400)])
-    query = Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20)
+    query = Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)
     cursor = None
     for _ in range(15):
         cursor = (await store.query(Query(**{**_parts(query), "cursor": cursor}))).cursor
@@ -178,7 +178,7 @@ async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store
 
     async def read(connection: Connection) -> int:
         partitions = await store._places.numbers(connection, later.where)
-        question = page(store._shelf(ENTRIES), later, partitions, 20)
+        question = page(store._shelf(SAMPLES), later, partitions, 20)
         await connection.tell("FLUSH STATUS")
         await connection.fetch(question.sql, *question.arguments)
         rows = await connection.fetch("SHOW SESSION STATUS LIKE 'Handler_read%'")
@@ -206,5 +206,5 @@ async def test_other_writes_are_one_transaction_each(store: MySqlStore, sent: li
         assert [s for s in sent if s in ("BEGIN", "COMMIT")] == ["BEGIN", "COMMIT"]
         assert len(sent) <= 10, sent
     sent.clear()
-    await done(store, append(record(7), ENTRY_VERSIONS, "stored_version"))
+    await done(store, put(record(7), Absent(), MORE_SAMPLES))
     assert len(sent) <= 10, sent

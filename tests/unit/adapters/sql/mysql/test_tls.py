@@ -13,7 +13,7 @@ import pytest_asyncio
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import StoreUnavailable
-from memory.ports.collections import SETTINGS
+from memory.ports.contract.collections import PLAIN
 from tests.support.certificates import self_signed
 from tests.support.mysql_servers import PASSWORD, MySqlServer
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
@@ -45,7 +45,7 @@ async def _cipher(store: MySqlStore) -> bytes:
         ((_, cipher),) = await connection.fetch("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         return bytes(cipher)
 
-    await store.open((SETTINGS,))
+    await store.open((PLAIN,))
     try:
         return await store._with(ask)
     finally:
@@ -67,7 +67,7 @@ async def test_a_name_that_the_certificate_does_not_hold_is_refused_only_where_t
 ) -> None:
     assert await _cipher(MySqlStore(url, ssl_mode="verify_ca", ssl_ca=str(certified[1]))) != b""
     with pytest.raises(StoreUnavailable):
-        await MySqlStore(url, ssl_mode="verify_identity", ssl_ca=str(certified[1])).open((SETTINGS,))
+        await MySqlStore(url, ssl_mode="verify_identity", ssl_ca=str(certified[1])).open((PLAIN,))
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent(url: str, tmp_path: Path) -> None:
@@ -75,5 +75,5 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_s
     more: tuple[dict[str, Any], ...] = ({}, {"ssl_ca": str(other)})
     for options in more:
         with pytest.raises(StoreUnavailable) as caught:
-            await MySqlStore(url, ssl_mode="verify_ca", **options).open((SETTINGS,))
+            await MySqlStore(url, ssl_mode="verify_ca", **options).open((PLAIN,))
         assert PASSWORD not in str(caught.value)

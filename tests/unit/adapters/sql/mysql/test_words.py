@@ -19,7 +19,7 @@ from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.mysql.words import DRAWERS
 from memory.adapters.sql.mysql.writing import put_absent
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, one, put, record, searched
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import Corrupt, Partition, Record, Role
@@ -35,7 +35,7 @@ Postings = set[tuple[int, int, int, int]]
 
 async def _indexed(raw: Raw) -> Postings:
     """Partition, digest of the word, number and packed counts of every posting; none is there twice."""
-    rows = await raw("SELECT partition_no, drawer, postings FROM memory_words_entries")
+    rows = await raw("SELECT partition_no, drawer, postings FROM memory_words_samples")
     postings = [(at, drawer, *posting) for at, drawer, content in rows for posting in words._postings(content).tolist()]
     assert all(digest % DRAWERS == drawer for _, drawer, digest, *_ in postings)
     told = {(at, digest, number, counts) for at, _, digest, number, counts, _ in postings}
@@ -45,9 +45,9 @@ async def _indexed(raw: Raw) -> Postings:
 
 async def _standing(raw: Raw) -> Postings:
     """What the rows say that have words in the table."""
-    parts = layout_of(ENTRIES).parts
-    texts = ", ".join(f"text_{p.name}" for p in ENTRIES.texts)
-    rows = await raw(f"SELECT partition_no, number, {texts} FROM entries WHERE lexemes > 0")  # noqa: S608
+    parts = layout_of(SAMPLES).parts
+    texts = ", ".join(f"text_{p.name}" for p in SAMPLES.texts)
+    rows = await raw(f"SELECT partition_no, number, {texts} FROM samples WHERE lexemes > 0")  # noqa: S608
     return {(at, words._digest(word), number, counts) for at, number, *said in rows for word, counts in parts.index(said)[1].items()}
 
 
@@ -64,7 +64,7 @@ async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStor
     """A hundred calls of every kind, and the specification does the same."""
     chance = random.Random(3)  # noqa: S311 - repeatable, not secret
     specification = InMemoryStore()
-    await specification.open(COLLECTIONS)
+    await specification.open(DECLARED)
     vocabulary = [f"{a}{b}" for a in ("bar", "fen", "lod") for b in ("ark", "ish", "omel", "um", "ost")]
     versions = iter(range(1, 10_000))
 
@@ -84,7 +84,7 @@ async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStor
         writes = [some_write() for _ in range(chance.choice([1, 2, 20]))]
         assert [o.status for o in await store.apply(writes)] == [o.status for o in await specification.apply(writes)]
         if chance.random() < 0.1:
-            gone = Query(ENTRIES, within(chance.choice([HERE, ELSEWHERE])), Eq("id", id_of(chance.randrange(60))))
+            gone = Query(SAMPLES, within(chance.choice([HERE, ELSEWHERE])), Eq("id", id_of(chance.randrange(60))))
             version = next(versions)
             assert await store.delete_matching(gone, version) == await specification.delete_matching(gone, version)
         if chance.random() < 0.2:
@@ -94,18 +94,18 @@ async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStor
                     hits, expected = [await searched(s, f"{asked} lodum", where, roles=roles) for s in (store, specification)]
                     assert {h.record.key: round(h.score, 9) for h in hits} == {h.record.key: round(h.score, 9) for h in expected}
     assert await _indexed(raw) == await _standing(raw) != set()
-    await store.delete_matching(Query(ENTRIES, Tenant(HERE.tenant), roles=frozenset(Role)), next(versions))
-    assert await raw("SELECT * FROM memory_words_entries") == []
+    await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant), roles=frozenset(Role)), next(versions))
+    assert await raw("SELECT * FROM memory_words_samples") == []
 
 
 @pytest.mark.parametrize("how", ["replaced", "deleted", "erased", "moved", "set aside"])
 async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(store: MySqlStore, raw: Raw, how: str) -> None:
     await store.apply([put(_said(n, f"lantern number{n}"), Absent()) for n in range(300)])
-    assert len(await raw("SELECT DISTINCT segment FROM memory_words_entries")) == 1
+    assert len(await raw("SELECT DISTINCT segment FROM memory_words_samples")) == 1
     leave: dict[str, Callable[[], Awaitable[object]]] = {
         "replaced": lambda: done(store, put(_said(7, "candle", 2), AtVersion(1))),
         "deleted": lambda: done(store, delete(7)),
-        "erased": lambda: store.delete_matching(Query(ENTRIES, within(HERE), Eq("id", id_of(7))), 100),
+        "erased": lambda: store.delete_matching(Query(SAMPLES, within(HERE), Eq("id", id_of(7))), 100),
         "moved": lambda: done(store, put(_elsewhere(7, "lantern"), AtVersion(1))),
         "set aside": lambda: _damage(store, raw, "a candle that nobody wrote"),
     }
@@ -117,7 +117,7 @@ async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(store: 
 
 
 async def _damage(store: MySqlStore, raw: Raw, text: str) -> None:
-    await raw("UPDATE entries SET text_content = %s WHERE id = %s", text, id_of(7))
+    await raw("UPDATE samples SET text_content = %s WHERE id = %s", text, id_of(7))
     assert isinstance(await found(store, 7), Corrupt)
 
 
@@ -125,7 +125,7 @@ async def _damage(store: MySqlStore, raw: Raw, text: str) -> None:
 async def test_words_are_gone_also_where_the_texts_do_not_tell_them_any_more(store: MySqlStore, raw: Raw, text: str) -> None:
     """A row that was damaged is replaced before anyone has read it."""
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
-    await raw("UPDATE entries SET text_content = %s WHERE id = %s", text, id_of(7))
+    await raw("UPDATE samples SET text_content = %s WHERE id = %s", text, id_of(7))
     await done(store, put(_said(7, "candle", 9), Newer()))
     assert await _indexed(raw) == await _standing(raw)
     assert await hit_ids(store, "lantern") == {id_of(n) for n in range(9) if n != 7}
@@ -145,7 +145,7 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
         return await fetch(self, sql, *values)
 
     monkeypatch.setattr(Connection, "fetch", noted)
-    await raw("UPDATE entries SET text_content = 'a candle that nobody wrote' WHERE id = %s", id_of(7))
+    await raw("UPDATE samples SET text_content = 'a candle that nobody wrote' WHERE id = %s", id_of(7))
     if how == "set aside":
         assert isinstance(await found(store, 7), Corrupt)
     else:
@@ -158,27 +158,27 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
 async def test_words_are_gone_also_where_the_row_names_another_partition(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)], put(_said(20, "wren", at=ELSEWHERE), Absent()))
     ((other,),) = await raw("SELECT number FROM memory_partitions WHERE scope = %s", ELSEWHERE.scope)
-    await raw("UPDATE entries SET partition_no = %s WHERE id = %s", other, id_of(6))
-    await raw("UPDATE entries SET partition_no = NULL WHERE id = %s", id_of(7))
+    await raw("UPDATE samples SET partition_no = %s WHERE id = %s", other, id_of(6))
+    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", id_of(7))
     await done(store, delete(6), delete(7))
     assert await _indexed(raw) == await _standing(raw)
 
 
 async def test_a_row_that_names_no_partition_does_not_keep_others_from_being_indexed(store: MySqlStore, raw: Raw) -> None:
     await done(store, put(_said(0, "lantern"), Absent()))
-    await raw("UPDATE entries SET partition_no = NULL WHERE id = %s", id_of(0))
+    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", id_of(0))
     for n in range(1, THRESHOLDS.waiting_taken_up):
         await done(store, put(_said(n, "lantern"), Absent()))
-    assert await raw("SELECT id FROM entries WHERE lexemes = 0") == [(id_of(0).encode(),)]
+    assert await raw("SELECT id FROM samples WHERE lexemes = 0") == [(id_of(0).encode(),)]
     assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up - 1
 
 
 async def test_a_drawer_that_was_cut_off_does_not_keep_records_from_being_found_and_deleted(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(_said(n, "lantern"), Absent()) for n in range(9)])
-    await raw("UPDATE memory_words_entries SET postings = LEFT(postings, LENGTH(postings) - 5)")
+    await raw("UPDATE memory_words_samples SET postings = LEFT(postings, LENGTH(postings) - 5)")
     assert len(await searched(store, "lantern")) == 8
     await done(store, *[delete(n) for n in range(9)])
-    assert await raw("SELECT * FROM memory_words_entries") == []
+    assert await raw("SELECT * FROM memory_words_samples") == []
 
 
 async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Raw) -> None:
@@ -187,7 +187,7 @@ async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Ra
     await done(store, put(_said(1, long), Absent()), put(_said(2, "wren"), Absent()))
     for n, text in ((3, long), (4, "wren")):
         assert (await one(store, put(_said(n, text), Absent()))).applied
-    assert {n for (n,) in await raw("SELECT id FROM entries WHERE lexemes = 0")} == {id_of(4).encode()}
+    assert {n for (n,) in await raw("SELECT id FROM samples WHERE lexemes = 0")} == {id_of(4).encode()}
     assert await hit_ids(store, "lantern") == {id_of(1), id_of(3)}
     assert (await one(store, put(_said(3, long), Absent()))).status == "conflict"
     await done(store, delete(3))
@@ -217,7 +217,7 @@ async def test_a_store_closed_right_after_a_record_is_stored_says_that_it_was(st
     monkeypatch.setattr("memory.adapters.sql.mysql.store.put_absent", stored_and_closed)
     assert (await one(store, put(_said(THRESHOLDS.waiting_taken_up, "lantern"), Absent()))).applied
     await closing[0]
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up
 
 
@@ -240,7 +240,7 @@ async def test_a_key_that_is_taken_leaves_the_connection_sound_wherever_it_comes
     """Statements were sent ahead of its answer: theirs are read too."""
     await done(store, put(_said(at, "heron"), Absent()))
     single = MySqlStore(server.url(database, pool_size=1))
-    await single.open(COLLECTIONS)
+    await single.open(DECLARED)
     before = await single._with(lambda connection: connection.fetchval("SELECT CONNECTION_ID()"))
     outcomes = await single.apply([put(_said(n, f"wren number{n}"), Absent()) for n in range(700)])
     assert [n for n, o in enumerate(outcomes) if not o.applied] == [at]
@@ -269,7 +269,7 @@ async def test_a_call_cancelled_at_any_of_its_statements_leaves_nothing(store: M
     writes, statements = [put(_said(n, f"wren number{n}"), Absent()) for n in range(600)], 0
     while await _cancelled_at(store, writes, statements):
         assert await hit_ids(store, "wren") == set()
-        assert await raw("SELECT * FROM memory_words_entries LIMIT 1") == []
+        assert await raw("SELECT * FROM memory_words_samples LIMIT 1") == []
         statements += 1
     assert statements > 10
     assert len(await searched(store, "wren", limit=1_000)) == 600
@@ -278,9 +278,9 @@ async def test_a_call_cancelled_at_any_of_its_statements_leaves_nothing(store: M
 
 async def test_a_drawer_that_is_too_full_has_several_rows(server: MySqlServer, database: str, raw: Raw) -> None:
     store = MySqlStore(server.url(database), thresholds=Thresholds(postings=4))
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(30)])
-    assert await raw("SELECT MAX(part) FROM memory_words_entries") == [(7,)]
+    assert await raw("SELECT MAX(part) FROM memory_words_samples") == [(7,)]
     await done(store, *[delete(n) for n in range(10)])
     assert len(await searched(store, "lantern")) == 20
     assert await _indexed(raw) == await _standing(raw)
@@ -289,10 +289,10 @@ async def test_a_drawer_that_is_too_full_has_several_rows(server: MySqlServer, d
 
 async def test_more_records_than_a_segment_takes_are_several(store: MySqlStore, raw: Raw) -> None:
     await store.apply([put(_said(n, "lantern"), Absent()) for n in range(1_100)])
-    assert len(await raw("SELECT DISTINCT segment FROM memory_words_entries")) == 3
+    assert len(await raw("SELECT DISTINCT segment FROM memory_words_samples")) == 3
     assert len(await searched(store, "lantern", limit=2_000)) == 1_100
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 100)
-    assert await raw("SELECT * FROM memory_words_entries") == []
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 100)
+    assert await raw("SELECT * FROM memory_words_samples") == []
 
 
 async def test_a_record_that_moves_elsewhere_while_it_is_searched_is_no_hit_of_its_old_partition(
@@ -300,7 +300,7 @@ async def test_a_record_that_moves_elsewhere_while_it_is_searched_is_no_hit_of_i
 ) -> None:
     await done(store, *[put(_said(n, "lantern"), Absent()) for n in (1, 2)])
     other = MySqlStore(server.url(database))
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     find = searching._candidates
 
     async def found_and_moved(*given: Any) -> Any:

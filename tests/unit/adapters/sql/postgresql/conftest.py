@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.support import postgres_servers
 from tests.support.backends import BACKENDS
 from tests.support.postgres_servers import Postgres
@@ -45,7 +45,7 @@ def schema() -> str:
 @pytest_asyncio.fixture
 async def store(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[PostgresStore]:
     opened = PostgresStore(server.url(schema))
-    await opened.open(COLLECTIONS)
+    await opened.open(DECLARED)
     yield opened
     await opened.close()
     await raw(f"DROP SCHEMA {schema} CASCADE")

@@ -7,10 +7,10 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import Thresholds
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.random_work import RandomWork
 from memory.ports.contract.support import HERE, done, put, record
-from memory.ports.query import Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
+from memory.ports.query import MAX_LIMIT, Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
 from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH
 
@@ -23,19 +23,19 @@ async def test_a_search_over_more_partitions_than_the_index_is_asked_for_finds_t
     before = [await store.search(search) for search in searches]
     assert any(before)
     unasked = PostgresStore(server.url(schema), thresholds=Thresholds(lexemes_asked=0))
-    await unasked.open(COLLECTIONS)
+    await unasked.open(DECLARED)
     assert [await unasked.search(search) for search in searches] == before
     await unasked.close()
 
 
 async def _numbers_of(store: InMemoryStore | PostgresStore, part: object) -> list[str]:
-    return [r.key.id for r in (await store.query(Query(ENTRIES, within(HERE), part))).records]  # type: ignore[arg-type]
+    return [r.key.id for r in (await store.query(Query(SAMPLES, within(HERE), part, limit=MAX_LIMIT))).records]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)
 async def test_numbers_of_any_kind_compare_exactly(store: PostgresStore) -> None:
     specification = InMemoryStore()
-    await specification.open(COLLECTIONS)
+    await specification.open(DECLARED)
     reals = (-1e308, -1.5, 0.0, 0.1, 2.0**53, 2.0**53 + 2, 1e308)
     versions = (1, 2, 2**53, 2**53 + 1, 2**63 - 1)
     for client in (store, specification):
@@ -52,11 +52,11 @@ async def test_numbers_of_any_kind_compare_exactly(store: PostgresStore) -> None
 @pytest.mark.parametrize("server", BOTH[:1], indirect=True)
 async def test_a_long_question_finds_and_scores_as_a_short_one_does(store: PostgresStore) -> None:
     specification = InMemoryStore()
-    await specification.open(COLLECTIONS)
+    await specification.open(DECLARED)
     for client in (store, specification):
         await done(client, *[put(record(n, texts={"content": f"word{n} shared lantern"})) for n in range(40)])
     by = Words(" ".join(f"word{n}" for n in range(30)) + " shared")
-    search = Search(ENTRIES, within(HERE), by, 50)
+    search = Search(SAMPLES, within(HERE), by, 50)
     ours, theirs = await store.search(search), await specification.search(search)
     assert [h.record.key for h in ours] == [h.record.key for h in theirs]
     assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-12)

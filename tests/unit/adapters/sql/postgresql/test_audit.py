@@ -12,15 +12,15 @@ from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 pytestmark = ON_SERVER
 
 DAMAGE = {
-    "a row lost its words": "UPDATE {s}.entries SET lexemes = NULL WHERE record_kind = 'record'",
-    "a row lost its counts": "UPDATE {s}.entries SET counts = NULL WHERE record_kind = 'record'",
-    "rows have another's words": "UPDATE {s}.entries SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.entries) WHERE role = 'home'",
-    "dead rows have words": "UPDATE {s}.entries SET lexemes = 'p1xapple', words = 3 WHERE record_kind = 'tombstone'",
-    "lengths are wrong": "UPDATE {s}.entries SET words = words + 40",
-    "sizes are wrong": "UPDATE {s}.entries SET bytes = 0",
+    "a row lost its words": "UPDATE {s}.samples SET lexemes = NULL WHERE record_kind = 'record'",
+    "a row lost its counts": "UPDATE {s}.samples SET counts = NULL WHERE record_kind = 'record'",
+    "rows have another's words": "UPDATE {s}.samples SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.samples) WHERE role = 'home'",
+    "dead rows have words": "UPDATE {s}.samples SET lexemes = 'p1xapple', words = 3 WHERE record_kind = 'tombstone'",
+    "lengths are wrong": "UPDATE {s}.samples SET words = words + 40",
+    "sizes are wrong": "UPDATE {s}.samples SET bytes = 0",
     "a partition is not registered": "DELETE FROM {s}.memory_partitions",
     "a copy of what could not be read was left behind": (
-        "INSERT INTO {s}.memory_quarantine (collection, tenant, id, problem, found_at, content) VALUES ('entries', 'acme', 'gone', 'x', now(), 'x')"
+        "INSERT INTO {s}.memory_quarantine (collection, tenant, id, problem, found_at, content) VALUES ('samples', 'acme', 'gone', 'x', now(), 'x')"
     ),
 }
 
@@ -44,5 +44,5 @@ async def test_ten_thousand_records_are_audited_page_by_page(store: PostgresStor
 async def test_vacuuming_is_asked_of_the_server_and_breaks_nothing(store: PostgresStore, raw: Raw) -> None:
     await done(store, put(record(1)))
     assert await store.vacuum() >= 0
-    ((vacuumed,),) = await raw("SELECT pg_stat_get_vacuum_count('{s}.entries'::regclass)")
+    ((vacuumed,),) = await raw("SELECT pg_stat_get_vacuum_count('{s}.samples'::regclass)")
     assert vacuumed == 1

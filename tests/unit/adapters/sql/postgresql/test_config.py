@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 
 from memory.adapters.sql.postgresql import adapter
-from memory.adapters.sql.postgresql.claims import parse
+from memory.adapters.sql.postgresql.config import parse
 from memory.adapters.sql.postgresql.errors import translate
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 
 SECRET = "s3cret/word"  # noqa: S105
 
@@ -75,7 +75,7 @@ def test_a_password_is_in_no_representation() -> None:
 async def test_a_host_that_answers_nothing_is_unavailable_and_shows_no_password() -> None:
     store = PostgresStore(f"postgresql://ann:{SECRET.replace('/', '%2F')}@127.0.0.1:9/db", connect_timeout=2)
     with pytest.raises(StoreUnavailable) as caught:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     shown: BaseException | None = caught.value
     while shown is not None:
         assert "s3cret" not in str(shown)

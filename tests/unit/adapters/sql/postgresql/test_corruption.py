@@ -6,7 +6,7 @@ import pytest
 
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, T0, buried, delete, done, found, key_of, live, one, put, record, searched
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Owed, Record, pack_vector
@@ -16,7 +16,7 @@ from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
 pytestmark = ON_SERVER
 
 
-CHECKSUM = checksum_column(ENTRIES)
+CHECKSUM = checksum_column(SAMPLES)
 
 
 def full(n: int, version: int = 1) -> Record:
@@ -33,7 +33,7 @@ def full(n: int, version: int = 1) -> Record:
 
 
 async def spoil(raw: Raw, n: int, change: str = "text_title = 'forged'") -> None:
-    assert await raw(f"UPDATE {{s}}.entries SET {change} WHERE id = $1 RETURNING id", key_of(n).id)  # noqa: S608
+    assert await raw(f"UPDATE {{s}}.samples SET {change} WHERE id = $1 RETURNING id", key_of(n).id)  # noqa: S608
 
 
 @pytest.mark.parametrize("server", BOTH, indirect=True)
@@ -50,14 +50,14 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
     await done(store, *[put(full(n)) for n in range(3)])
     await spoil(raw, 1, change)
     for _ in range(2):
-        answers = await store.get(ENTRIES, [key_of(n) for n in range(3)])
+        answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
         assert [type(a) for a in answers] == [Record, Corrupt, Record]
-        page = await store.query(Query(ENTRIES, within(HERE)))
+        page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
         assert page.corrupt == (key_of(1),)
         assert [h.record.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
         if store.capabilities.semantic:
-            near = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
+            near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
             assert {h.record.key for h in near} == {key_of(0), key_of(2)}
 
 
@@ -69,20 +69,20 @@ async def test_whoever_meets_it_first_sets_it_aside_and_fills_the_page(store: Po
         assert len(await searched(store, "common", limit=5)) == 5
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
         for _ in range(2):
-            page = await store.query(Query(ENTRIES, where, order=(Order("created_at"),), limit=3))
+            page = await store.query(Query(SAMPLES, where, order=(Order("created_at"),), limit=3))
             assert [r.key for r in page.records] == [key_of(0), key_of(2), key_of(3)]
             assert page.corrupt == (key_of(1),)
     ((problem, content),) = await raw("SELECT problem, content FROM {s}.memory_quarantine")
     assert problem == "checksum mismatch"
     assert '"text_title": "forged"' in content
-    assert (await raw("SELECT record_kind, text_title FROM {s}.entries WHERE record_kind <> 'record'"))[0] == ("corrupt", None)
+    assert (await raw("SELECT record_kind, text_title FROM {s}.samples WHERE record_kind <> 'record'"))[0] == ("corrupt", None)
 
 
 async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: PostgresStore, raw: Raw) -> None:
     await done(store, put(full(1)))
     await spoil(raw, 1)
     for _ in range(2):
-        page = await store.query(Query(ENTRIES, within(HERE)))
+        page = await store.query(Query(SAMPLES, within(HERE)))
         assert (page.records, page.corrupt) == ((), (key_of(1),))
 
 
@@ -99,7 +99,7 @@ async def test_what_writes_do_to_a_corrupt_record(store: PostgresStore, raw: Raw
             assert isinstance(outcome.stored, Corrupt)
         else:
             assert (await live(store)).version == 5
-            assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+            assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     await spoil(raw, 1)
     await done(store, delete(1, version=9))
     assert (await buried(store)).version == 9
@@ -112,14 +112,14 @@ async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store
     await spoil(raw, 1)
     if set_aside:
         await found(store, 1)
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "no such")), 50) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
     assert (await buried(store, 1)).version == 50
-    assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+    assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     assert await raw("SELECT * FROM {s}.memory_quarantine") == []
 
 
 async def test_deleted_text_is_gone_from_every_table(store: PostgresStore, raw: Raw) -> None:
     await done(store, put(record(1, texts={"content": "abracadabra"}, body={"said": "abracadabra"}, fields={"source": "abracadabra"})), delete(1))
-    rows = await raw("SELECT * FROM {s}.entries")
+    rows = await raw("SELECT * FROM {s}.samples")
     assert len(rows) == 1
     assert "abracadabra" not in repr(rows)

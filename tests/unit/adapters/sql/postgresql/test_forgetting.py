@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from tests.support.postgres_servers import Postgres
 from tests.unit.adapters import forgetting
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
@@ -21,7 +21,7 @@ async def test_dead_scopes_leave_no_row_behind(store: PostgresStore, raw: Raw) -
 
 async def test_a_writer_who_begins_in_a_partition_that_is_just_forgotten_loses_nothing(store: PostgresStore, server: Postgres, schema: str) -> None:
     other = PostgresStore(server.url(schema))
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     try:
         await forgetting.a_writer_who_begins_meanwhile_loses_nothing(store, other)
     finally:

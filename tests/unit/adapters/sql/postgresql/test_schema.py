@@ -11,7 +11,8 @@ from memory.adapters.sql.declared import declaration
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, done, id_of, live, put, record
 from memory.ports.query import Eq, In, Near, Search, within
 from memory.ports.record import pack_vector
@@ -26,10 +27,10 @@ OPEN = """
 import asyncio, sys
 from memory.adapters.sql.postgresql.store import PostgresStore
 from tests.unit.adapters.sql.growing import WIDE
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 async def main():
     store = PostgresStore(sys.argv[1])
-    await store.open(WIDE if "wide" in sys.argv else COLLECTIONS)
+    await store.open(WIDE if "wide" in sys.argv else DECLARED)
     print((await store.check()).ok)
     await store.close()
 asyncio.run(main())
@@ -83,7 +84,7 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
 
 
 async def test_the_registry_is_what_is_declared(store: PostgresStore, raw: Raw) -> None:
-    assert dict(await raw("SELECT name, declaration FROM {s}.memory_collections")) == {c.name: declaration(c) for c in COLLECTIONS}
+    assert dict(await raw("SELECT name, declaration FROM {s}.memory_collections")) == {c.name: declaration(c) for c in DECLARED}
 
 
 async def test_eight_processes_open_an_empty_database_at_once(server: Postgres, schema: str, raw: Raw) -> None:
@@ -98,7 +99,7 @@ async def test_a_schema_of_another_version_is_refused_by_name(
 ) -> None:
     await raw("UPDATE {s}.memory_schema_version SET version_num = $1", version)
     with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
-        await PostgresStore(server.url(schema)).open(COLLECTIONS)
+        await PostgresStore(server.url(schema)).open(DECLARED)
     assert not (await store.check()).ok
 
 
@@ -115,7 +116,7 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(server: Post
     )
     for _ in range(2):
         store = PostgresStore(server.url(schema))
-        await store.open((notes, ENTRIES))
+        await store.open((notes, SAMPLES))
         note = record(fields={"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w"}, texts={"text": "words"})
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
@@ -127,9 +128,9 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(server: Post
 
 async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: PostgresStore, server: Postgres, schema: str) -> None:
     other = PostgresStore(server.url(schema))
-    with pytest.raises(ConfigError, match="entries"):
-        await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
-    await other.open(COLLECTIONS)
+    with pytest.raises(ConfigError, match="samples"):
+        await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
+    await other.open(DECLARED)
     await other.close()
 
 
@@ -141,7 +142,7 @@ async def test_a_collection_name_that_no_table_can_have_is_refused(server: Postg
 
 async def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
     other = PostgresStore(server.url(f"{schema}_b"))
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
     await done(other, put(record(1)))
     assert await asked(store) == []
     assert await asked(other) == [id_of(1)]
@@ -154,10 +155,10 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw
 ) -> None:
     await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(3)])
-    await raw("UPDATE {s}.entries SET embedding = NULL")
+    await raw("UPDATE {s}.samples SET embedding = NULL")
     again = PostgresStore(server.url(schema))
-    await again.open(COLLECTIONS)
-    hits = await again.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
+    await again.open(DECLARED)
+    hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
     assert [h.record.key.id for h in hits] == [id_of(n) for n in range(3)]
     await again.close()
 
@@ -165,11 +166,11 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
 @pytest.mark.parametrize("server", [pytest.param("postgresql_pgvector", marks=backend("postgresql_pgvector"))], indirect=True)
 async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
     await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(5)])
-    await raw("UPDATE {s}.entries SET embedding = NULL")
-    await raw("UPDATE {s}.entries SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::text[])", [id_of(n) for n in (0, 1, 3)])
+    await raw("UPDATE {s}.samples SET embedding = NULL")
+    await raw("UPDATE {s}.samples SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::text[])", [id_of(n) for n in (0, 1, 3)])
     again = PostgresStore(server.url(schema), thresholds=Thresholds(embedded_at_once=2))
-    await again.open(COLLECTIONS)
-    hits = await again.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
+    await again.open(DECLARED)
+    hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
     assert [h.record.key.id for h in hits] == [id_of(2), id_of(4)]
     await again.close()
 

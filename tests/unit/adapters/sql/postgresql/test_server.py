@@ -9,7 +9,7 @@ import pytest
 
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Record, pack_vector
@@ -24,21 +24,21 @@ async def test_a_wrong_password_is_a_config_error_that_does_not_show_it(server: 
     right = server.settings
     store = PostgresStore(f"postgresql://postgres:wrong-pw@127.0.0.1:{right['port']}/postgres")
     with pytest.raises(ConfigError, match="password") as caught:
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     assert "wrong-pw" not in str(caught.value)
 
 
 async def test_a_database_that_is_not_there_is_a_config_error(server: Postgres) -> None:
     store = PostgresStore(server.url().replace("/postgres?", "/nowhere?"))
     with pytest.raises(ConfigError, match="no such database"):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
 
 
 async def test_health_tells_settings_and_no_secret(store: PostgresStore, schema: str) -> None:
     health = await store.check()
     assert health.ok
     assert health.version.startswith("PostgreSQL ")
-    assert health.facts["schema"] == "0001"
+    assert health.facts["schema"] == "0002"
     assert (health.facts["fsync"], health.facts["synchronous_commit"]) == ("on", "on")
     assert str(health.facts["pgvector"]).startswith("off: ")
     assert schema in health.detail
@@ -51,7 +51,7 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(store: Po
     await raw("ALTER ROLE postgres SET synchronous_commit = off")
     try:
         hasty = PostgresStore(server.url(schema))
-        await hasty.open(COLLECTIONS)
+        await hasty.open(DECLARED)
         assert not hasty.capabilities.durable
         assert hasty.capabilities.loss_window is not None
         assert hasty.epoch == (await hasty.check()).epoch != ""
@@ -65,7 +65,7 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_not_durable(store: Po
 
 async def test_more_callers_than_connections_wait_their_turn(server: Postgres, store: PostgresStore, schema: str) -> None:
     small = PostgresStore(server.url(schema, pool_size=2))
-    await small.open(COLLECTIONS)
+    await small.open(DECLARED)
     await asyncio.gather(*[done(small, put(record(n))) for n in range(60)])
     assert len(await asked(store)) == 60
     assert small._pool is not None
@@ -75,11 +75,11 @@ async def test_more_callers_than_connections_wait_their_turn(server: Postgres, s
 
 async def test_without_prepared_statements_that_outlive_a_transaction_everything_works(server: Postgres, store: PostgresStore, schema: str) -> None:
     plain = PostgresStore(server.url(schema, statement_cache_size=0))
-    await plain.open(COLLECTIONS)
+    await plain.open(DECLARED)
     await done(plain, *[put(record(n, texts={"content": "lantern"})) for n in range(5)])
     await done(plain, put(record(9, texts={"content": "lantern"})), delete(1))
     assert len(await searched(plain, "lantern")) == 5
-    assert await plain.delete_matching(Query(ENTRIES, within(HERE)), 50) == 5
+    assert await plain.delete_matching(Query(SAMPLES, within(HERE)), 50) == 5
     await plain.close()
 
 
@@ -90,7 +90,7 @@ async def test_a_database_that_is_serializable_by_default_loses_no_write(server:
     await raw("ALTER ROLE postgres SET default_transaction_isolation = 'serializable'")
     try:
         strict = PostgresStore(server.url(schema))
-        await strict.open(COLLECTIONS)
+        await strict.open(DECLARED)
         await done(strict, put(record(1, version=1, body={"n": 0})))
 
         async def increment() -> None:
@@ -108,7 +108,7 @@ async def test_a_database_that_is_serializable_by_default_loses_no_write(server:
 
 async def test_batches_over_the_same_keys_in_any_order_all_end(server: Postgres, store: PostgresStore, schema: str) -> None:
     other = PostgresStore(server.url(schema))
-    await other.open(COLLECTIONS)
+    await other.open(DECLARED)
 
     async def churn(client: PostgresStore, seed: int) -> None:
         for version in range(1, 12):
@@ -117,7 +117,7 @@ async def test_batches_over_the_same_keys_in_any_order_all_end(server: Postgres,
             await client.apply([put(record(n, version=version * 100 + seed + 50), Newer()) for n in dict.fromkeys(ids)], together=True)
 
     await asyncio.wait_for(asyncio.gather(*[churn(client, seed) for seed, client in enumerate([store, other] * 4)]), 60)
-    stands = await store.get(ENTRIES, [key_of(n) for n in range(20)])
+    stands = await store.get(SAMPLES, [key_of(n) for n in range(20)])
     assert all(s is None or (isinstance(s, Record) and s.version > 1100) for s in stands)
     await other.close()
 
@@ -128,7 +128,7 @@ async def test_vectors_stay_exact_beside_the_extension(store: PostgresStore) -> 
     await done(store, put(record(1, vector=vector)))
     assert (await live(store, 1)).vector == vector
     if store.capabilities.semantic:
-        hits = await store.search(Search(ENTRIES, within(HERE), Near(vector), 5, whole=False))
+        hits = await store.search(Search(SAMPLES, within(HERE), Near(vector), 5, whole=False))
         assert [(h.record.key.id, h.record.vector) for h in hits] == [(id_of(1), None)]
 
 

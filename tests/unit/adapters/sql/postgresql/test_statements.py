@@ -15,7 +15,7 @@ from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.postgresql.words import lexeme
 from memory.adapters.sql.server.questions import page
 from memory.adapters.sql.words import token
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Kind, Lt, Or, Order, Query, Search, Tenant, Words, within
 from memory.ports.record import Role
@@ -65,17 +65,17 @@ async def test_a_write_of_its_own_is_one_statement(store: PostgresStore) -> None
         await done(store, delete(2))
     assert len(sent) == 5
     async with Sent(store) as sent:
-        await done(store, Annotate(ENTRIES, key_of(1), 2, accessed_at=T0))
+        await done(store, Annotate(SAMPLES, key_of(1), 2, accessed_at=T0))
     assert len(sent) == 2, "one to look, one to swap"
 
 
 async def test_reads_are_one_statement_and_searches_two(store: PostgresStore) -> None:
     await done(store, *[put(record(n, texts={"title": "word"})) for n in range(30)])
-    await store.query(Query(ENTRIES, within(HERE), limit=1))
+    await store.query(Query(SAMPLES, within(HERE), limit=1))
     for calls, statements in (
-        (lambda: store.get(ENTRIES, [key_of(n) for n in range(20)]), 1),
-        (lambda: store.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),), limit=20)), 1),
-        (lambda: store.count(Query(ENTRIES, within(HERE))), 1),
+        (lambda: store.get(SAMPLES, [key_of(n) for n in range(20)]), 1),
+        (lambda: store.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)), 1),
+        (lambda: store.count(Query(SAMPLES, within(HERE))), 1),
         (lambda: searched(store, "words"), 2),
     ):
         await calls()  # the driver learns the types of the parameters
@@ -100,19 +100,19 @@ def everyday(*more: Filter) -> Filter:
 @pytest.mark.parametrize(
     ("query", "index"),
     [
-        (Query(ENTRIES, within(HERE), everyday(), (Order("created_at", True),), 20, roles=BROWSED), "ix_entries_created_at"),
-        (Query(ENTRIES, within(HERE), everyday(Eq("type", "a"))), "ix_entries_field_type"),
-        (Query(ENTRIES, within(HERE), In("conversation_id", ("a", "b"))), "ix_entries_field_conversation_id"),
-        (Query(ENTRIES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_entries_passing"),
-        (Query(ENTRIES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_entries_owing"),
-        (Query(ENTRY_VERSIONS, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_entry_versions_field_entry_id"),
+        (Query(SAMPLES, within(HERE), everyday(), (Order("created_at", True),), 20, roles=BROWSED), "ix_samples_created_at"),
+        (Query(SAMPLES, within(HERE), everyday(Eq("type", "a"))), "ix_samples_field_type"),
+        (Query(SAMPLES, within(HERE), In("conversation_id", ("a", "b"))), "ix_samples_field_conversation_id"),
+        (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_samples_passing"),
+        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_samples_owing"),
+        (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_more_samples_field_entry_id"),
     ],
 )
 async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server: Postgres, query: Query, index: str) -> None:
     types = "abcdefgh"
     records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(400)]
     versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
-    await done(store, *[put(r) for r in records], *[put(r, collection=ENTRY_VERSIONS) for r in versions])
+    await done(store, *[put(r) for r in records], *[put(r, collection=MORE_SAMPLES) for r in versions])
     shelf = store._shelf(query.collection)
     place = store._places.known(HERE)
     assert place is not None
@@ -124,9 +124,9 @@ async def test_the_word_index_serves_searches(store: PostgresStore, server: Post
     await done(store, *[put(record(n, texts={"content": f"word{n} shared"})) for n in range(400)])
     place = store._places.known(HERE)
     assert place is not None
-    shelf = store._shelf(ENTRIES)
-    question = postings(shelf, Search(ENTRIES, within(HERE), Words("word7"), 5), [place.number], lexeme(place.number, "word7"), [token("word7")])
-    assert "ix_entries_lexemes" in await _plan(server, shelf.qualified, question.sql, question.arguments)
+    shelf = store._shelf(SAMPLES)
+    question = postings(shelf, Search(SAMPLES, within(HERE), Words("word7"), 5), [place.number], lexeme(place.number, "word7"), [token("word7")])
+    assert "ix_samples_lexemes" in await _plan(server, shelf.qualified, question.sql, question.arguments)
 
 
 async def _plan(server: Postgres, table: str, sql: str, arguments: list[object]) -> str:

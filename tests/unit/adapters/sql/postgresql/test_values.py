@@ -12,7 +12,7 @@ from memory.adapters.sql.postgresql.rows import layout_of
 from memory.adapters.sql.postgresql.values import canonical, checked, escape, for_jsonb, from_jsonb, unescape
 from memory.adapters.sql.postgresql.words import counts_text, lexeme, vector_text
 from memory.adapters.sql.words import Parts, token
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
 from memory.ports.record import Owed, Role, pack_vector
 from memory.ports.storable import Unstorable
@@ -66,7 +66,7 @@ def test_the_digest_of_a_row_is_the_same_in_every_version() -> None:
         owed=(Owed("deliver", {"to": "long"}),),
         expires_at=T0,
     )
-    layout = layout_of(ENTRIES)
+    layout = layout_of(SAMPLES)
     sealed = layout.sealed(layout.record(full, 3, 5))
     assert sealed[len(layout.columns) - 1] == PINNED
 

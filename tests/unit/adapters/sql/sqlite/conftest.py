@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 
 
 @pytest.fixture
@@ -20,6 +20,6 @@ def file(tmp_path: Path) -> Path:
 @pytest_asyncio.fixture
 async def store(file: Path) -> AsyncIterator[SqliteStore]:
     opened = SqliteStore(f"sqlite:///{file}")
-    await opened.open(COLLECTIONS)
+    await opened.open(DECLARED)
     yield opened
     await opened.close()

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.record import JsonValue
 
 
@@ -31,7 +31,7 @@ def size_of(*files: Path) -> int:
 
 async def opened(file: Path, **options: JsonValue) -> SqliteStore:
     store = SqliteStore(f"sqlite:///{file}", **options)
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     return store
 
 

@@ -11,8 +11,8 @@ import pytest_asyncio
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.sqlite.rows import layout_of
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS
-from memory.ports.contract.support import HERE, append, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.support import HERE, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Corrupt, Partition, Record, pack_vector
 from memory.ports.writes import Absent, Delete, Newer, Purge, RaiseGeneration, Release
@@ -61,17 +61,17 @@ async def test_partitions_that_took_each_others_names_are_told_apart_by_their_re
     await filled.audit(repair=True)
     assert await problems(filled) == ()
     assert await hit_ids(filled, "common", within(THERE)) == {id_of(1, THERE), id_of(2, THERE)}
-    assert {r.key.id for r in (await filled.query(Query(ENTRIES, within(HERE)))).records} == {id_of(1), id_of(2)}
+    assert {r.key.id for r in (await filled.query(Query(SAMPLES, within(HERE)))).records} == {id_of(1), id_of(2)}
 
 
 async def test_a_wrong_count_of_words_is_counted_anew(filled: SqliteStore, file: Path) -> None:
-    layout = layout_of(ENTRIES)
+    layout = layout_of(SAMPLES)
     with raw(file) as connection:
-        stored = connection.execute(f"SELECT number, {', '.join(layout.columns)} FROM entries WHERE id = ?", (id_of(1),)).fetchone()  # noqa: S608
+        stored = connection.execute(f"SELECT number, {', '.join(layout.columns)} FROM samples WHERE id = ?", (id_of(1),)).fetchone()  # noqa: S608
         row = list(stored[1:])
         row[layout.at["words"]] = 17
         layout.seal(row)
-        connection.execute(f"UPDATE entries SET words = 17, {checksum_column(ENTRIES)} = ? WHERE number = ?", (row[-1], stored[0]))  # noqa: S608
+        connection.execute(f"UPDATE samples SET words = 17, {checksum_column(SAMPLES)} = ? WHERE number = ?", (row[-1], stored[0]))  # noqa: S608
     await mended(filled, "1 records carry a wrong count of their words")
     assert (await live(filled, 1)).texts == {"content": "common"}
     scores = [hit.score for hit in await searched(filled, "common")]
@@ -79,16 +79,15 @@ async def test_a_wrong_count_of_words_is_counted_anew(filled: SqliteStore, file:
 
 
 async def test_what_is_kept_of_partitions_that_are_gone_and_of_rows_no_longer_set_aside_is_removed(filled: SqliteStore, file: Path) -> None:
-    change(file, "INSERT INTO memory_revisions VALUES (77, 'entries', 3, 1)")
-    change(file, "INSERT INTO memory_counters VALUES (77, 'numbers', 3)")
-    change(file, "INSERT INTO memory_quarantine VALUES ('entries', 'acme', ?, 1, 'was damaged', 0, '[]')", id_of(1))
-    await mended(filled, "memory_revisions: 1 rows", "memory_counters: 1 rows", "memory_quarantine: 1 rows")
+    change(file, "INSERT INTO memory_revisions VALUES (77, 'samples', 3, 1)")
+    change(file, "INSERT INTO memory_quarantine VALUES ('samples', 'acme', ?, 1, 'was damaged', 0, '[]')", id_of(1))
+    await mended(filled, "memory_revisions: 1 rows", "memory_quarantine: 1 rows")
     with raw(file) as connection:
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
 
 
 async def test_a_record_that_is_set_aside_is_no_problem_of_the_audit(filled: SqliteStore, file: Path) -> None:
-    change(file, "UPDATE entries SET text_content = 'forged' WHERE id = ?", id_of(1))
+    change(file, "UPDATE samples SET text_content = 'forged' WHERE id = ?", id_of(1))
     assert await problems(filled, repair=True) == ()
     assert isinstance(await found(filled, 1), Corrupt)
     assert await problems(filled) == ()
@@ -99,16 +98,16 @@ async def test_a_record_that_is_set_aside_is_no_problem_of_the_audit(filled: Sql
 async def test_an_index_of_sqlite_that_lacks_a_row_is_built_anew(filled: SqliteStore, file: Path) -> None:
     with raw(file) as connection:
         connection.execute("PRAGMA writable_schema = ON")
-        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'ix_entries_members'").fetchone()
-        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'ix_entries_members'", (f"{sql} WHERE revision > 1",))
+        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'ix_samples_members'").fetchone()
+        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'ix_samples_members'", (f"{sql} WHERE revision > 1",))
     with raw(file) as connection:
-        connection.execute("REINDEX ix_entries_members")
+        connection.execute("REINDEX ix_samples_members")
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'ix_entries_members'", (sql,))
+        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'ix_samples_members'", (sql,))
     await filled.close()
     again = await opened(file)
     told = await problems(again)
-    assert any("ix_entries_members" in problem for problem in told)
+    assert any("ix_samples_members" in problem for problem in told)
     await again.audit(repair=True)
     assert await problems(again) == ()
     assert len(await searched(again, "common", within(HERE))) == 2
@@ -116,7 +115,7 @@ async def test_an_index_of_sqlite_that_lacks_a_row_is_built_anew(filled: SqliteS
 
 
 async def test_what_searches_keep_in_memory_is_compared_and_dropped_where_it_differs(filled: SqliteStore) -> None:
-    near = Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 2.0])), 5)
+    near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 5)
     before = await filled.search(near)
     (members,) = filled._cache._kept.values()
     assert members.matrices is not None
@@ -134,7 +133,7 @@ async def test_forgotten_partitions_are_of_nobody_and_their_numbers_are_never_gi
     await done(store, put(one_of(1)), put(one_of(1, EAST)))
     assert len(await searched(store, "common", within(EAST))) == 1
     assert await store.idle_partitions() == []
-    await store.delete_matching(Query(ENTRIES, within(EAST)), 2)
+    await store.delete_matching(Query(SAMPLES, within(EAST)), 2)
     assert await store.idle_partitions() == [(EAST, 0)]
     assert await store.forget_partitions([(EAST, 1), (HERE, 0)]) == 0
     assert await store.forget_partitions([(EAST, 0), (EAST, 0)]) == 1
@@ -150,29 +149,26 @@ async def test_forgotten_partitions_are_of_nobody_and_their_numbers_are_never_gi
     assert await problems(store) == ()
 
 
-async def test_a_partition_with_a_mark_a_record_set_aside_or_a_counter_is_not_idle(store: SqliteStore, file: Path) -> None:
-    moved, damaged, numbered, raised = (Partition("acme", f"user:{name}") for name in ("moved", "damaged", "numbered", "raised"))
-    await done(store, put(one_of(1, moved)), put(one_of(1, damaged)), append(record(1, numbered), ENTRY_VERSIONS, "stored_version"))
-    await done(
-        store, RaiseGeneration(raised, 3), Release(ENTRIES, key_of(1, moved), 1, "long"), Delete(ENTRY_VERSIONS, key_of(1, numbered), 2, Newer())
-    )
-    change(file, "UPDATE entries SET body = 'x' WHERE id = ?", id_of(1, damaged))
+async def test_a_partition_with_a_mark_or_a_record_set_aside_is_not_idle(store: SqliteStore, file: Path) -> None:
+    moved, damaged, raised = (Partition("acme", f"user:{name}") for name in ("moved", "damaged", "raised"))
+    await done(store, put(one_of(1, moved)), put(one_of(1, damaged)))
+    await done(store, RaiseGeneration(raised, 3), Release(SAMPLES, key_of(1, moved), 1, "long"))
+    change(file, "UPDATE samples SET body = 'x' WHERE id = ?", id_of(1, damaged))
     assert isinstance(await found(store, 1, damaged), Corrupt)
     assert await store.idle_partitions() == [(raised, 3)]
-    assert await store.forget_partitions([(moved, 0), (damaged, 0), (numbered, 0), (raised, 2)]) == 0
-    await done(store, Purge(ENTRIES, key_of(1, moved), 1), Delete(ENTRIES, key_of(1, damaged), 2, Newer()))
+    assert await store.forget_partitions([(moved, 0), (damaged, 0), (raised, 2)]) == 0
+    await done(store, Purge(SAMPLES, key_of(1, moved), 1), Delete(SAMPLES, key_of(1, damaged), 2, Newer()))
     assert set(await store.idle_partitions()) == {(raised, 3), (moved, 0), (damaged, 0)}
     assert len(await store.idle_partitions(2)) == 2
     assert await store.forget_partitions(await store.idle_partitions()) == 3
     assert await store.idle_partitions() == []
     assert (await one(store, RaiseGeneration(raised, 0))).number == 0
-    assert (await one(store, append(record(2, numbered), ENTRY_VERSIONS, "stored_version"))).number == 2
 
 
 async def test_a_partition_in_use_in_a_collection_this_store_was_not_opened_with_is_not_idle(store: SqliteStore, file: Path) -> None:
-    await done(store, put(record(1, HERE), collection=ENTRY_VERSIONS))
+    await done(store, put(record(1, HERE), collection=MORE_SAMPLES))
     other = SqliteStore(f"sqlite:///{file}")
-    await other.open([ENTRIES])
+    await other.open([SAMPLES])
     assert await other.idle_partitions() == []
     assert await other.forget_partitions([(HERE, 0)]) == 0
     await other.close()

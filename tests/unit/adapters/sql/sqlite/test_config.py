@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from memory.adapters.sql.sqlite import adapter
-from memory.adapters.sql.sqlite.claims import parse
+from memory.adapters.sql.sqlite.config import parse
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import done, live, put, record, searched
 from tests.unit.adapters.sql.sqlite.helping import raw
 
@@ -56,23 +56,23 @@ async def test_a_missing_directory_a_directory_and_a_file_of_another_kind_are_re
         (other, "is not a SQLite database"),
     ):
         with pytest.raises(ConfigError, match=problem):
-            await SqliteStore(f"sqlite:///{path}").open(COLLECTIONS)
+            await SqliteStore(f"sqlite:///{path}").open(DECLARED)
     assert other.read_text().startswith("Dear reader")
 
 
 async def test_a_failed_open_can_be_repeated(tmp_path: Path) -> None:
     store = SqliteStore(f"sqlite:///{tmp_path / 'later' / 'a.db'}")
     with pytest.raises(ConfigError):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
     (tmp_path / "later").mkdir()
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, put(record()))
     await store.close()
 
 
 async def test_a_store_in_memory_works_and_claims_neither_to_last_nor_to_be_shared() -> None:
     store = SqliteStore("sqlite:///:memory:")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     assert (store.capabilities.durable, store.capabilities.shared, store.capabilities.atomic) == (False, False, True)
     await done(store, put(record(texts={"title": "hello"})))
     assert (await live(store)).texts == {"title": "hello"}
@@ -99,6 +99,6 @@ async def test_deleted_text_is_gone_from_the_table(store: SqliteStore, file: Pat
     await done(store, put(record(texts={"content": "abracadabra"}, body={"said": "abracadabra"})), delete())
     await store.close()
     with raw(file) as connection:
-        rows = connection.execute("SELECT * FROM entries").fetchall() + connection.execute("SELECT * FROM entries_words").fetchall()
+        rows = connection.execute("SELECT * FROM samples").fetchall() + connection.execute("SELECT * FROM samples_words").fetchall()
     assert rows
     assert "abracadabra" not in repr(rows)

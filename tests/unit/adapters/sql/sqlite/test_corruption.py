@@ -11,14 +11,14 @@ import pytest
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, buried, delete, done, found, key_of, live, one, put, record, searched
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Record, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
 from tests.unit.adapters.sql.sqlite.helping import content_of, flip_in_page, opened, raw, write_content
 
-CHECKSUM = checksum_column(ENTRIES)
+CHECKSUM = checksum_column(SAMPLES)
 
 
 def full(n: int, **parts: Any) -> Record:
@@ -35,7 +35,7 @@ def full(n: int, **parts: Any) -> Record:
 
 async def spoil(store: SqliteStore, file: Path, n: int, change: str = "text_title = 'forged'") -> None:
     with raw(file) as connection:
-        assert connection.execute(f"UPDATE entries SET {change} WHERE id = ?", (key_of(n).id,)).rowcount == 1  # noqa: S608
+        assert connection.execute(f"UPDATE samples SET {change} WHERE id = ?", (key_of(n).id,)).rowcount == 1  # noqa: S608
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
     await done(store, *[put(full(n)) for n in range(3)])
     await spoil(store, file, 1, change)
     for _ in range(2):
-        answers = await store.get(ENTRIES, [key_of(n) for n in range(3)])
+        answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
         assert [type(a) for a in answers] == [Record, Corrupt, Record]
         assert answers[1].key == key_of(1)  # type: ignore[union-attr]
-        page = await store.query(Query(ENTRIES, within(HERE)))
+        page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
         assert [h.record.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
-        near = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
+        near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
         assert {h.record.key for h in near} == {key_of(0), key_of(2)}
     await store.close()
     again = await opened(file)
@@ -69,7 +69,7 @@ async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(sto
     await spoil(store, file, 1)
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
         for _ in range(2):
-            page = await store.query(Query(ENTRIES, where, order=(Order("created_at"),), limit=3))
+            page = await store.query(Query(SAMPLES, where, order=(Order("created_at"),), limit=3))
             assert [r.key for r in page.records] == [key_of(0), key_of(2), key_of(3)]
             assert page.corrupt == (key_of(1),)
 
@@ -80,7 +80,7 @@ async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: Sqlite
     await found(store, 1)
     with raw(file) as connection:
         ((problem, content),) = connection.execute("SELECT problem, content FROM memory_quarantine").fetchall()
-        kind, title = connection.execute("SELECT record_kind, text_title FROM entries").fetchone()
+        kind, title = connection.execute("SELECT record_kind, text_title FROM samples").fetchone()
     assert problem == "checksum mismatch"
     assert '"text_title": "forged"' in content
     assert (kind, title) == ("corrupt", None)
@@ -102,7 +102,7 @@ async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path
         if status is Status.APPLIED:
             assert (await live(store)).version == 5
             assert [h.record.key for h in await searched(store, "common")] == [key_of(1)]
-            assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+            assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     await spoil(store, file, 1)
     await done(store, delete(1, version=9))
     assert (await buried(store)).version == 9
@@ -114,9 +114,9 @@ async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store
     await spoil(store, file, 1)
     if set_aside:
         await found(store, 1)
-    assert await store.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "no such")), 50) == 1
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
     assert (await buried(store, 1)).version == 50
-    assert (await store.query(Query(ENTRIES, within(HERE)))).corrupt == ()
+    assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     with raw(file) as connection:
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
 
@@ -125,7 +125,7 @@ async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: 
     await done(store, *[put(full(n)) for n in range(3)])
     await store.close()
     with raw(file) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_entries_1'").fetchone()
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_samples_1'").fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     flip_in_page(file, page, size, key_of(1).id.encode())
     again = await opened(file)
@@ -162,7 +162,7 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
     right = refused = 0
     try:
         try:
-            await store.open((ENTRIES,))
+            await store.open((SAMPLES,))
         except MemoryTiersError:
             return 0, 1
         for n, original in originals.items():
@@ -177,7 +177,7 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
             assert isinstance(answer, Record), f"record {n} is gone"
             assert answer.same_content(original)
             right += 1
-        near = Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 3.0, 0.5])), 10)
+        near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 3.0, 0.5])), 10)
         for look in (lambda: _listed(store), lambda: searched(store, "common title"), lambda: store.search(near)):
             try:
                 answers = await look()
@@ -193,7 +193,7 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
 
 
 async def _listed(store: SqliteStore) -> list[Record]:
-    page = await store.query(Query(ENTRIES, within(HERE), order=(Order("created_at", True),)))
+    page = await store.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),)))
     return [r for r in page.records if isinstance(r, Record)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import StoreFull
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, key_of, live, put, record, searched
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Record, Tombstone
@@ -33,7 +33,7 @@ async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store
     await store._driver.write(lambda session: limit(session, session.row("PRAGMA page_count")[0] + 8))
     with pytest.raises(StoreFull):
         await store.apply([put(large(n)) for n in range(1, 20)])
-    assert await store.get(ENTRIES, [key_of(n) for n in range(1, 20)]) == [None] * 19
+    assert await store.get(SAMPLES, [key_of(n) for n in range(1, 20)]) == [None] * 19
     assert await searched(store, "number1") == []
     assert (await live(store, 0)).body == large(0).body
     await store._driver.write(lambda session: limit(session, 1_000_000))
@@ -76,8 +76,8 @@ async def test_on_a_full_disk_the_log_is_written_over_so_that_entries_can_be_del
     others.write_bytes(b"x" * max(0, shutil.disk_usage(small_disk).free - 150_000))
     for n in range(20):
         await done(again, delete(n))
-    assert await again.delete_matching(Query(ENTRIES, within(HERE), Eq("type", "nothing of the kind")), 200) == 0
-    assert [type(stored) for stored in await again.get(ENTRIES, [key_of(n) for n in (0, 19, 20)])] == [Tombstone, Tombstone, Record]
+    assert await again.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing of the kind")), 200) == 0
+    assert [type(stored) for stored in await again.get(SAMPLES, [key_of(n) for n in (0, 19, 20)])] == [Tombstone, Tombstone, Record]
     assert (await again.audit()).problems == ()
     await again.close()
 
@@ -87,7 +87,7 @@ async def test_a_deletion_that_a_full_disk_refuses_says_what_was_kept_and_what_t
     await done(store, put(large(0)))
     (small_disk / "of-another-program").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
     said = "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again"
-    for refused in (store.apply([delete(0)]), store.delete_matching(Query(ENTRIES, within(HERE)), 200), store.vacuum()):
+    for refused in (store.apply([delete(0)]), store.delete_matching(Query(SAMPLES, within(HERE)), 200), store.vacuum()):
         with pytest.raises(StoreFull, match=re.escape(said)):
             await refused
     assert (await live(store, 0)).body == large(0).body

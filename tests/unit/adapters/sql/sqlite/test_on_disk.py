@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, done, live, put, record, searched
 from memory.ports.query import Query, within
 from memory.ports.record import Record
@@ -68,7 +68,7 @@ async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowl
     runs = []
     for _ in range(2):
         for store in (kept, hurried, passing):
-            await store.open(COLLECTIONS)
+            await store.open(DECLARED)
         runs.append((kept.epoch, hurried.epoch, passing.epoch))
         assert (await passing.check()).epoch == passing.epoch
         for store in (kept, hurried, passing):
@@ -81,7 +81,7 @@ async def test_the_run_of_a_store_tells_whether_it_may_have_lost_what_it_acknowl
 async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_byte_of_it(store: SqliteStore, file: Path) -> None:
     log = file.with_name("memory.db-wal")
     await done(store, *[put(record(n, texts={"content": f"kalamazoo{n}"}, body={"said": "x" * 10_000})) for n in range(50)], put(record(100)))
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 2)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     await done(store, put(record(101, texts={"content": "afterwards"})))
     before = size_of(file, log)
     given_back = await store.vacuum()
@@ -97,9 +97,9 @@ async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_by
 
 async def test_a_vacuum_of_a_store_in_memory_shrinks_it() -> None:
     store = SqliteStore("sqlite:///:memory:")
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     await done(store, *[put(record(n, body={"said": "x" * 10_000})) for n in range(50)])
-    await store.delete_matching(Query(ENTRIES, within(HERE)), 2)
+    await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     assert await store.vacuum() > 400_000
     assert (await store.audit()).problems == ()
     await store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, done, key_of, put, record, searched
 from memory.ports.query import Near, Search, within
 from memory.ports.record import Record, pack_vector
@@ -18,12 +18,12 @@ from tests.unit.adapters.sql.sqlite.helping import opened
 WRITE = """
 import asyncio, sys
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import COLLECTIONS, OPERATIONS
-from memory.ports.contract.support import append, put, record
+from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.support import put, record
 async def main():
     first, count = int(sys.argv[2]), int(sys.argv[3])
     store = SqliteStore("sqlite:///" + sys.argv[1])
-    await store.open(COLLECTIONS)
+    await store.open(DECLARED)
     for n in range(first, first + count):
         text = {"title": f"number{n} together"}
         outcomes = await store.apply([put(record(n, texts=text)), put(record(100_000 + n, texts=text))])
@@ -40,7 +40,7 @@ async def test_eight_processes_write_one_file_and_nothing_acknowledged_is_missin
     acknowledged = [int(n) for out in finished(processes) for n in out.split()]
     assert len(acknowledged) == 320
     store = await opened(file)
-    assert all(isinstance(r, Record) for r in await store.get(ENTRIES, [key_of(n) for n in acknowledged]))
+    assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(n) for n in acknowledged]))
     assert len(await searched(store, "together", limit=1000)) == 640
     await store.close()
 
@@ -56,9 +56,9 @@ async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whol
         rest, _ = process.communicate(timeout=30)
         acknowledged += [int(line) for line in rest.split("\n")[:-1]]
         store = await opened(file)
-        assert all(isinstance(r, Record) for r in await store.get(ENTRIES, [key_of(n) for n in acknowledged]))
-        written = [n for n, r in enumerate(await store.get(ENTRIES, [key_of(1000 * round_ + n) for n in range(900)])) if r is not None]
-        twins = [n for n, r in enumerate(await store.get(ENTRIES, [key_of(100_000 + 1000 * round_ + n) for n in range(900)])) if r is not None]
+        assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(n) for n in acknowledged]))
+        written = [n for n, r in enumerate(await store.get(SAMPLES, [key_of(1000 * round_ + n) for n in range(900)])) if r is not None]
+        twins = [n for n, r in enumerate(await store.get(SAMPLES, [key_of(100_000 + 1000 * round_ + n) for n in range(900)])) if r is not None]
         assert written == twins, "a batch was kept in part"
         assert len(await searched(store, f"number{1000 * round_}")) == 2
         await store.close()
@@ -68,7 +68,7 @@ async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_ne
     from memory.ports.contract.support import delete
 
     async def near() -> list[tuple[str, float]]:
-        hits = await store.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 0.0])), 10))
+        hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 10))
         return [(h.record.key.id, round(h.score, 6)) for h in hits]
 
     other = await opened(file)

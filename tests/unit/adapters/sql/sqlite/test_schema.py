@@ -11,7 +11,8 @@ import pytest
 from memory.adapters.sql.declared import declaration
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
-from memory.ports.collections import COLLECTIONS, ENTRIES, Collection, Field, FieldType, TextPart
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import done, live, put, record
 from memory.ports.record import Key
 from tests.support.processes import finished, started
@@ -22,10 +23,10 @@ OPEN = """
 import asyncio, sys
 from memory.adapters.sql.sqlite.store import SqliteStore
 from tests.unit.adapters.sql.growing import WIDE
-from memory.ports.collections import COLLECTIONS
+from memory.ports.contract.collections import DECLARED
 async def main():
     store = SqliteStore("sqlite:///" + sys.argv[1])
-    await store.open(WIDE if "wide" in sys.argv else COLLECTIONS)
+    await store.open(WIDE if "wide" in sys.argv else DECLARED)
     print((await store.check()).ok)
     await store.close()
 asyncio.run(main())
@@ -51,8 +52,8 @@ async def test_a_filled_file_grows_into_what_a_new_one_is_made_as(store: SqliteS
     (columns, others, told), (new_columns, new_others, new_told) = _described(file), _described(tmp_path / "new.db")
     assert (columns, told) == (new_columns, new_told)
     # The index that pages are read along spares rows from being read by the fields in it; those that came later are not: it would be built anew.
-    assert others.pop("ix_entries_created_at") != new_others.pop("ix_entries_created_at")
-    several = "ix_entries_several_0"
+    assert others.pop("ix_samples_created_at") != new_others.pop("ix_samples_created_at")
+    several = "ix_samples_several_0"
     assert {name: sql for name, sql in others.items() if name != several} == {name: sql for name, sql in new_others.items() if name != several}
     assert several in others
     for each in (grown, new):
@@ -61,7 +62,7 @@ async def test_a_filled_file_grows_into_what_a_new_one_is_made_as(store: SqliteS
 
 async def test_a_file_tells_what_its_tables_were_made_for(store: SqliteStore, file: Path) -> None:
     with raw(file) as connection:
-        assert dict(connection.execute("SELECT name, declaration FROM memory_collections")) == {c.name: declaration(c) for c in COLLECTIONS}
+        assert dict(connection.execute("SELECT name, declaration FROM memory_collections")) == {c.name: declaration(c) for c in DECLARED}
 
 
 @pytest.mark.thorough
@@ -114,7 +115,7 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
     )
     for _ in range(2):
         store = SqliteStore(f"sqlite:///{file}")
-        await store.open((notes, ENTRIES))
+        await store.open((notes, SAMPLES))
         note = record(fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"})
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
@@ -124,10 +125,10 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
 async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(store: SqliteStore, file: Path) -> None:
     await store.close()
     other = SqliteStore(f"sqlite:///{file}")
-    with pytest.raises(ConfigError, match="entries"):
-        await other.open((Collection("entries", (Field("colour", FieldType.TEXT),)),))
-    await other.open(COLLECTIONS)
-    assert await other.get(ENTRIES, [Key("a", "b")]) == [None]
+    with pytest.raises(ConfigError, match="samples"):
+        await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
+    await other.open(DECLARED)
+    assert await other.get(SAMPLES, [Key("a", "b")]) == [None]
     await other.close()
 
 

@@ -13,7 +13,8 @@ from memory.adapters.sql.sqlite.rows import checksum
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import ENTRIES, ENTRY_VERSIONS, Collection, Field, FieldType
+from memory.ports.collections import Collection, Field, FieldType
+from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Kind, Lt, Or, Order, Query, Search, Words, within
 from memory.ports.record import Role
@@ -88,18 +89,18 @@ async def _plans(store: SqliteStore, reading: Callable[[], Awaitable[Any]], monk
 @pytest.mark.parametrize(
     ("query", "index", "sorts"),
     [
-        (Query(ENTRIES, within(HERE), everyday(1), (Order("created_at", True),), 20, roles=BROWSED), "ix_entries_created_at", False),
-        (Query(ENTRIES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20), "ix_entries_created_at", False),
-        (Query(ENTRIES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20), "ix_entries_created_at", False),
-        (Query(ENTRIES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_entries_passing", False),
-        (Query(ENTRIES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_entries_owing", False),
-        (Query(ENTRY_VERSIONS, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_entry_versions_field_entry_id", True),
+        (Query(SAMPLES, within(HERE), everyday(1), (Order("created_at", True),), 20, roles=BROWSED), "ix_samples_created_at", False),
+        (Query(SAMPLES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20), "ix_samples_created_at", False),
+        (Query(SAMPLES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20), "ix_samples_created_at", False),
+        (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_samples_passing", False),
+        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_samples_owing", False),
+        (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_more_samples_field_entry_id", True),
     ],
 )
 async def test_an_index_serves_what_the_engine_asks(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, query: Query, index: str, sorts: bool
 ) -> None:
-    await done(store, put(record(1)), put(record(1), collection=ENTRY_VERSIONS))
+    await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES))
     plan = await _plan(store, query, monkeypatch)
     assert index in plan
     assert ("TEMP B-TREE" in plan) == sorts
@@ -112,28 +113,28 @@ async def test_the_right_indexes_serve_a_new_tenant_in_a_table_that_sqlite_never
     await fill(store, NEW, 200)
     for name, (query, index) in QUESTIONS.items():
         plan = await _plan(store, query, monkeypatch)
-        assert f"ix_entries_{index}" in plan, (name, plan)
+        assert f"ix_samples_{index}" in plan, (name, plan)
     for reading, index in (
-        (lambda: store.get(PAIRS, [key_of(1, NEW)]), "sqlite_autoindex_entries_1 (id=? AND tenant=?)"),
+        (lambda: store.get(PAIRS, [key_of(1, NEW)]), "sqlite_autoindex_samples_1 (id=? AND tenant=?)"),
         (lambda: store.search(Search(PAIRS, within(NEW), Words("rare7"), 5, VISIBLE)), "USING PRIMARY KEY (partition_no=? AND word=?)"),
     ):
         plans = await _plans(store, reading, monkeypatch)
         assert any(index in plan for plan in plans), plans
-        assert not any("SCAN entries" in plan for plan in plans), plans
+        assert not any("SCAN samples" in plan for plan in plans), plans
     await store.close()
 
 
 async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await done(store, put(record(1)))
     due: dict[str, Query] = {
-        "owing": Query(ENTRIES, Everywhere(), Eq("owing", True), limit=500),
-        "passing": Query(ENTRIES, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
-        "expires_at": Query(ENTRIES, Everywhere(), Lt("expires_at", T0), limit=500),
-        "discard_at": Query(ENTRIES, Everywhere(), Lt("discard_at", T0), limit=500, kinds=frozenset({Kind.TOMBSTONE})),
-        "age": Query(ENTRIES, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
+        "owing": Query(SAMPLES, Everywhere(), Eq("owing", True), limit=500),
+        "passing": Query(SAMPLES, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
+        "expires_at": Query(SAMPLES, Everywhere(), Lt("expires_at", T0), limit=500),
+        "discard_at": Query(SAMPLES, Everywhere(), Lt("discard_at", T0), limit=500, kinds=frozenset({Kind.TOMBSTONE})),
+        "age": Query(SAMPLES, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
     }
     for index, query in due.items():
-        assert f"ix_entries_{index}" in await _plan(store, query, monkeypatch)
+        assert f"ix_samples_{index}" in await _plan(store, query, monkeypatch)
 
 
 async def test_an_index_over_a_required_field_brings_records_in_its_order(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,17 +154,17 @@ async def test_an_index_over_a_required_field_brings_records_in_its_order(file: 
 
 async def test_the_same_question_with_other_values_is_prepared_once(store: SqliteStore) -> None:
     await done(store, put(record(1, texts={"title": "word"})))
-    prepared = await store._driver.read(lambda session: shelf_of(session, ENTRIES).prepared)
+    prepared = await store._driver.read(lambda session: shelf_of(session, SAMPLES).prepared)
     prepared.clear()
     for minute in range(5):
-        await store.query(Query(ENTRIES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))
-        await store.search(Search(ENTRIES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED))
+        await store.query(Query(SAMPLES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))
+        await store.search(Search(SAMPLES, within(HERE), Words("word"), 5 + minute, everyday(minute), BROWSED))
     assert len(prepared) == 2
 
 
 async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqliteStore) -> None:
     await done(store, *[put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"})) for n in range(300)])
-    hits = await store.search(Search(ENTRIES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
+    hits = await store.search(Search(SAMPLES, within(HERE), Words("alike"), 5, Eq("type", "odd")))
     assert [h.record.key.id for h in hits] == sorted(key_of(n).id for n in range(1, 300, 2))[:5]
 
 

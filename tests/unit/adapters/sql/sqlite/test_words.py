@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import StoreError
-from memory.ports.collections import ENTRIES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, hit_ids, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
@@ -52,7 +52,7 @@ async def test_deleted_words_are_in_no_byte_of_the_files(store: SqliteStore, fil
     await done(store, put(said(1, "abracadabra zanzibar")), put(said(2, "kalamazoo")))
     await done(store, put(said(1, "everyday zanzibar", 2), Newer()), delete(2))
     with raw(file) as connection:
-        held = connection.execute("SELECT word FROM entries_words WHERE number <= 2 OR word LIKE '%kala%'").fetchall()
+        held = connection.execute("SELECT word FROM samples_words WHERE number <= 2 OR word LIKE '%kala%'").fetchall()
     assert ("xabracadabra",) not in held
     assert ("xkalamazoo",) not in held
     await store.close()
@@ -65,7 +65,7 @@ async def test_deleted_words_are_in_no_byte_of_the_files(store: SqliteStore, fil
 async def test_a_row_number_used_again_brings_no_words_of_its_former_record(store: SqliteStore) -> None:
     await done(store, put(said(1, "first")), put(said(2, "secret")))
     await done(store, delete(2, version=2))
-    await done(store, Purge(ENTRIES, key_of(2), 2))
+    await done(store, Purge(SAMPLES, key_of(2), 2))
     theirs = record(9, THERE, texts={"content": "innocent"})
     await done(store, put(theirs))
     assert await searched(store, "secret", within(HERE, THERE)) == []
@@ -74,11 +74,11 @@ async def test_a_row_number_used_again_brings_no_words_of_its_former_record(stor
 
 
 async def test_writes_and_reads_go_on_without_a_word_index_and_a_repair_brings_it_back(filled: SqliteStore, file: Path) -> None:
-    change(file, "DROP TABLE entries_words")
+    change(file, "DROP TABLE samples_words")
     await done(filled, put(said(4, "common special4")), put(said(1, "common changed", 2), Newer()), delete(2))
     assert (await live(filled, 4)).texts == {"content": "common special4"}
-    assert len((await filled.query(Query(ENTRIES, within(HERE)))).records) == 3
-    near = await filled.search(Search(ENTRIES, within(HERE), Near(pack_vector([1.0, 3.0])), 5))
+    assert len((await filled.query(Query(SAMPLES, within(HERE)))).records) == 3
+    near = await filled.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 3.0])), 5))
     assert id_of(3) in {hit.record.key.id for hit in near}
     with pytest.raises(StoreError, match=r"word index.*repair"):
         await searched(filled, "common")
@@ -93,13 +93,13 @@ async def test_writes_and_reads_go_on_without_a_word_index_and_a_repair_brings_i
 
 
 async def test_a_search_says_that_the_word_index_is_gone_before_any_write_met_it(filled: SqliteStore, file: Path) -> None:
-    change(file, "DROP TABLE entries_words")
+    change(file, "DROP TABLE samples_words")
     with pytest.raises(StoreError, match="word index"):
         await searched(filled, "common")
 
 
 async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(filled: SqliteStore, file: Path) -> None:
-    change(file, "DROP TABLE entries_words")
+    change(file, "DROP TABLE samples_words")
     await done(filled, put(said(4, "common")))
     await filled.close()
     again = await opened(file)
@@ -109,31 +109,31 @@ async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(fil
 
 
 async def test_a_write_that_misses_words_of_its_row_says_that_the_index_is_to_be_doubted(filled: SqliteStore, file: Path) -> None:
-    change(file, "DELETE FROM entries_words WHERE word = 'xspecial1'")
+    change(file, "DELETE FROM samples_words WHERE word = 'xspecial1'")
     await done(filled, put(said(1, "other", 2), Newer()))
     with pytest.raises(StoreError, match="word index"):
         await searched(filled, "other")
-    assert await problems(filled, repair=True) == ("entries: a write found the word index damaged",)
+    assert await problems(filled, repair=True) == ("samples: a write found the word index damaged",)
     assert await hit_ids(filled, "other") == {id_of(1)}
 
 
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        ("DELETE FROM entries_words", "3 records are not in the word index"),
-        ("DELETE FROM entries_words WHERE word = 'xspecial2'", "1 records are not in the word index"),
-        ("UPDATE entries_words SET counts = counts * 2 WHERE word = 'xcommon'", "3 records are not in the word index"),
-        ("UPDATE entries_words SET word = 'xstale' WHERE word = 'xspecial3'", "1 records are not in the word index"),
-        ("INSERT INTO entries_words SELECT partition_no, 'xsurplus', number, 1 FROM entries_words WHERE word = 'xspecial1'", "1 records are in"),
-        ("INSERT INTO entries_words SELECT partition_no + 7, word, number, counts FROM entries_words", "3 records are in the word index with words"),
-        ("INSERT INTO entries_words SELECT partition_no, word, number + 50, counts FROM entries_words", "3 rows are in the word index that hold no"),
+        ("DELETE FROM samples_words", "3 records are not in the word index"),
+        ("DELETE FROM samples_words WHERE word = 'xspecial2'", "1 records are not in the word index"),
+        ("UPDATE samples_words SET counts = counts * 2 WHERE word = 'xcommon'", "3 records are not in the word index"),
+        ("UPDATE samples_words SET word = 'xstale' WHERE word = 'xspecial3'", "1 records are not in the word index"),
+        ("INSERT INTO samples_words SELECT partition_no, 'xsurplus', number, 1 FROM samples_words WHERE word = 'xspecial1'", "1 records are in"),
+        ("INSERT INTO samples_words SELECT partition_no + 7, word, number, counts FROM samples_words", "3 records are in the word index with words"),
+        ("INSERT INTO samples_words SELECT partition_no, word, number + 50, counts FROM samples_words", "3 rows are in the word index that hold no"),
     ],
 )
 async def test_an_audit_finds_missing_wrong_doubled_and_stale_words_and_mends_them(filled: SqliteStore, file: Path, damage: str, told: str) -> None:
     assert await filled.audit() == await filled.audit(repair=True)
     change(file, damage)
     (problem,) = await problems(filled)
-    assert problem.startswith(f"entries: {told}")
+    assert problem.startswith(f"samples: {told}")
     assert "special" not in problem
     assert await problems(filled, repair=True) == (problem,)
     assert (await filled.audit()).checked == 3
@@ -143,10 +143,10 @@ async def test_an_audit_finds_missing_wrong_doubled_and_stale_words_and_mends_th
 
 
 async def test_damaged_rows_take_their_words_with_them_whatever_they_say_now(filled: SqliteStore, file: Path) -> None:
-    change(file, "UPDATE entries SET text_content = 'common', partition_no = NULL WHERE id = ?", id_of(1))
-    change(file, "UPDATE entries SET text_content = NULL, words = 0 WHERE id = ?", id_of(2))
+    change(file, "UPDATE samples SET text_content = 'common', partition_no = NULL WHERE id = ?", id_of(1))
+    change(file, "UPDATE samples SET text_content = NULL, words = 0 WHERE id = ?", id_of(2))
     assert (await one(filled, put(said(1, "whole", 2), Newer()))).status is Status.APPLIED
-    assert await filled.delete_matching(Query(ENTRIES, within(HERE)), 50, T0) == 3
+    assert await filled.delete_matching(Query(SAMPLES, within(HERE)), 50, T0) == 3
     with raw(file) as connection:
-        assert connection.execute("SELECT count(*) FROM entries_words").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM samples_words").fetchone() == (0,)
     assert await problems(filled) == ()

@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.words import Posting, WordIndex
 from memory.adapters.sql.sqlite.worker import Worker
 from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
-from memory.ports.collections import COLLECTIONS, ENTRIES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, done, found, key_of, live, put, record, searched
 from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Record
@@ -32,7 +32,7 @@ async def test_a_cancelled_call_hurts_no_other(store: SqliteStore) -> None:
         task.cancel()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(a, asyncio.CancelledError) or a[0].applied for a in answers)  # type: ignore[index]
-    assert all(isinstance(r, Record) for r in await store.get(ENTRIES, [key_of(n) for n in range(1, 60, 2)]))
+    assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(n) for n in range(1, 60, 2)]))
     await done(store, put(record(100)))
     assert (await live(store, 100)).version == 1
 
@@ -57,7 +57,7 @@ async def test_closing_waits_for_calls_under_way(file: Path) -> None:
     await store.close()
     assert all(outcomes[0].applied for outcomes in await asyncio.gather(*tasks))
     with pytest.raises(NotOpen):
-        await store.get(ENTRIES, [key_of(1)])
+        await store.get(SAMPLES, [key_of(1)])
 
 
 async def test_a_file_locked_for_too_long_is_unavailable_and_then_works(file: Path) -> None:
@@ -83,7 +83,7 @@ async def test_one_unstorable_record_does_not_fail_its_batch(store: SqliteStore)
     outcomes = await store.apply([put(r) for r in [*bad, record(6)]])
     assert [o.status for o in outcomes] == ["rejected"] * 5 + ["applied"]
     assert all(o.reason for o in outcomes[:5])
-    assert await store.get(ENTRIES, [r.key for r in bad]) == [None] * 5
+    assert await store.get(SAMPLES, [r.key for r in bad]) == [None] * 5
 
 
 async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,8 @@ async def test_writes_that_wait_together_share_a_commit_and_stay_apart(store: Sq
     assert all(o.applied for pair in outcomes[:20] for o in pair)
     assert [[o.status.value for o in pair] for pair in outcomes[20:]] == [["skipped", "conflict"]] * 20
     assert committed.count("COMMIT") < 20
-    assert await store.get(ENTRIES, [key_of(200 + n) for n in range(20)]) == [None] * 20
-    assert all(isinstance(r, Record) for r in await store.get(ENTRIES, [key_of(100 + n) for n in range(20)]))
+    assert await store.get(SAMPLES, [key_of(200 + n) for n in range(20)]) == [None] * 20
+    assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(100 + n) for n in range(20)]))
 
 
 async def test_a_write_that_breaks_the_shared_transaction_fails_alone(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_what_is_not_the_drivers_is_left_alone() -> None:
 async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     for n in range(2):
-        await store.open(COLLECTIONS)
+        await store.open(DECLARED)
         await done(store, put(record(n)))
         await store.close()
     assert threading.active_count() < 20
@@ -166,13 +166,13 @@ async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) 
 async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_finds_nothing(store: SqliteStore) -> None:
     await done(store, put(record(texts={"title": "a word"})))
     with pytest.raises(InvalidInput, match="surrogate"):
-        await store.query(Query(ENTRIES, within(HERE), Eq("type", "\ud800")))
+        await store.query(Query(SAMPLES, within(HERE), Eq("type", "\ud800")))
     assert await searched(store, "\ud800") == []
 
 
 async def test_many_rows_are_read_in_one_page(store: SqliteStore) -> None:
     await done(store, *[put(record(n, fields={"type": "x" * (n % 3)})) for n in range(5000)])
-    page = await store.query(Query(ENTRIES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999))
+    page = await store.query(Query(SAMPLES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999))
     assert len(page.records) == 4999
-    rest = await store.query(Query(ENTRIES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999, cursor=page.cursor))
+    rest = await store.query(Query(SAMPLES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999, cursor=page.cursor))
     assert [r.key for r in rest.records] == [key_of(2)]

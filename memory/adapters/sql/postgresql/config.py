@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from memory.adapters.sql.server.options import Options
-from memory.domain.errors import ConfigError
+from pydantic import AfterValidator, Field
+from pydantic.dataclasses import dataclass
+
 from memory.ports.capabilities import Capabilities
+from memory.ports.options import Count, MaybeText, Seconds, ServerUrl, StoreOptions, Text, Whole
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(
@@ -28,12 +30,19 @@ CLAIMS = Capabilities(
 
 SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 
-_SSL = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 _LONGEST_NAME = 63  # PostgreSQL cuts longer names silently
+_SCHEMA = f"a plain SQL identifier of at most {_LONGEST_NAME} characters that does not begin with 'pg_'"
+
+
+def _schema(value: str) -> str:
+    if not value.isidentifier() or not value.isascii() or value.lower().startswith("pg_") or len(value) > _LONGEST_NAME:
+        raise ValueError
+    return value
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresConfig:
+class PostgresConfig(StoreOptions):
     """Where the database is and how it is used. All times are seconds.
 
     `schema` is the namespace that holds every table; it is made where it is missing. Up to `pool_size` connections are held open;
@@ -42,18 +51,20 @@ class PostgresConfig:
     PgBouncer needs in transaction mode (before its 1.21, or without `max_prepared_statements`).
     """
 
-    host: str
+    where: ClassVar[frozenset[str]] = frozenset({"port", "database", "user"})
+    product: ClassVar[str] = "a PostgreSQL store"
+    host: Text
     port: int
     database: str
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    schema: str = "memory"
-    ssl: str = "prefer"
-    pool_size: int = 8
-    pool_timeout: float = 10.0
-    connect_timeout: float = 10.0
-    command_timeout: float = 30.0
-    statement_cache_size: int = 256
+    password: MaybeText = Field(default=None, repr=False)
+    schema: Annotated[str, AfterValidator(_schema), Field(description=_SCHEMA)] = "memory"
+    ssl: Annotated[SslMode, Field(description=f"one of {', '.join(get_args(SslMode))}")] = "prefer"
+    pool_size: Count = 8
+    pool_timeout: Seconds = 10.0
+    connect_timeout: Seconds = 10.0
+    command_timeout: Seconds = 30.0
+    statement_cache_size: Whole = 256
 
     @property
     def place(self) -> str:
@@ -67,23 +78,6 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConf
 
     `?host=/directory` names the directory of a Unix socket.
     """
-    given = Options(name, "PostgreSQL", SCHEMES, url, options)
-    config = PostgresConfig(
-        host=given.host,
-        port=given.port or 5432,
-        database=given.database,
-        user=given.user,
-        password=given.password,
-        schema=_schema(name, given.take("schema", "memory")),
-        ssl=given.one_of("ssl", "prefer", _SSL, otherwise="sslmode"),
-        **given.pooling(statements=256, least_statements=0),
-    )
-    given.refuse_the_rest()
-    return config
-
-
-def _schema(name: str, value: JsonValue) -> str:
-    schema = str(value)
-    if not schema.isidentifier() or not schema.isascii() or schema.lower().startswith("pg_") or len(schema) > _LONGEST_NAME:
-        raise ConfigError(f"store '{name}': schema is a plain SQL identifier of at most {_LONGEST_NAME} characters that does not begin with 'pg_'")
-    return schema
+    parts = ServerUrl(name, "PostgreSQL", SCHEMES, url)
+    found: dict[str, Any] = {"host": "localhost", "port": parts.port or 5432, "database": parts.database, **parts.found}
+    return PostgresConfig.read(name, parts.query, options, spelled={"sslmode": "ssl"}, **found)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from memory.adapters.sql.server.options import Options
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
 from memory.ports.capabilities import Capabilities
+from memory.ports.options import Count, MaybeText, Seconds, ServerUrl, StoreOptions, Text
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(
@@ -24,11 +27,11 @@ CLAIMS = Capabilities(
 """`max_record_bytes` is the server's to say: it follows from `max_allowed_packet`, read at open."""
 
 SCHEMES = ("mysql", "mariadb", "mysql+asyncmy", "mariadb+asyncmy")
-SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+SslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
 
 
 @dataclass(frozen=True, slots=True)
-class MySqlConfig:
+class MySqlConfig(StoreOptions):
     """Where the database is and how it is used. All times are seconds.
 
     The database must be there; the tables are made. Up to `pool_size` connections are held open; a call waits `pool_timeout` for one.
@@ -38,21 +41,23 @@ class MySqlConfig:
     system) vouches for.
     """
 
-    host: str
+    where: ClassVar[frozenset[str]] = frozenset({"port", "database", "user"})
+    product: ClassVar[str] = "a MySQL store"
+    host: Text
     port: int
     database: str
     user: str = "root"
-    password: str = field(default="", repr=False)
-    socket: str | None = None
-    ssl_mode: str = "preferred"
-    ssl_ca: str | None = None
-    ssl_cert: str | None = None
-    ssl_key: str | None = None
-    pool_size: int = 8
-    pool_timeout: float = 10.0
-    connect_timeout: float = 10.0
-    command_timeout: float = 30.0
-    statement_cache_size: int = 200
+    password: str = Field(default="", repr=False, description="a text")
+    socket: MaybeText = None
+    ssl_mode: Annotated[SslMode, Field(description=f"one of {', '.join(get_args(SslMode))}")] = "preferred"
+    ssl_ca: MaybeText = None
+    ssl_cert: MaybeText = None
+    ssl_key: MaybeText = None
+    pool_size: Count = 8
+    pool_timeout: Seconds = 10.0
+    connect_timeout: Seconds = 10.0
+    command_timeout: Seconds = 30.0
+    statement_cache_size: Count = 200
 
     @property
     def place(self) -> str:
@@ -66,19 +71,6 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MySqlConfig:
 
     `socket=/path` goes through a Unix socket. `ssl-mode`, as the servers' clients write it, is understood too.
     """
-    given = Options(name, "MySQL", SCHEMES, url, options)
-    config = MySqlConfig(
-        host=given.host,
-        port=given.port or 3306,
-        database=given.database,
-        user=given.user or "root",
-        password=given.password or "",
-        socket=given.text("socket"),
-        ssl_mode=given.one_of("ssl_mode", "preferred", SSL_MODES, otherwise="ssl-mode"),
-        ssl_ca=given.text("ssl_ca"),
-        ssl_cert=given.text("ssl_cert"),
-        ssl_key=given.text("ssl_key"),
-        **given.pooling(statements=200, least_statements=1),
-    )
-    given.refuse_the_rest()
-    return config
+    parts = ServerUrl(name, "MySQL", SCHEMES, url)
+    found: dict[str, Any] = {"host": "localhost", "port": parts.port or 3306, "database": parts.database, **parts.found}
+    return MySqlConfig.read(name, parts.query, options, spelled={"ssl-mode": "ssl_mode"}, **found)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import parse_qsl, unquote
+from typing import Annotated, Any, ClassVar
+from urllib.parse import unquote
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
+from memory.ports.options import Count, Flag, MaybeText, Seconds, SecondsOrZero, StoreOptions, wrong
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(durable=True, shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
@@ -18,12 +21,12 @@ CLAIMS = Capabilities(durable=True, shared=True, ttl=True, conditional=True, ato
 
 SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "valkey", "valkeys")
 _ALIASES = {"valkey": "redis", "valkeys": "rediss"}
-_PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+Prefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="made of up to 64 letters, digits, '_', '.' and '-'")]
 _PORTS = {"sentinel": 26379}
 
 
 @dataclass(frozen=True, slots=True)
-class RedisConfig:
+class RedisConfig(StoreOptions):
     """Where the server is and how it is used.
 
     `kind` is "single", "sentinel" or "cluster"; `nodes` are the server, the sentinels, or some nodes of the cluster. Every round trip ends within
@@ -32,24 +35,26 @@ class RedisConfig:
     or a tombstone.
     """
 
+    where: ClassVar[frozenset[str]] = frozenset({"kind", "nodes", "database", "service", "tls", "thresholds"})
+    product: ClassVar[str] = "a Redis store"
     kind: str
     nodes: tuple[tuple[str, int], ...]
     database: int = 0
     service: str = ""
     tls: bool = False
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    sentinel_username: str | None = None
-    sentinel_password: str | None = field(default=None, repr=False)
-    prefix: str = "memory"
-    timeout: float = 5.0
-    connect_timeout: float = 2.0
-    connections: int = 32
-    grace: float = 600.0
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    tls_check_hostname: bool = True
+    username: MaybeText = None
+    password: MaybeText = Field(default=None, repr=False)
+    sentinel_username: MaybeText = None
+    sentinel_password: MaybeText = Field(default=None, repr=False)
+    prefix: Prefix = "memory"
+    timeout: Seconds = 5.0
+    connect_timeout: Seconds = 2.0
+    connections: Count = 32
+    grace: SecondsOrZero = 600.0
+    tls_ca: MaybeText = None
+    tls_cert: MaybeText = None
+    tls_key: MaybeText = None
+    tls_check_hostname: Flag = True
     thresholds: Thresholds = THRESHOLDS
 
     @property
@@ -87,20 +92,11 @@ class _Reading:
         nodes = tuple(self._node(host, _PORTS.get(kind, 6379)) for host in hosts.split(","))
         if not kind and len(nodes) > 1:
             raise self._wrong("several hosts need redis+sentinel:// or redis+cluster://")
-        given: dict[str, Any] = {**dict(parse_qsl(query, keep_blank_values=True)), **options}
         found: dict[str, Any] = {"username": unquote(user) or None, "password": unquote(password) or None} if at else {}
         found |= self._path(kind, path)
-        for option, read in _OPTIONS.items():
-            if option in given:
-                try:
-                    found[option] = read(given.pop(option))
-                except (TypeError, ValueError) as exc:
-                    raise self._wrong(f"{option} {exc}") from None
-        if given:
-            raise self._wrong(f"a Redis store has no option {', '.join(map(repr, sorted(given)))}")
         if kind == "cluster" and found.get("database"):
             raise self._wrong("a cluster has no databases but 0")
-        return RedisConfig(kind or "single", nodes, tls=protocol == "rediss", **found)
+        return RedisConfig.read(self._name, query, options, kind=kind or "single", nodes=nodes, tls=protocol == "rediss", **found)
 
     def _node(self, text: str, port: int) -> tuple[str, int]:
         matched = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))(?::(\d{1,5}))?", text)
@@ -122,63 +118,4 @@ class _Reading:
         return found
 
     def _wrong(self, problem: str) -> ConfigError:
-        return ConfigError(f"store '{self._name}': {problem}")
-
-
-def _seconds(value: JsonValue) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0 < number < 1e6:
-        raise ValueError(f"is a number of seconds above 0, not {value!r}")
-    return number
-
-
-def _grace(value: JsonValue) -> float:
-    return 0.0 if str(value) in ("0", "0.0") else _seconds(value)
-
-
-def _count(value: JsonValue) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if not 0 < number < 10_000:
-        raise ValueError(f"is a number from 1 to 9999, not {value!r}")
-    return number
-
-
-def _prefix(value: JsonValue) -> str:
-    if not isinstance(value, str) or not _PREFIX.fullmatch(value):
-        raise ValueError("is made of up to 64 letters, digits, '_', '.' and '-'")
-    return value
-
-
-def _text(value: JsonValue) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("is a text that is not empty")
-    return value
-
-
-def _flag(value: JsonValue) -> bool:
-    if str(value).lower() not in ("true", "false"):
-        raise ValueError(f"is true or false, not {value!r}")
-    return str(value).lower() == "true"
-
-
-_OPTIONS: dict[str, Any] = {
-    "username": _text,
-    "password": _text,
-    "sentinel_username": _text,
-    "sentinel_password": _text,
-    "prefix": _prefix,
-    "timeout": _seconds,
-    "connect_timeout": _seconds,
-    "connections": _count,
-    "grace": _grace,
-    "tls_ca": _text,
-    "tls_cert": _text,
-    "tls_key": _text,
-    "tls_check_hostname": _flag,
-}
+        return wrong(self._name, problem)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl
+from typing import Annotated, ClassVar, Literal
 
-from memory.domain.errors import ConfigError
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
 from memory.ports.capabilities import Capabilities
 from memory.ports.local import local_path
+from memory.ports.options import SecondsOrZero, Shouted, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
 # No limits of its own: SQLite takes rows of up to 1,000,000,000 bytes.
@@ -27,7 +29,7 @@ CLAIMS = Capabilities(
     fenced=True,
 )
 
-_SYNCHRONOUS = ("NORMAL", "FULL", "EXTRA")
+Synchronous = Annotated[Literal["NORMAL", "FULL", "EXTRA"], Shouted, Field(description="one of NORMAL, FULL, EXTRA")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ THRESHOLDS = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteConfig:
+class SqliteConfig(StoreOptions):
     """Where the file is and how it is used.
 
     `path` of None keeps everything in memory until the store is closed. `synchronous` is SQLite's: FULL waits for the disk at every commit;
@@ -61,10 +63,12 @@ class SqliteConfig:
     `StoreUnavailable`. `cache_bytes` bounds what searches keep in memory.
     """
 
+    where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
+    product: ClassVar[str] = "a SQLite store"
     path: Path | None
-    synchronous: str = "FULL"
-    busy_timeout: float = 10.0
-    cache_bytes: int = 256 * 2**20
+    synchronous: Synchronous = "FULL"
+    busy_timeout: SecondsOrZero = 10.0
+    cache_bytes: Whole = 256 * 2**20
     thresholds: Thresholds = THRESHOLDS
 
 
@@ -73,35 +77,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig
     or apart."""
     scheme, colon, rest = url.partition(":")
     if scheme != "sqlite" or not colon:
-        raise ConfigError(f"store '{name}': the URL of a SQLite store begins with 'sqlite:///', not '{scheme}'")
+        raise wrong(name, f"the URL of a SQLite store begins with 'sqlite:///', not '{scheme}'")
     place, query = local_path(url), rest.partition("?")[2]
     if place is None:
-        raise ConfigError(f"store '{name}': write 'sqlite:///' and the path of the file, or 'sqlite:///:memory:'")
-    given: dict[str, JsonValue] = {**dict(parse_qsl(query, keep_blank_values=True)), **options}
-    path = None if place == ":memory:" else Path(place).expanduser()
-    config = SqliteConfig(
-        path,
-        _synchronous(name, given.pop("synchronous", "FULL")),
-        _number(name, "busy_timeout", given.pop("busy_timeout", 10.0)),
-        int(_number(name, "cache_bytes", given.pop("cache_bytes", 256 * 2**20))),
-    )
-    if given:
-        raise ConfigError(f"store '{name}': a SQLite store has no option {', '.join(map(repr, sorted(given)))}")
-    return config
-
-
-def _synchronous(name: str, value: JsonValue) -> str:
-    upper = str(value).upper()
-    if upper not in _SYNCHRONOUS:
-        raise ConfigError(f"store '{name}': synchronous is one of {', '.join(_SYNCHRONOUS)}, not {value!r}")
-    return upper
-
-
-def _number(name: str, option: str, value: JsonValue) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0 <= number < 2**62:
-        raise ConfigError(f"store '{name}': {option} is a number of at least 0, not {value!r}")
-    return number
+        raise wrong(name, "write 'sqlite:///' and the path of the file, or 'sqlite:///:memory:'")
+    return SqliteConfig.read(name, query, options, path=None if place == ":memory:" else Path(place).expanduser())

@@ -1,0 +1,65 @@
+"""What the adapter can do at best, and its options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import unquote
+
+from pydantic.dataclasses import dataclass
+
+from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
+from memory.ports.capabilities import Capabilities
+from memory.ports.local import local_path
+from memory.ports.options import Flag, SecondsOrZero, StoreOptions, Whole, wrong
+from memory.ports.record import JsonValue
+
+CLAIMS = Capabilities(
+    durable=True,
+    shared=True,
+    conditional=True,
+    atomic=True,
+    filter=True,
+    order=True,
+    tenant_wide=True,
+    lexical=True,
+    semantic=True,
+    tenant_statistics=True,
+    fenced=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileConfig(StoreOptions):
+    """Where the folder is and how it is used.
+
+    With `fsync`, a write is acknowledged when the disk has it; without, the death of the machine may cost the last half minute, that of a
+    process nothing. `lock_timeout` is how many seconds a call waits for other processes' writes before it fails as `StoreUnavailable`.
+    `cache_bytes` bounds what queries and searches keep in memory.
+    """
+
+    where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
+    product: ClassVar[str] = "a file store"
+    path: Path
+    fsync: Flag = True
+    lock_timeout: SecondsOrZero = 10.0
+    cache_bytes: Whole = 256 * 2**20
+    thresholds: Thresholds = THRESHOLDS
+
+
+def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
+    """The config of `file:///absolute/folder` or `file:relative/folder` (see `memory.ports.local`), with options in the query part or apart."""
+    if sys.platform == "win32":
+        raise wrong(name, "the file store needs the file locks of Linux, macOS or BSD; use sqlite:/// on Windows")
+    scheme, colon, rest = url.partition(":")
+    if scheme != "file" or not colon:
+        raise wrong(name, f"the URL of a file store begins with 'file:', not '{scheme}'")
+    place, query = local_path(url), rest.partition("?")[2]
+    if place is None:
+        raise wrong(name, "a file store is a folder on this machine: write 'file:///absolute/folder' or 'file:relative/folder'")
+    folder = unquote(place)
+    if not folder.strip("/") or "\0" in folder:
+        raise wrong(name, "write 'file:///' and the path of a folder of its own, or 'file:relative/folder'")
+    return FileConfig.read(name, query, options, path=Path(folder).expanduser())

@@ -1,0 +1,122 @@
+"""The way to the open engine that a memory, its nouns and its views share: one tenant's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from memory.domain import door
+from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.errors import InvalidInput, NotOpen
+from memory.domain.scope import Scope, ScopeKind
+from memory.facade.arguments import Moment, flag, moment, scope_of
+from memory.facade.config import MemoryConfig
+from memory.facade.life import Life
+from memory.orchestrator.asked import Asked
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.generations import SYSTEM_TENANT
+from memory.orchestrator.searching import SearchResult
+
+RETRIEVE_LIMIT = 20  # A30
+SEARCH_LIMIT = 10
+MAX_QUERY_BYTES = 64 * 1024
+
+Scopes = Scope | str | Sequence[Scope | str]
+
+
+class Access:
+    """One tenant's way to the engine. The first owns the engine's life; those made of it for other tenants open and close only themselves."""
+
+    def __init__(self, config: MemoryConfig, life: Life, tenant: str, *, owns_life: bool = True) -> None:
+        if tenant == SYSTEM_TENANT:
+            raise InvalidInput("tenant", f"'{SYSTEM_TENANT}' is the engine's own")
+        self.config = config
+        self.tenant = tenant
+        self._life = life
+        self._owns_life = owns_life
+        self._let_go = False
+
+    def for_tenant(self, tenant: str) -> Access:
+        """Another tenant's way to the same engine."""
+        if not self.is_open:
+            raise NotOpen("this memory")
+        return Access(self.config, self._life, door.identifier("tenant", tenant), owns_life=False)
+
+    @property
+    def is_open(self) -> bool:
+        return self._life.is_open and not self._let_go
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine, on the event loop that opened it."""
+        return self._held.working
+
+    @property
+    def engine_anywhere(self) -> Engine:
+        """The open engine, on any event loop: for questions that no store is asked."""
+        return self._held.engine
+
+    @property
+    def _held(self) -> Life:
+        if self._let_go:
+            raise NotOpen("this memory")
+        return self._life
+
+    async def open(self) -> None:
+        if self._owns_life:
+            await self._life.open()
+        elif not self._life.is_open:
+            raise NotOpen("the memory that this tenant's was made from")
+        self._let_go = False
+
+    async def close(self) -> None:
+        self._let_go = True
+        if self._owns_life:
+            await self._life.close()
+
+    # -- what memories and views do alike --------------------------------------------------------------------------------
+
+    async def write(self, draft: EntryDraft, *, revive: bool) -> Entry:
+        return await self.engine.entries.write(self.tenant, draft, revive=flag("revive", revive))
+
+    def asked(
+        self,
+        scope: Scopes,
+        *,
+        tags: Sequence[str] | None,
+        types: Sequence[EntryType | str] | None,
+        since: Moment | None,
+        limit: int | None,
+        unless_told: int,
+        include_narrower: bool,
+        session_id: str | None,
+        as_of: Moment | None,
+        known_at: Moment | None,
+        order: Literal["newest", "oldest"] = "newest",
+    ) -> Asked:
+        """What is asked of many entries, checked; `unless_told` of them where no limit is given."""
+        given = [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
+        scopes = [scope_of(one) for one in given]
+        if not scopes:
+            raise InvalidInput("scope", "name at least one")
+        session = None if session_id is None else Scope.session(session_id)
+        if include_narrower and self.config.inclusion_rules and session is not None and any(s.kind is ScopeKind.USER for s in scopes):
+            scopes.append(session)
+        return Asked(
+            tenant=self.tenant,
+            scopes=tuple(dict.fromkeys(scopes)),
+            tags=() if tags is None else tuple(door.tags(door.sequence("tags", tags, at_most=door.MAX_LIMIT))),
+            types=() if types is None else tuple(door.one_of("type", t, EntryType) for t in door.sequence("types", types, at_most=door.MAX_LIMIT)),
+            since=moment("since", since),
+            as_of=moment("as_of", as_of),
+            known_at=moment("known_at", known_at),
+            order=door.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
+            limit=door.whole_limit(limit, default=unless_told),
+        )
+
+    async def search(self, query: str, asked: Asked, *, explain: bool) -> SearchResult:
+        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        found = await self.engine.searching.search(asked, text)
+        if asked.as_of is None and asked.known_at is None:
+            self.engine.accesses.note(self.tenant, [hit.entry.id for hit in found])
+        return found if explain else found.unexplained()

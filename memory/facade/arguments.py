@@ -1,0 +1,54 @@
+"""What callers give, checked and made the engine's own: scopes, ids, moments, drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from memory.domain import door
+from memory.domain.entry import EntryDraft
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
+
+Moment = datetime | str | int | float
+"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
+
+
+def scope_of(value: object) -> Scope:
+    """A scope, or its text."""
+    if isinstance(value, Scope):
+        return value
+    if isinstance(value, str):
+        return Scope.parse(door.text("scope", value))
+    raise InvalidInput("scope", f"must be a Scope or its text, such as 'user:ada', not {type(value).__name__}")
+
+
+def draft_of(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
+    """A draft, or the arguments of `write`."""
+    if not isinstance(given, EntryDraft | Mapping):
+        raise InvalidInput("draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}")
+    parts = given if isinstance(given, EntryDraft) else given.items()  # a draft is checked again: its lists may have been changed since
+    values = {door.text("draft", name): value for name, value in parts}
+    if "scope" not in values:
+        raise InvalidInput("scope", "is missing")
+    kind = type(given) if isinstance(given, EntryDraft) else EntryDraft
+    return kind(**(values | {"scope": scope_of(values["scope"])}))
+
+
+def flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False, not {type(value).__name__}")
+    return value
+
+
+def id_of(value: object) -> str:
+    return door.text("id", value, max_bytes=door.MAX_ID_BYTES)
+
+
+def ids_of(values: object) -> list[str]:
+    return [id_of(value) for value in door.sequence("ids", values)]
+
+
+def moment(field: str, value: Moment | None) -> datetime | None:
+    return None if value is None else door.time(field, value)

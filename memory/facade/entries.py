@@ -1,0 +1,35 @@
+"""`memory.entries`: what is asked of entries beside reading and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from memory.domain.entry import Entry
+from memory.domain.scope import Scope
+from memory.facade.access import Access
+from memory.facade.arguments import Moment, id_of, moment, scope_of
+
+
+class Entries:
+    """The entries of a tenant: all of them, their versions, the end of their validity.
+
+    async for entry in memory.entries.all("user:ada"):
+        print(entry.content, len(await memory.entries.history(entry.id)))
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def all(self, scope: Scope | str | None = None, *, retired: bool = False) -> AsyncIterator[Entry]:
+        """Every live entry of the tenant, or of one scope, oldest first; with `retired` also those no longer valid, as an export has them."""
+        wanted = None if scope is None else scope_of(scope)
+        async for entry in self._access.engine.browsing.everything(self._access.tenant, wanted, retired=retired):
+            yield entry
+
+    async def history(self, entry_id: str) -> list[Entry]:
+        """Every version of an entry, oldest first, the current one last. Raises `NotFound`."""
+        return await self._access.engine.entries.history(self._access.tenant, id_of(entry_id))
+
+    async def invalidate(self, entry_id: str, when: Moment | None = None) -> bool:
+        """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found."""
+        return await self._access.engine.entries.invalidate(self._access.tenant, id_of(entry_id), moment("when", when))

@@ -1,0 +1,159 @@
+"""A blocking class made of an async one: the same methods for scripts, notebooks and frameworks without an event loop.
+
+The calls run on an event loop in a thread of their own, which is started at the first of them. What an async class hands out of its kind (a view,
+a noun, a session) is handed out as its blocking twin, on the same loop. So any class has its twin made by `blocking(TheClass)`, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from typing import Any, ClassVar, Never
+
+
+class Loop:
+    """An event loop in a daemon thread, started at the first call."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def run(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """The call's result; a KeyboardInterrupt while waiting cancels it."""
+        loop = self._running()
+        if threading.current_thread() is self._thread:
+            call.close()
+            raise RuntimeError("a blocking memory was called from inside one of its own callbacks; use the async Memory there")
+        future = asyncio.run_coroutine_threadsafe(call, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread; the next call starts another."""
+        with self._starting:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="blocking-memory", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+class Twin:
+    """What twins share: the async object they speak for, and the loop it runs on. One that was made by calling its class ends the loop at `close`."""
+
+    __wrapped__: ClassVar[type]
+    _original: Any
+    _loop: Loop
+    _owns_loop: bool
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._handed_out(getattr(self._original, name))
+
+    def __repr__(self) -> str:
+        return repr(self._original).replace(type(self._original).__name__, type(self).__name__, 1)
+
+    def _handed_out(self, value: Any) -> Any:
+        """A value as a caller of this twin gets it."""
+        if value is self._original:
+            return self
+        if type(value) is list:
+            return [self._handed_out(item) for item in value]
+        original: type = type(value)
+        if not is_async(original):
+            return value
+        kind = blocking(original)
+        twin = kind.__new__(kind)
+        twin._original, twin._loop, twin._owns_loop = value, self._loop, False
+        return twin
+
+
+@functools.cache
+def is_async(kind: type) -> bool:
+    """Whether a class has public methods to be awaited or iterated over, or is an async context manager."""
+    methods = [member for name, member in _members(kind).items() if not name.startswith("_") or name in CONTEXT]
+    return any(inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method) for method in methods)
+
+
+@functools.cache
+def blocking(original: type) -> type[Twin]:
+    """The blocking twin of a class: its public methods and properties. Attributes that are neither are handed on."""
+    members: dict[str, Any] = {"__doc__": _doc(original), "__module__": original.__module__, "__wrapped__": original, "__init__": _init(original)}
+    for name, member in _members(original).items():
+        if name in CONTEXT:
+            members[CONTEXT[name]] = _method(name, member)
+        elif name.startswith("_"):
+            continue
+        elif isinstance(member, property):
+            members[name] = property(functools.partial(_property, name), doc=member.__doc__)
+        elif inspect.isfunction(member):
+            members[name] = _method(name, member)
+    return type(f"Blocking{original.__name__}", (Twin,), members)
+
+
+def _members(kind: type) -> dict[str, Any]:
+    return {name: member for base in reversed(kind.__mro__) for name, member in vars(base).items()}
+
+
+CONTEXT = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+
+
+def _init(original: type) -> Callable[..., None]:
+    @functools.wraps(original.__init__)  # type: ignore[misc]
+    def init(self: Twin, *args: Any, **kwargs: Any) -> None:
+        self._original, self._loop, self._owns_loop = original(*args, **kwargs), Loop(), True
+
+    return init
+
+
+def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    ends = name in ("close", "__aexit__")
+
+    @functools.wraps(method)
+    def call(self: Twin, *args: Any, **kwargs: Any) -> Any:
+        made = getattr(self._original, name)(*args, **kwargs)
+        if inspect.isasyncgen(made):
+            return _iterate(self, made)
+        value = self._loop.run(made) if inspect.iscoroutine(made) else made
+        if ends and self._owns_loop:
+            self._loop.stop()
+        return self._handed_out(value)
+
+    call.__doc__ = _doc(method)
+    return call
+
+
+def _property(name: str, self: Twin) -> Any:
+    return self._handed_out(getattr(self._original, name))
+
+
+def _iterate(twin: Twin, items: AsyncGenerator[Any, Never]) -> Iterator[Any]:
+    try:
+        while True:
+            try:
+                item = twin._loop.run(items.__anext__())
+            except StopAsyncIteration:
+                return
+            yield twin._handed_out(item)
+    finally:
+        twin._loop.run(items.aclose())
+
+
+def _doc(original: Any) -> str:
+    return (inspect.getdoc(original) or "").replace("async with", "with").replace("async for", "for").replace("await ", "")

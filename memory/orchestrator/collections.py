@@ -1,0 +1,61 @@
+"""What the engine stores: each collection, as adapters make tables and indexes of it."""
+
+from __future__ import annotations
+
+from memory.ports.collections import Collection, Field, FieldType, TextPart
+
+_ENTRY_FIELDS = (
+    Field("scope_kind", FieldType.TEXT),
+    Field("type", FieldType.TEXT, indexed=True),
+    Field("tags", FieldType.TAGS, indexed=True),
+    Field("source", FieldType.TEXT),
+    Field("confidence", FieldType.REAL),
+    Field("artifact_id", FieldType.TEXT),
+    Field("number", FieldType.INTEGER, indexed=True),  # `#42` of the tenant
+    Field("conversation_id", FieldType.TEXT, indexed=True),
+    Field("number_in_conversation", FieldType.INTEGER),
+    Field("speaker", FieldType.TEXT),
+    Field("valid_from", FieldType.TIME),
+    Field("valid_to", FieldType.TIME),
+    Field("promoted_from_id", FieldType.TEXT),
+    Field("request_digest", FieldType.TEXT),
+)
+_ENTRY_TEXTS = (TextPart("title", 10.0), TextPart("content", 4.0), TextPart("tags", 8.0), TextPart("source", 2.0))  # weights: D55
+
+ENTRIES = Collection("entries", _ENTRY_FIELDS, _ENTRY_TEXTS, vector=True)
+"""What agents remember."""
+
+ENTRY_VERSIONS = Collection(
+    "entry_versions",
+    (
+        *_ENTRY_FIELDS,
+        Field("entry_id", FieldType.TEXT, indexed=True),
+        Field("stored_version", FieldType.INTEGER),
+        Field("replaced_version", FieldType.INTEGER),
+    ),
+    _ENTRY_TEXTS,
+    vector=True,
+)
+"""What entries said before an edit; immutable (D34). Current from `stored_version` until before `replaced_version`."""
+
+RELATIONS = Collection(
+    "relations",
+    (
+        Field("source_id", FieldType.TEXT, indexed=True),
+        Field("target_id", FieldType.TEXT, indexed=True),
+        Field("relation", FieldType.TEXT),
+    ),
+)
+"""Directed, labelled links between two entries of one tenant."""
+
+OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
+"""Operations of several steps that are under way; what remains is in what they owe."""
+
+LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)))
+"""Who does maintenance just now."""
+
+SETTINGS = Collection("settings")
+"""What a store remembers about itself, such as the embedder its vectors were made with."""
+
+COLLECTIONS = (ENTRIES, ENTRY_VERSIONS, RELATIONS, OPERATIONS, LEASES, SETTINGS)
+"""Every collection there is. Erasure, export, check and migration go over this list."""

@@ -1,0 +1,135 @@
+"""What a store may be told, as the query part of its URL or a configuration says it: one model a kind of store.
+
+Errors name the store and the option, and say what it may be. A URL is never repeated: it may hold a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from memory.domain.errors import ConfigError
+from memory.ports.record import JsonValue
+
+
+def _number(value: object) -> object:
+    """True is no number."""
+    if isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _shouted(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+# What options are made of: the description is what an error says an option may be.
+_Text = Annotated[str, Field(min_length=1)]
+_Count = Annotated[int, BeforeValidator(_number), Field(ge=1, lt=10_000)]
+_A_TEXT, _A_COUNT = "a text that is not empty", "a whole number from 1 to 9999"
+
+Seconds = Annotated[float, BeforeValidator(_number), Field(gt=0, le=86_400, description="a number of seconds above 0, at most a day")]
+SecondsOrZero = Annotated[float, BeforeValidator(_number), Field(ge=0, le=86_400, description="a number of seconds of at least 0, at most a day")]
+Whole = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=2**62, description="a whole number of at least 0")]
+Count = Annotated[_Count, Field(description=_A_COUNT)]
+MaybeCount = Annotated[_Count | None, Field(description=_A_COUNT)]
+Text = Annotated[_Text, Field(description=_A_TEXT)]
+MaybeText = Annotated[_Text | None, Field(description=_A_TEXT)]
+Flag = Annotated[bool, Field(description="true or false")]
+Shouted = BeforeValidator(_shouted)
+
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class StoreOptions:
+    """Where a store is and how it is used: the base of a frozen pydantic dataclass. Its secrets are declared with `repr=False`.
+
+    Fields named in `where` follow from the URL, or are for code alone, and are no options.
+    """
+
+    __slots__ = ()
+    where: ClassVar[frozenset[str]] = frozenset()
+    product: ClassVar[str]
+    """What a store of this kind is called in messages."""
+
+    @classmethod
+    def read(
+        cls,
+        store: str,
+        query: str,
+        options: Mapping[str, JsonValue],
+        *,
+        spelled: Mapping[str, str] = NOTHING,
+        among: Collection[str] | None = None,
+        **found: Any,
+    ) -> Self:
+        """The options of the URL's query part and those given apart, which win, beside what else was found in the URL, which both overrule.
+
+        `spelled` has other names of options; `among` names those that count here, where not all do.
+        """
+        given = {spelled.get(name, name): value for name, value in (*parse_qsl(query, keep_blank_values=True), *options.items())}
+        if unknown := sorted(given.keys() - ((cls._fields().keys() if among is None else set(among)) - cls.where)):
+            raise wrong(store, f"{cls.product} has no option {', '.join(map(repr, unknown))}")
+        try:
+            return cls(**{**found, **given})
+        except ValidationError as error:
+            raise wrong(store, cls._said(error)) from None
+
+    @classmethod
+    def _fields(cls) -> dict[str, FieldInfo]:
+        return cls.__pydantic_fields__  # type: ignore[attr-defined, no-any-return]
+
+    @classmethod
+    def _said(cls, error: ValidationError) -> str:
+        """The first thing that is wrong. What a secret is, is not told."""
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = str(first["loc"][0])
+        field = cls._fields()[name]
+        shown = f", not {first['input']!r}" if field.repr else ""
+        return f"{name} is {field.description or first['msg']}{shown}"
+
+
+def wrong(store: str, problem: str) -> ConfigError:
+    return ConfigError(f"store '{store}': {problem}")
+
+
+class ServerUrl:
+    """The parts of the URL of one server: `scheme://user:password@host:port/path?options`."""
+
+    def __init__(self, store: str, product: str, schemes: tuple[str, ...], url: str) -> None:
+        self._store = store
+        self._example = f"{schemes[0]}://user:password@host/database"
+        try:
+            parts = urlsplit(url)
+            self.port = parts.port
+        except ValueError:  # whose text repeats what stands in the URL
+            raise wrong(store, f"the URL cannot be read; write {self._example}, special characters as %23 for #") from None
+        if parts.scheme not in schemes or not url.startswith(f"{parts.scheme}://"):
+            raise wrong(store, f"the URL of a {product} store begins with '{schemes[0]}://', not '{parts.scheme}'")
+        if parts.fragment:
+            raise wrong(store, "the URL has a '#' in it; write it as %23")
+        self._parts: SplitResult = parts
+
+    @property
+    def query(self) -> str:
+        return self._parts.query
+
+    @property
+    def found(self) -> dict[str, str]:
+        """Host, user and password, as far as the URL names them."""
+        parts = self._parts
+        named = {"host": parts.hostname, "user": unquote(parts.username or ""), "password": unquote(parts.password or "")}
+        return {name: value for name, value in named.items() if value}
+
+    @property
+    def database(self) -> str:
+        name = unquote(self._parts.path[1:])
+        if not name or "/" in name:
+            raise wrong(self._store, f"name the database in the URL: {self._example}")
+        return name
