@@ -110,7 +110,7 @@ def everyday(*more: Filter) -> Filter:
 )
 async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server: Postgres, query: Query, index: str) -> None:
     types = "abcdefgh"
-    records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(400)]
+    records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(2_000)]
     versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
     await done(store, *[put(r) for r in records], *[put(r, collection=MORE_SAMPLES) for r in versions])
     shelf = store._shelf(query.collection)
@@ -143,9 +143,9 @@ async def young(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[Postgr
     """A table that the server counted before the new tenant came, and not since."""
     store = PostgresStore(server.url(schema))
     await store.open((PAIRS,))
-    await raw("ALTER TABLE {s}.entries SET (autovacuum_enabled = off)")
+    await raw("ALTER TABLE {s}.samples SET (autovacuum_enabled = off)")
     await fill(store, OLD, 4_000)
-    await raw("VACUUM ANALYZE {s}.entries")
+    await raw("VACUUM ANALYZE {s}.samples")
     await fill(store, NEW, 10_000)
     yield store
     await store.close()
@@ -162,18 +162,18 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
     for name, (query, index) in QUESTIONS.items():
         question = page(shelf, query, [place.number], query.limit)
         told = await plan(question.sql, question.arguments)
-        assert f"ix_entries_{index}" in told, (name, told)
+        assert f"ix_samples_{index}" in told, (name, told)
     for word in ("rare7", "shared"):
         search = Search(PAIRS, within(NEW), Words(word), 10, VISIBLE)
         question = postings(shelf, search, [place.number], lexeme(place.number, word), [token(word)])
         told = await plan(question.sql, question.arguments)
-        assert "Bitmap Index Scan on ix_entries_lexemes" in told, told
+        assert "Bitmap Index Scan on ix_samples_lexemes" in told, told
         assert "Seq Scan" not in told, told
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 100)]
     asked = among(shelf, Search(PAIRS, within(NEW), Words("x"), 10, VISIBLE), NEW.tenant, ids)
     for sql, arguments in ((asked.sql, asked.arguments), (shelf.find_many_sql, [NEW.tenant, ids]), (shelf.find_sql, [NEW.tenant, ids[0]])):
         told = await plan(sql, arguments)
-        assert "pk_entries" in told, told
+        assert "pk_samples" in told, told
         assert "id = " in told.partition("Index Cond")[2].partition("\n")[0], told
 
 
@@ -182,9 +182,9 @@ async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young
     shelf = young._shelf(PAIRS)
     either = Or((Eq("type", "a"), Eq("conversation_id", "b")))
     for part, indexes in (
-        (None, ("ix_entries_created_at", "pk_entries")),
-        (Eq("type", "kind7"), ("ix_entries_field_type",)),
-        (either, ("ix_entries_field_type",)),
+        (None, ("ix_samples_created_at", "pk_samples")),
+        (Eq("type", "kind7"), ("ix_samples_field_type",)),
+        (either, ("ix_samples_field_type",)),
     ):
         question = page(shelf, Query(PAIRS, Tenant("new"), part, limit=20), (), 20)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
@@ -203,4 +203,4 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
     for index, query in due.items():
         question = page(shelf, query, (), 500)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
-        assert f"ix_entries_{index}" in told, told
+        assert f"ix_samples_{index}" in told, told
