@@ -14,11 +14,11 @@ from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, delete, done, found, id_of, key_of, live, put, record
+from memory.ports.contract.support import HERE, T0, asked, delete, done, found, id_of, key_of, live, one, put, record
 from memory.ports.query import And, Eq, Gt, In, IsNull, Not, Order, Query, Search, Words, within
 from memory.ports.record import FieldValue, Record, Role, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Annotate, RaiseGeneration
+from memory.ports.writes import Annotate, RaiseGeneration, Status
 
 FIELDS = (Field("shade", FieldType.TEXT, indexed=True), Field("seen", FieldType.TIME))
 MORE = (
@@ -171,3 +171,29 @@ async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fiel
 def _declared(stored: Record, collection: Collection) -> dict[str, object]:
     """What the record has of the fields that a collection declares: stores may tell of others too."""
     return {name: value for name, value in stored.fields.items() if collection.field(name) is not None}
+
+
+@clause("refused.record", "query.order")
+@pytest.mark.asyncio
+async def test_a_record_without_a_required_field_is_rejected_and_an_order_by_it_misses_none(unopened: Store, narrow: Collection) -> None:
+    numbered = replace(narrow, fields=(*FIELDS, Field("place", FieldType.INTEGER, required=True)), indexes=(("shade", "place"),))
+    await unopened.open((numbered,))
+    for fields in ({"shade": "dark"}, {"shade": "dark", "place": None}):
+        refused = await one(unopened, put(record(1, fields=fields), collection=numbered))
+        assert refused.status is Status.REJECTED
+        assert "'place'" in refused.reason
+    assert await found(unopened, 1, collection=numbered) is None
+    await done(unopened, *[put(record(n, fields={"shade": "dark" if n % 2 else "pale", "place": -n}), collection=numbered) for n in range(7)])
+    if unopened.capabilities.order:
+        ids: list[str] = []
+        query = Query(numbered, within(HERE), order=(Order("place"),), limit=3)
+        while True:
+            page = await unopened.query(query)
+            ids += [r.key.id for r in page.records]
+            if page.cursor is None:
+                break
+            query = replace(query, cursor=page.cursor)
+        assert ids == [id_of(n) for n in range(6, -1, -1)]
+        if unopened.capabilities.filter:
+            dark = await asked(unopened, part=Eq("shade", "dark"), order=(Order("place", descending=True),), limit=2, collection=numbered)
+            assert dark == [id_of(1), id_of(3)]
