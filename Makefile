@@ -2,14 +2,14 @@
 #
 #   make demo       install, then run the main job on a bundled conversation: no server, no key
 #   make test       install, then run the tests this machine can run; it says last which backends ran and which did not, and why.
-#                   MEMORY_THOROUGH=1 make test runs what takes long too, as CI does
+#                   MEMORY_THOROUGH=1 make test draws as much as CI does, and runs what takes long too
 #   make branches   measure which branches of the engine its own tests take, without servers; fails where a part has under 95 %
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it
 #   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
-#   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months; a month that was interrupted goes on where it was
+#   make prove      the long proofs: 20,000 seeds, every mutant, growth under 20,000 updates, long months, every harness of the contract in full; a month that was interrupted goes on where it was
 #   make lint       style, types, import directions, generated documents
 #   make format     rewrite what lint would complain of
 #   make docs       write what is generated again: docs/behaviours.md, the types of the blocking twin, the README's table of backends
@@ -101,6 +101,7 @@ month: $(DEV)
 prove: $(DEV)
 	$(BIN)/python -m tests.simulation --seeds 20000
 	$(BIN)/python -m pytest --quiet tests/simulation
+	MEMORY_HISTORY=1500 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
 	$(BIN)/python -m tests.growth
 	$(BIN)/python -m tests.month --topology default --operations 100000 --folder $(MONTHS)/long
 	$(BIN)/python -m tests.month --operations 10000 --folder $(MONTHS)

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memory.adapters.sql.mysql.config import parse
-
 from bench.beside import HERE, NEWEST, bulk, newest, puts
 from bench.measure import Figure
+from memory.adapters.sql.mysql.config import parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.time import micros

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.backends import BACKENDS, Backend, every_backend
+from tests.support.depth import THOROUGH
 from tests.support.reporting import BackendReport
-
-THOROUGH = any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
-"""Whether what takes long runs too: it does in CI, which names the backends it wants."""
-SAMPLED = {"postgresql_pgvector", "qdrant_edge", "qdrant_local", "file", "file_unsynced", "split", "wrapped_in_memory", "in_memory_server"}
-"""Harnesses that run only the sample of the contract where nothing thorough is asked for; in_memory and SQLite run it all."""
-SAMPLE = ("test_specification", "test_generations", "test_damage", "test_words")
 
 LONGEST_FIRST = ("simulation", "month", "contract", "meta", "faults", "cli")
 
@@ -24,6 +18,8 @@ pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.ins
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(BackendReport(config), "memory-backends")
+    if config.option.contract_depth is None and not THOROUGH:
+        config.option.contract_depth = "quick"
 
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
@@ -44,16 +40,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not THOROUGH:
         terminalreporter.write_line(
-            "Left out, for it takes long: most lying stores and mutants, many processes, and most of the contract beside the default."
+            "Drawn with one seed and 20 examples each. Left out: lying stores, most mutants, and of processes that die the same way all but one."
         )
-        terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs it too.")
+        terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all, and draws as much as CI does.")
 
 
 def _takes_long(item: pytest.Item) -> bool:
-    harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
-    module = getattr(getattr(item, "function", None), "__module__", "").rpartition(".")[2]
-    sampled = harness is not None and harness.name in SAMPLED and module not in SAMPLE
-    return sampled or any(item.get_closest_marker(name) is not None for name in ("thorough", "processor"))
+    return any(item.get_closest_marker(name) is not None for name in ("thorough", "processor"))
 
 
 def _share(item: pytest.Item) -> str:

@@ -14,7 +14,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
 from memory.orchestrator.collections import COLLECTIONS
 from tests.acceptance.support import Clock
-from tests.support.backends import marks_of
+from tests.support.backends import marks_of, run_here
 from tests.support.placings import PLACINGS, forget
 
 SQLITE = pytest.mark.backend("sqlite")
@@ -43,7 +43,7 @@ TOPOLOGIES = [
     pytest.param(_one_file, id="one-file", marks=SQLITE),
     pytest.param(_behind_a_cache, id="cache-and-two-files", marks=(SQLITE, IN_MEMORY)),
     pytest.param(_three_files, id="three-files", marks=SQLITE),
-    *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS),
+    *(pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends)) for placing in PLACINGS if run_here(*placing.backends)),
 ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, EVERY_KIND, HOUR, SESSION, USER, Clock, contents, everything_stored
 
 
@@ -90,7 +91,7 @@ async def test_a_failing_callback_changes_nothing_and_its_error_is_kept(memory: 
 
 
 @pytest.mark.behaviour("A78")
-@pytest.mark.parametrize("made", [None, 5, b"bytes", ["text"], "", "  ", "\x00", "\ud800", "x" * 65_537], ids=lambda made: repr(made)[:12])
+@cells("made", [None, 5, b"bytes", ["text"], "", "  ", "\x00", "\ud800", "x" * 65_537], ids=lambda made: repr(made)[:12], shared=True)
 async def test_what_is_no_text_worth_keeping_is_refused(memory: Memory, made: str) -> None:
     sources = await _sources(memory)
     before = await everything_stored(memory)

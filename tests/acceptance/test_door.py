@@ -10,6 +10,7 @@ import pytest
 
 from memory import Entry, EntryDraft, InvalidInput, MemoryTiersError, Scope
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import USER, everything_stored, watching
 
 Path = Callable[[Memory, Entry, Any], Awaitable[Any]]
@@ -163,29 +164,29 @@ JSON_PATHS: list[Any] = [
 
 
 @pytest.mark.behaviour("D11")
-@pytest.mark.parametrize("value", _cases(HOSTILE_TEXT))
-@pytest.mark.parametrize(("field", "path"), TEXT_PATHS)
+@cells("value", _cases(HOSTILE_TEXT), shared=True)
+@cells("field, path", TEXT_PATHS, shared=True)
 async def test_hostile_text_is_refused(plain: Memory, field: str, path: Path, value: Any) -> None:
     await _refused(plain, path, value, field)
 
 
 @pytest.mark.behaviour("A1", "D11")
-@pytest.mark.parametrize("value", _cases(HOSTILE_TEXT | {"no kind": "ada", "unknown kind": "team:a", "no id": "user:", "no object": "object:t"}))
-@pytest.mark.parametrize("path", SCOPE_PATHS)
+@cells("value", _cases(HOSTILE_TEXT | {"no kind": "ada", "unknown kind": "team:a", "no id": "user:", "no object": "object:t"}), shared=True)
+@cells("path", SCOPE_PATHS, shared=True)
 async def test_a_hostile_scope_is_refused(plain: Memory, path: Path, value: Any) -> None:
     await _refused(plain, path, value, "")
 
 
 @pytest.mark.behaviour("A35", "D9", "D11")
-@pytest.mark.parametrize("value", _cases(HOSTILE_TIME))
-@pytest.mark.parametrize(("field", "path"), TIME_PATHS)
+@cells("value", _cases(HOSTILE_TIME), shared=True)
+@cells("field, path", TIME_PATHS, shared=True)
 async def test_what_is_no_moment_is_refused(plain: Memory, field: str, path: Path, value: Any) -> None:
     await _refused(plain, path, value, field)
 
 
 @pytest.mark.behaviour("D11")
-@pytest.mark.parametrize("value", _cases(HOSTILE_JSON))
-@pytest.mark.parametrize("path", JSON_PATHS)
+@cells("value", _cases(HOSTILE_JSON), shared=True)
+@cells("path", JSON_PATHS, shared=True)
 async def test_metadata_that_is_no_json_object_is_refused(plain: Memory, path: Path, value: Any) -> None:
     await _refused(plain, path, value, "metadata")
 
@@ -206,16 +207,19 @@ async def test_metadata_may_nest_thirty_two_deep(memory: Memory) -> None:
 
 
 @pytest.mark.behaviour("D11")
-@pytest.mark.parametrize(
-    "drafts", [None, 5, "text", [5], ["text"], [{}], [{"content": "x"}], [{1: "x"}], [{"model": 1, "scope": "user:a"}], [None]], ids=repr
+@cells(
+    "drafts",
+    [None, 5, "text", [5], ["text"], [{}], [{"content": "x"}], [{1: "x"}], [{"model": 1, "scope": "user:a"}], [None]],
+    ids=repr,
+    shared=True,
 )
 async def test_drafts_that_are_none_are_refused(plain: Memory, drafts: Any) -> None:
     await _refused(plain, lambda m, e, v: m.write_many(v), drafts, "")
 
 
 @pytest.mark.behaviour("D11")
-@pytest.mark.parametrize("field", ["tags", "types"])
-@pytest.mark.parametrize("value", [5, "text", b"text", {"a": 1}, [None], [["a"]]], ids=repr)
+@cells("field", ["tags", "types"], shared=True)
+@cells("value", [5, "text", b"text", {"a": 1}, [None], [["a"]]], ids=repr, shared=True)
 async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, value: Any) -> None:
     await _refused(plain, lambda m, e, v: m.retrieve(USER, **{field: v}), value, field[:3])
     await _refused(plain, lambda m, e, v: m.search("x", scope=USER, **{field: v}), value, field[:3])

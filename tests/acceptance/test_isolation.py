@@ -8,6 +8,7 @@ import pytest
 
 from memory import InvalidInput, NotFound, Scope
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import SESSION, USER, contents
 
 HOSTILE = [
@@ -136,7 +137,7 @@ async def test_the_same_key_and_scope_of_two_tenants_are_two_entries(memory: Mem
 
 
 @pytest.mark.behaviour("D13")
-@pytest.mark.parametrize("tenant", ["", "\x00", "\ud800", "t" * 513, "~memory", 5, None], ids=repr)
+@cells("tenant", ["", "\x00", "\ud800", "t" * 513, "~memory", 5, None], ids=repr, shared=True)
 async def test_a_tenant_that_cannot_be_is_refused(memory: Memory, tenant: str) -> None:
     with pytest.raises(InvalidInput, match="tenant"):
         memory.for_tenant(tenant)

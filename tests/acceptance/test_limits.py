@@ -8,6 +8,7 @@ import pytest
 
 from memory import InvalidInput
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import USER, watching
 
 ACCEPTED: list[Any] = [
@@ -55,7 +56,7 @@ REFUSED: list[Any] = [
 
 
 @pytest.mark.behaviour("D1", "D2", "D3", "D4", "D5", "D8", "AC-D03")
-@pytest.mark.parametrize("given", ACCEPTED)
+@cells("given", ACCEPTED, shared=True)
 async def test_what_is_within_the_limits_is_stored_to_the_letter(memory: Memory, given: dict[str, Any]) -> None:
     body = {"content": "text"} | given
     entry = await memory.write(scope=USER, **body)
@@ -63,11 +64,11 @@ async def test_what_is_within_the_limits_is_stored_to_the_letter(memory: Memory,
     assert read is not None
     body = body if "tags" not in body else body | {"tags": list(dict.fromkeys(body["tags"]))}
     assert {name: getattr(read, name) for name in body} == body
-    assert await memory.retrieve(USER) == [read]
+    assert await memory.retrieve(USER, limit=1) == [read]
 
 
 @pytest.mark.behaviour("D1", "D2", "D3", "D4", "D5", "D8", "D11", "A92", "AC-D03")
-@pytest.mark.parametrize(("field", "given"), REFUSED)
+@cells("field, given", REFUSED, shared=True)
 async def test_what_is_not_is_refused_by_name_and_nothing_is_stored(memory: Memory, field: str, given: dict[str, Any]) -> None:
     body = {"content": "text"} | given
     with watching(memory) as calls:
@@ -81,7 +82,7 @@ async def test_what_is_not_is_refused_by_name_and_nothing_is_stored(memory: Memo
 
 
 @pytest.mark.behaviour("D1")
-@pytest.mark.parametrize("kind", ["user", "feedback", "project", "reference", "learning", "context"])
+@cells("kind", ["user", "feedback", "project", "reference", "learning", "context"], shared=True)
 async def test_there_are_six_types(memory: Memory, kind: str) -> None:
     entry = await memory.write("typed", scope=USER, type=kind)
     assert entry.type == kind
@@ -89,7 +90,7 @@ async def test_there_are_six_types(memory: Memory, kind: str) -> None:
 
 
 @pytest.mark.behaviour("D14", "D11")
-@pytest.mark.parametrize(("field", "given"), [p for p in REFUSED if p.id not in ("no content and no title", "blank content and no title")])
+@cells("field, given", [p for p in REFUSED if p.id not in ("no content and no title", "blank content and no title")], shared=True)
 async def test_an_update_has_the_same_limits(memory: Memory, field: str, given: dict[str, Any]) -> None:
     entry = await memory.write("text", scope=USER)
     with watching(memory) as calls, pytest.raises(InvalidInput, match=field):

@@ -8,6 +8,7 @@ import pytest
 
 from memory import Entry, InvalidInput
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, HOUR, MICROSECOND, OTHER_USER, SESSION, USER, Clock, contents
 
 
@@ -21,8 +22,10 @@ async def _written(memory: Memory, clock: Clock, *texts: str) -> list[Entry]:
 
 
 @pytest.mark.behaviour("A25", "D13")
-@pytest.mark.parametrize(
-    "unknown", ["nothing", "", "00000000-0000-8000-8000-000000000000", "01A20056-6B7D-8232-B913-7CE71815DA7B", "x" * 512, "%", "' or 1=1 --"]
+@cells(
+    "unknown",
+    ["nothing", "", "00000000-0000-8000-8000-000000000000", "01A20056-6B7D-8232-B913-7CE71815DA7B", "x" * 512, "%", "' or 1=1 --"],
+    shared=True,
 )
 async def test_getting_an_unknown_id_gives_none(memory: Memory, unknown: str) -> None:
     await memory.write("there", scope=USER)
@@ -115,7 +118,7 @@ async def test_twenty_entries_are_returned_unless_told(memory: Memory, clock: Cl
 
 
 @pytest.mark.behaviour("A31", "D49", "AC-D07")
-@pytest.mark.parametrize("limit", [0, -5, 1001, 2.9, True, "5", 2**63])
+@cells("limit", [0, -5, 1001, 2.9, True, "5", 2**63], shared=True)
 async def test_a_limit_out_of_range_is_refused(memory: Memory, limit: int) -> None:
     for call in (memory.retrieve(USER, limit=limit), memory.search("x", scope=USER, limit=limit), memory.relations.related(limit=limit)):
         with pytest.raises(InvalidInput, match="limit"):

@@ -8,6 +8,7 @@ import pytest
 
 from memory import Entry, InvalidInput, NotFound, Scope
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock, watching
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
@@ -93,7 +94,7 @@ async def test_expiry_is_cleared_by_none_and_stays_when_not_given(memory: Memory
 
 
 @pytest.mark.behaviour("A51", "D17")
-@pytest.mark.parametrize("field", ["scope", "promoted_from_id", "compacted_from_ids", "valid_from", "valid_to", "created_at", "id", "tenant", "key"])
+@cells("field", ["scope", "promoted_from_id", "compacted_from_ids", "valid_from", "valid_to", "created_at", "id", "tenant", "key"], shared=True)
 async def test_nothing_else_can_be_changed(memory: Memory, field: str) -> None:
     entry = await memory.write("fixed", scope=USER)
     with pytest.raises(TypeError):
@@ -181,7 +182,7 @@ async def test_search_follows_an_edit(memory: Memory) -> None:
 
 
 @pytest.mark.behaviour("A48")
-@pytest.mark.parametrize("change", [{"content": None}, {"tags": None}, {"metadata": None}, {"type": None}, {"type": "note"}, {"tags": "x"}], ids=str)
+@cells("change", [{"content": None}, {"tags": None}, {"metadata": None}, {"type": None}, {"type": "note"}, {"tags": "x"}], ids=str, shared=True)
 async def test_a_change_that_cannot_be_is_refused_before_any_store_is_touched(memory: Memory, change: dict[str, Any]) -> None:
     entry = await memory.write("kept", scope=USER)
     with watching(memory) as calls, pytest.raises(InvalidInput, match=next(iter(change))):

@@ -8,6 +8,7 @@ import pytest
 
 from memory import Entry, InvalidInput, Scope
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, HOUR, MICROSECOND, SESSION, USER, Clock, contents
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
@@ -165,7 +166,7 @@ async def test_a_time_of_creation_given_sets_update_and_window_too(memory: Memor
 
 
 @pytest.mark.behaviour("D9", "D11")
-@pytest.mark.parametrize("given", [-1, -0.001, 10**12, 10**18, "2126-01-01", "2999-01-01T00:00:00Z", True], ids=str)
+@cells("given", [-1, -0.001, 10**12, 10**18, "2126-01-01", "2999-01-01T00:00:00Z", True], ids=str, shared=True)
 async def test_a_time_of_creation_that_cannot_be_is_refused(memory: Memory, given: float) -> None:
     with pytest.raises(InvalidInput, match="created_at"):
         await memory.write("window", scope=USER, created_at=given)

@@ -69,7 +69,7 @@ class FileUnsynced(File):
     """The same without waiting for the disk: a process that dies loses nothing, a machine may lose the last half minute."""
 
     name = "file_unsynced"
-    many = 1_050
+    primary = "file"
     claims = replace(File.claims, durable=False, loss_window=timedelta(seconds=35))
     options: ClassVar[Mapping[str, JsonValue]] = {"fsync": False}
 

@@ -57,6 +57,7 @@ class InMemoryServer(InMemory):
     """The store in memory in the part of a durable server with many clients: it keeps every claim there is, limits too."""
 
     name = "in_memory_server"
+    primary = "in_memory"
     ttl_patience = timedelta(milliseconds=100)
     claims = Capabilities(
         durable=True,
@@ -81,7 +82,7 @@ class InMemoryPlain(InMemory):
     """The store in memory with everything off: what is not claimed must be refused."""
 
     name = "in_memory_plain"
-    many = 1_050
+    primary = "in_memory"
     claims = Capabilities()
 
     async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
@@ -95,7 +96,7 @@ class Split(Harness):
     """One tier on four stores: by tenant, by scope kind, by collection, and what remains. Held to the same contract as one store."""
 
     name = "split"
-    many = 1_050
+    primary = "in_memory"
     revives = False
     claims = replace(InMemoryServer.claims, atomic=False)
 

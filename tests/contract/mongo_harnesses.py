@@ -21,6 +21,7 @@ class MongoAlone(OneSchema):
     """A server on its own, that asks for a password."""
 
     name = "mongo"
+    primary = "mongo_replica_set"  # which has transactions besides
     urls = ("mongodb://user:hunter2-cormorant@127.0.0.1:1/memory",)
     exact_scores = True
     claims = Capabilities(
@@ -82,7 +83,7 @@ class MongoReplicaSet(MongoAlone):
     """A replica set of one member."""
 
     name = "mongo_replica_set"
-    many = 1_050
+    primary = ""
     claims = Capabilities(
         durable=True,
         shared=True,

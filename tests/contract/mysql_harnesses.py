@@ -92,7 +92,7 @@ class MySql(MariaDb):
     """The same on MySQL 8, whose default lets larger packets through."""
 
     name = "mysql"
-    many = 1_050
+    primary = "mariadb"
     claims = Capabilities(
         durable=True,
         shared=True,

@@ -111,7 +111,7 @@ class PostgresqlWithVectors(Postgresql):
 
     cramped = Harness.cramped
     name = "postgresql_pgvector"
-    many = 1_050
+    primary = "postgresql"
     claims = Capabilities(
         durable=True,
         shared=True,

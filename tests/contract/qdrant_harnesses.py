@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -23,7 +24,9 @@ from tests.contract.served import Served
 from tests.support.servers import Server
 
 if TYPE_CHECKING:
+    from memory.adapters.qdrant.edge import EdgeEngine
     from memory.adapters.qdrant.engine import Change
+    from memory.adapters.qdrant.store import QdrantStore
     from memory.adapters.qdrant.thresholds import Thresholds
 
 
@@ -44,7 +47,7 @@ class QdrantEdge(InAFolder):
         fenced=True,
         max_vector_dims=65_535,
     )
-    megabytes = 180  # of which 128 are kept free
+    megabytes = 200  # of which 128 are kept free, and each index takes two
 
     def _store(self, name: str, **options: Any) -> Store:
         from memory.adapters.qdrant.store import QdrantStore
@@ -53,6 +56,37 @@ class QdrantEdge(InAFolder):
 
     async def make(self) -> Store:
         return self._store("data")
+
+    async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
+        """To make a folder takes the engine as long as some hundred writes. The shard stays open, another store goes on with it, unless it is to keep
+        long vectors: for these the engine makes room in every segment.
+        """
+        import qdrant_edge
+
+        from memory.adapters.qdrant.store import QdrantStore
+
+        assert isinstance(store, QdrantStore)
+        await store.open(collections)  # a test may have closed it
+        if any(length > 1_000 for length in _edge(store)._dimensions):
+            await store.close()
+            shutil.rmtree(self.folder / "data")
+            fresh = self._store("data")
+            await fresh.open(collections)
+            return fresh
+        shard = _edge(store)._open_shard
+        shard.update(qdrant_edge.UpdateOperation.delete_points_by_filter(qdrant_edge.Filter()))
+        _edge(store)._shard = None
+        await store.close()
+        again = self._store("data")
+        assert isinstance(again, QdrantStore)
+        engine = _edge(again)
+
+        def take_over() -> None:
+            engine._shard, engine._dimensions = shard, engine._folder.dimensions()
+
+        with patch.object(engine, "_load", take_over):
+            await again.open(collections)
+        return again
 
     async def tiny(self) -> Store:
         return self._store("data", thresholds=_tiny(), log_bytes=2**20)
@@ -186,6 +220,13 @@ class QdrantServer(Served):
             await client.delete_collection(self.collection)
         finally:
             await client.close()
+
+
+def _edge(store: QdrantStore) -> EdgeEngine:
+    from memory.adapters.qdrant.edge import EdgeEngine
+
+    assert isinstance(store._engine, EdgeEngine)
+    return store._engine
 
 
 def _tiny() -> Thresholds:

@@ -97,7 +97,7 @@ class RedisVolatile(Redis):
     """A Redis with the settings it comes with: what was written since the last snapshot dies with it."""
 
     name = "redis_volatile"
-    many = 1_050
+    primary = "redis"
     claims = Capabilities(shared=True, ttl=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
 
     def _server(self) -> Server:
@@ -108,7 +108,7 @@ class RedisCluster(Redis):
     """One node in cluster mode: it refuses whatever reaches over a slot."""
 
     name = "redis_cluster"
-    many = 1_050
+    primary = "redis"
     claims = Capabilities(durable=True, shared=True, ttl=True, conditional=True, filter=True, order=True, tenant_wide=True, fenced=True)
     scheme = "redis+cluster"
 

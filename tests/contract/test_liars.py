@@ -16,6 +16,7 @@ from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = re.compile(r"^(FAILED|ERROR) \S*?::(?P<test>test_\w+)\[(?P<param>[^\n]*)", re.MULTILINE)
+CELLS = re.compile(r"cells failed: (?P<cells>.*)$")
 
 HANGS = 300
 """Seconds after which one test over one liar is taken to hang: it fails, and the others go on."""
@@ -44,7 +45,8 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
-    return subprocess.run(command, cwd=ROOT, env={**wheels.environment(), "MEMORY_HISTORY": ""}, capture_output=True, text=True, timeout=1_200)
+    environment = {**wheels.environment(), "MEMORY_HISTORY": "", "COLUMNS": "10000"}  # as wide as the longest table's failed cells
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_200)
 
 
 def _place(harness: type[Harness]) -> str:
@@ -63,6 +65,8 @@ def caught(tmp_path_factory: pytest.TempPathFactory) -> Caught:
     for match in REPORTED.finditer(result.stdout):
         name = next(n for n in sorted(names, key=len, reverse=True) if re.match(rf"{n}\b", match["param"]))
         failed[name] |= {match["test"], f"{match['test']}[{match['param'].split(']')[0]}]"}
+        if cells := CELLS.search(match["param"]):
+            failed[name] |= {f"{match['test']}[{name}-{cell}]" for cell in cells["cells"].split("; ")}
     return failed
 
 

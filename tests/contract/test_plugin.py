@@ -11,6 +11,7 @@ import pytest
 import memory.ports.contract as contract
 from memory.ports import capabilities
 from memory.ports.contract import judges, suite
+from memory.ports.contract.cells import cells
 
 EXAMPLE = """
     from memory.adapters.in_memory import InMemoryStore
@@ -115,13 +116,136 @@ EXCUSES = {
 }
 
 
-@pytest.mark.parametrize("excuse", EXCUSES)
-def test_no_excuse_counts_as_a_pass(outside: pytest.Pytester, excuse: str) -> None:
-    body, said_why = EXCUSES[excuse]
+def test_no_excuse_counts_as_a_pass(outside: pytest.Pytester) -> None:
+    bodies = "".join(body.replace("test_any", f"test_{n}") for n, (body, _) in enumerate(EXCUSES.values()))
+    code, said = _with_test(outside, bodies)
+    assert code == pytest.ExitCode.TESTS_FAILED
+    for n, (excuse, (_, said_why)) in enumerate(EXCUSES.items()):
+        assert re.search(rf"test_{n}\[mine\] {said_why}", said), excuse
+    assert not re.search(r"\d+ (passed|skipped|xfailed|xpassed)", said)
+
+
+# -- tables and depth -------------------------------------------------------------------------------------------------
+
+
+def test_every_cell_of_a_table_runs_on_a_store_as_new_and_all_that_failed_are_named(outside: pytest.Pytester) -> None:
+    body = """
+    from memory.ports.contract.cells import cells
+    from memory.ports.contract.support import done, found, put, record
+
+    @pytest.mark.asyncio
+    @cells("one", ["a", "b"])
+    @cells("two", [1, 2, 3], ids=["first", "second", "third"])
+    async def test_table(store, one, two):
+        assert await found(store) is None, "left by another cell"
+        await done(store, put(record()))
+        if two == 2:
+            pytest.fail("the second")
+        assert (one, two) != ("b", 3), "b and 3"
+
+    @cells("number, square", [(2, 4), (3, 10)], ids=str, shared=True)
+    def test_plain(harness, number, square):
+        assert number**2 == square
+    """
     code, said = _with_test(outside, body)
     assert code == pytest.ExitCode.TESTS_FAILED
-    assert said_why in said
-    assert not re.search(r"\d+ (passed|skipped|xfailed|xpassed)", said)
+    assert "cells failed: second-a; second-b; third-b\n" in said
+    assert "cells failed: (3, 10)\n" in said
+    assert "in the cell 'third-b'" in said
+    assert "b and 3" in said
+    assert "left by another cell" not in said.replace('"left by another cell"', "")
+
+
+def test_a_table_of_nothing_and_one_with_a_name_too_few_are_refused() -> None:
+    with pytest.raises(ValueError, match="would prove nothing"):
+        cells("one", [])
+    with pytest.raises(ValueError, match="shorter"):
+        cells("one", [1, 2], ids=["first"])
+
+
+def test_a_store_that_can_be_cleared_is_lent_from_test_to_test_and_given_back(outside: pytest.Pytester) -> None:
+    outside.makepyfile(
+        lends=EXAMPLE
+        + """
+        made = given_back = 0
+
+        async def cleared(self, store, collections):
+            store.state.__init__()
+            return store
+
+        async def make(self):
+            type(self).made += 1
+            return InMemoryStore("mine")
+
+        async def dispose(self, store):
+            type(self).given_back += 1
+            await store.close()
+            if type(self).given_back == type(self).made:
+                print(f"made {type(self).made}, all given back")
+    """
+    )
+    body = """
+    from memory.ports.contract.support import done, found, put, record
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("number", range(4))
+    async def test_lent(store, number):
+        assert await found(store) is None
+        await done(store, put(record()))
+
+    @pytest.mark.asyncio
+    async def test_own(harness, store):
+        await done(store, put(record()))
+    """
+    outside.makeconftest("from memory.ports.contract.fixtures import harness, store")
+    outside.makepyfile(test_it=SUITE + body)
+    code, said = _run(outside, "-s", "test_it.py", harness="lends:Mine")
+    assert code == pytest.ExitCode.OK, said
+    assert "made 2, all given back" in said
+
+
+SEEDED = """
+    SEEN = []
+
+    @needs("filter")
+    @pytest.mark.parametrize("seed", range(3))
+    def test_seeded(harness, seed):
+        SEEN.append((harness.name, harness.depth.examples))
+
+    @needs("shared")
+    @pytest.mark.parametrize("seed", range(3))
+    def test_of_clients(harness, seed):
+        SEEN.append((harness.name, harness.depth.examples))
+
+    def test_drawn(harness):
+        print("drawn", sorted(SEEN))
+"""
+VARIANT = """
+
+    class Variant(Mine):
+        name = "variant"
+        primary = "mine"
+        claims = Capabilities(shared=True, filter=True)
+"""
+
+
+def test_a_quick_run_asks_the_same_and_draws_less(outside: pytest.Pytester) -> None:
+    outside.makepyfile(test_it=SUITE + SEEDED)
+    code, said = _run(outside, "-s", "test_it.py")
+    assert (code, "drawn [('mine', 100), ('mine', 100), ('mine', 100)]" in said) == (pytest.ExitCode.OK, True), said
+    code, said = _run(outside, "-s", "test_it.py", "--contract-depth", "quick")
+    assert (code, "drawn [('mine', 20)]" in said) == (pytest.ExitCode.OK, True), said
+
+
+def test_a_variant_draws_less_of_what_its_primary_is_asked_too_and_in_full_what_it_alone_is(outside: pytest.Pytester) -> None:
+    outside.makepyfile(mine=EXAMPLE + VARIANT, test_it=SUITE + SEEDED)
+    code, said = _run(outside, "-s", "test_it.py", "--memory-harness", "mine:Variant")
+    alone, both = [("variant", 100)] * 3, [("mine", 100)] * 3
+    assert (code, f"drawn {sorted([*both, ('variant', 20), *alone])}" in said) == (pytest.ExitCode.OK, True), said
+    code, said = _run(outside, "-s", "test_it.py", "--memory-harness", "mine:Variant", "--contract-depth", "full")
+    assert (code, f"drawn {sorted([*both, *alone, *alone])}" in said) == (pytest.ExitCode.OK, True), said
+    code, said = _run(outside, "-s", "test_it.py", harness="mine:Variant")
+    assert (code, f"drawn {alone * 2}" in said) == (pytest.ExitCode.OK, True), said
 
 
 def test_without_a_harness_the_contract_is_an_error(outside: pytest.Pytester) -> None:

@@ -65,14 +65,14 @@ class WrappedInMemory(Wrapped, InMemoryServer):  # type: ignore[misc]  # the nar
     """Every claim there is, wrapped."""
 
     name = "wrapped_in_memory"
-    many = 1_050
+    primary = "in_memory"
 
 
 class WrappedRedis(Wrapped, Redis):
     """A store whose server freezes and dies, wrapped."""
 
     name = "wrapped_redis"
-    many = 1_050
+    primary = "redis"
 
     async def tiny(self) -> Store:
         return around(await super().tiny())

@@ -1,4 +1,4 @@
-"""Eight processes, one file, the whole facade: nothing acknowledged is missing, keyed writes are there once, locks never reach a caller."""
+"""Many processes, one file, the whole facade: nothing acknowledged is missing, keyed writes are there once, locks never reach a caller."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from memory.facade.memory import Memory
+from tests.support.depth import drawn
 
-WRITERS, EACH = 8, 25
+WRITERS, EACH = drawn(8, 3), 25
 
 PROGRAM = """
 import asyncio, json, sys
@@ -36,7 +37,7 @@ def _started(url: str, writer: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.backend("sqlite")
-async def test_eight_processes_write_one_file(tmp_path: Path) -> None:
+async def test_many_processes_write_one_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     writers = [_started(url, w) for w in range(WRITERS)]
     answers = await asyncio.gather(*(asyncio.to_thread(w.communicate, timeout=120) for w in writers))

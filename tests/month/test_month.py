@@ -31,7 +31,7 @@ def operations_on(topology: Topology) -> int:
     """As many as are asked for; else some where no server is needed, and a few elsewhere."""
     if OPERATIONS is not None:
         return int(OPERATIONS)
-    return 100 if any(BACKENDS[name].needs_server for name in topology.placing.backends) else 300
+    return 50 if any(BACKENDS[name].needs_server for name in topology.placing.backends) else 100
 
 
 @pytest.fixture(autouse=True)
@@ -95,22 +95,22 @@ def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_p
 def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stores as well: what they were asked to do since is done again."""
     topology, done = TOPOLOGIES["default"], list[int]()
-    monkeypatch.setattr("tests.month.long.PART", 50)
-    monkeypatch.setattr("tests.month.long.WHOLE_EVERY", 50)
-    assert month(topology, _fresh(tmp_path, 1), SEED, 150) is None
+    monkeypatch.setattr("tests.month.long.PART", 30)
+    monkeypatch.setattr("tests.month.long.WHOLE_EVERY", 30)
+    assert month(topology, _fresh(tmp_path, 1), SEED, 60) is None
     broken = _fresh(tmp_path, 2)
 
     async def until(run: Run, op: Operation) -> None:
         await perform(run, op)
-        if op.number == 130:
+        if op.number == 50:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr("tests.month.long.perform", until)
         with pytest.raises(KeyboardInterrupt):
-            month(topology, broken, SEED, 150)
-    assert month(topology, broken, SEED, 150, lambda number, seconds: done.append(number)) is None
-    assert done == [150]
+            month(topology, broken, SEED, 60)
+    assert month(topology, broken, SEED, 60, lambda number, seconds: done.append(number)) is None
+    assert done == [60]
     assert (broken / "operations.jsonl").read_text() == (tmp_path / "1" / "operations.jsonl").read_text()
 
 

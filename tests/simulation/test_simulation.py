@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.orchestrator import tiering
+from memory.ports.contract.cells import cells
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.mutants import CALLED, MUTANTS, Mutant, applied
@@ -25,7 +26,7 @@ from tests.simulation.slips import Slip
 from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps
 from tests.simulation.workload import Layout
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "200"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "60"))
 FIRST = int(os.environ.get("SIMULATION_FIRST", secrets.randbelow(10**9)))
 """Fresh seeds every time; those that failed are printed, and `make simulate SEED=n` runs one again."""
 NOTICED_WITHIN = 3_000
@@ -73,7 +74,7 @@ def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
     assert run_chunk(range(60), "relations-are-listed-backwards").called
 
 
-@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+@cells("mutant", sorted(MUTANTS), shared=True)
 def test_a_mutant_still_finds_what_it_changes(mutant: str) -> None:
     with applied(mutant):
         pass

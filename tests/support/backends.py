@@ -88,6 +88,11 @@ def marks_of(*names: str) -> list[pytest.MarkDecorator]:
     return marks
 
 
+def run_here(*names: str) -> bool:
+    """Whether these backends can all run on this machine: for tables that would skip a thousand times what the report says last once."""
+    return all(BACKENDS[name].missing() is None for name in names)
+
+
 def able(*harnesses: type[Harness]) -> tuple[type[Harness], ...]:
     """The contract harnesses whose backend can run on this machine.
 

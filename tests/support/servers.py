@@ -51,7 +51,21 @@ _BALLAST = "ballast"
 @cache
 def missing(server: str) -> str | None:
     """Why this server cannot be started on this machine, or None."""
-    image = IMAGES[server]
+    problem = _no_engine()
+    if problem is None:
+        import docker
+
+        with contextlib.closing(docker.from_env(timeout=10)) as client:
+            try:
+                client.images.get(IMAGES[server].name)
+            except docker.errors.ImageNotFound:
+                problem = f"the image '{IMAGES[server].name}' is not here (pull it, or name another in {IMAGES[server].variable})"
+    return problem
+
+
+@cache
+def _no_engine() -> str | None:
+    """Why no server at all can be started on this machine, or None."""
     try:
         import docker  # type: ignore[import-untyped,unused-ignore]
         import testcontainers  # noqa: F401
@@ -62,9 +76,7 @@ def missing(server: str) -> str | None:
         warnings.simplefilter("ignore", ResourceWarning)  # a client that finds no engine leaves its socket open
         try:
             with contextlib.closing(docker.from_env(timeout=10)) as client:
-                client.images.get(image.name)
-        except docker.errors.ImageNotFound:
-            problem = f"the image '{image.name}' is not here (pull it, or name another in {image.variable})"
+                client.ping()
         except Exception as exc:  # noqa: BLE001  whatever keeps Docker from answering, the reason is what is reported
             problem = f"no Docker engine answers ({type(exc).__name__})"
         gc.collect()

@@ -84,6 +84,8 @@ class ExactValues:
             kind: [*hard, *[one() for _ in range(COUNT - len(hard))]] for kind, (hard, one) in draw.items()
         }
         """Of each type `COUNT` values: the hard ones first."""
+        self.hard = {kind: len(hard) for kind, (hard, _) in draw.items()}
+        """How many of each are hard ones; the others are drawn."""
 
     def records(self) -> list[Record]:
         """The n-th holds the n-th value of each type, in both its fields."""

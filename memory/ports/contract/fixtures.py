@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from memory.ports.contract.collections import DECLARED
+from memory.ports.contract import lending
 from memory.ports.contract.harness import Harness
+from memory.ports.contract.plugin import depth_of
 from memory.ports.store import Store
 
 
 @pytest.fixture
-def harness(contract_harness: type[Harness], tmp_path: Path) -> Harness:
-    return contract_harness(tmp_path)
+def harness(request: pytest.FixtureRequest, contract_harness: type[Harness], tmp_path: Path) -> Harness:
+    made = contract_harness(tmp_path)
+    made.depth = depth_of(request.config, request.node, contract_harness)
+    return made
 
 
 @pytest_asyncio.fixture
-async def store(harness: Harness) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, harness: Harness) -> AsyncIterator[Store]:
     """A fresh store, open with every collection."""
-    made = await harness.make()
-    try:
-        await made.open(DECLARED)
+    async with lending.store(harness, lent="harness" not in inspect.signature(request.function).parameters) as made:
         yield made
-    finally:
-        await harness.dispose(made)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from memory.domain.errors import Unsupported
 from memory.ports.adapter import Adapter
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.contract.depth import FULL, Depth
 from memory.ports.record import Key
 from memory.ports.store import Store
 from memory.ports.writes import Put
@@ -58,7 +59,13 @@ class Harness:
     adapter: ClassVar[Adapter | None] = None
     """What builds the store, where it is not found by the scheme of `urls` among the installed ones."""
     many: ClassVar[int] = 10_050
-    """How many records the volumes are. A harness of an adapter that another harness holds to all of them may take fewer."""
+    """How many records the volumes are, at most: for a store that is no engine and takes long over them."""
+    primary: ClassVar[str] = ""
+    """The harness of the same adapter that draws in full, where this one differs from it only in a part: what both are asked, this one is asked
+    with fewer seeds, examples and records. What the primary is not asked, or where it is not in the run, this one draws in full.
+    """
+    depth: Depth = FULL
+    """How much the test that this harness was made for draws."""
     revives: ClassVar[bool] = True
     """Whether nothing is left of a tombstone over which something of a lower version came. A tier on several stores leaves one in each, and the
     others show again when that copy is deleted: long histories do without such writes there (versions are moments, so the engine makes none)."""
@@ -93,6 +100,22 @@ class Harness:
         for stores that derive something.
         """
         raise NotImplementedError(f"{type(self).__name__} derives nothing that could be damaged")
+
+    def another(self, folder: Path) -> Self:
+        """One as this, for a store of its own in an empty folder of its own."""
+        made = type(self)(folder)
+        made.depth = self.depth
+        return made
+
+    @classmethod
+    def can_be_cleared(cls) -> bool:
+        return cls.cleared is not Harness.cleared
+
+    async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
+        """In the place of an open store that a test did nothing to but write and ask, one with nothing left in it, open with these collections: in
+        this event loop, which may be another. Implement it where making a store takes long: tests lend it each other.
+        """
+        raise NotImplementedError(f"{type(self).__name__} makes each store anew")
 
     async def reopen(self, store: Store) -> Store:
         """Close the store in good order and return an unopened one on the same data."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from memory.ports.contract.depth import Depth
     from memory.ports.contract.harness import Harness
 
 FIXTURE = "contract_harness"
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the contract of memory.ports against this harness; may be given several times",
     )
 
+    depth = "how much is drawn: quick takes one seed and 20 examples where full takes more; without, full but for variants; what is asked is the same"
+    group.addoption("--contract-depth", choices=("full", "quick"), help=depth)
     length = "play histories of so many writes, from fresh seeds (also MEMORY_HISTORY); without, a short one that is always the same"
     group.addoption("--contract-history", type=int, default=os.environ.get("MEMORY_HISTORY") or None, metavar="WRITES", help=length)
     group.addoption("--contract-seed", type=int, default=os.environ.get("MEMORY_HISTORY_SEED") or None, help="play the history of this seed")
@@ -85,10 +88,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     if missing := [*unjudged(), *_uncited(items)]:
         raise pytest.UsageError("the contract has holes: " + "; ".join(missing))
-    unasked = [item for item in items if item.get_closest_marker("memory_unasked")]
+    unasked = {item for item in items if item.get_closest_marker("memory_unasked") or _beyond_its_depth(config, item)}
     if unasked:
-        config.hook.pytest_deselected(items=unasked)
-        items[:] = [item for item in items if item not in set(unasked)]
+        config.hook.pytest_deselected(items=list(unasked))
+        items[:] = [item for item in items if item not in unasked]
+
+
+def depth_of(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> Depth:
+    """How much this test draws for this harness: less where the run is quick, and where the harness's primary is asked the same in full."""
+    from memory.ports.contract.depth import DEPTHS, FULL, QUICK
+    from memory.ports.contract.judges import MARK, fits
+
+    if chosen := config.getoption("contract_depth"):
+        return DEPTHS[chosen]
+    primary = next((one for one in config.stash[HARNESSES] if one.name == harness.primary), None)
+    return QUICK if primary is not None and all(fits(mark, primary) for mark in item.iter_markers(MARK)) else FULL
+
+
+def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether it is a test of one seed, of which its harness takes fewer."""
+    called = getattr(item, "callspec", None)
+    if called is None or "seed" not in called.params or called.params.get(FIXTURE) is None:
+        return False
+    seeds = next((list(mark.args[1]) for mark in item.iter_markers("parametrize") if mark.args and mark.args[0] == "seed"), [])
+    return called.params["seed"] in seeds[depth_of(config, item, called.params[FIXTURE]).seeds :]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -112,6 +135,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
         if any(name == PROPERTY for name, _ in report.user_properties):
             _verdicts.append(report)
+
+
+def pytest_sessionfinish() -> None:
+    if (lending := sys.modules.get("memory.ports.contract.lending")) is not None:
+        lending.give_back()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
@@ -76,7 +77,7 @@ async def _works_at_once(store: Store, round_: int) -> None:
 
 @clause("life.cancelled")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("size", [1, 5], ids=["one write", "batches"])
+@cells("size", [1, 5], ids=["one write", "batches"])
 async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_is_missing(store: Store, size: int) -> None:
     chance = random.Random(size)  # noqa: S311
     known: set[int] = set()

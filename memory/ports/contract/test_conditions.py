@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
@@ -68,7 +69,7 @@ def _named(cell: tuple[str, When, int, bool]) -> str:
 @clause("write.table")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("cell", PUTS, ids=_named)
+@cells("cell", PUTS, ids=_named)
 async def test_a_put_meets_what_stands_there_as_the_table_says(store: Store, cell: tuple[str, When, int, bool]) -> None:
     standing, when, version, applies = cell
     await done(store, *STANDING[standing])
@@ -94,7 +95,7 @@ DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
 @clause("write.table", "delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("cell", DELETIONS, ids=_named)
+@cells("cell", DELETIONS, ids=_named)
 async def test_a_delete_meets_what_stands_there_as_the_table_says(store: Store, cell: tuple[str, When, int, bool]) -> None:
     standing, when, version, applies = cell
     assert isinstance(when, AtVersion | Newer)
@@ -117,7 +118,7 @@ async def test_a_delete_meets_what_stands_there_as_the_table_says(store: Store, 
 @clause("write.roles")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("role", [Role.HOME, Role.REPLICA, Role.ARRIVING, Role.CACHED])
+@cells("role", [Role.HOME, Role.REPLICA, Role.ARRIVING, Role.CACHED])
 async def test_a_role_in_a_condition_asks_for_exactly_that_role(store: Store, role: Role) -> None:
     for asked in Role:
         await done(store, put(record(version=V, role=role)))

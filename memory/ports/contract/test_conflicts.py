@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
@@ -53,8 +54,8 @@ def _that_do_not_hold(standing: str) -> list[Write]:
 @clause("write.table", "apply.order")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("standing", STANDING)
-@pytest.mark.parametrize("batch", [False, True], ids=["each alone", "in one batch"])
+@cells("standing", STANDING)
+@cells("batch", [False, True], ids=["each alone", "in one batch"])
 async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_leaves_it(store: Store, standing: str, batch: bool) -> None:
     await done(store, *STANDING[standing])
     stands = await found(store, collection=AT)
@@ -70,7 +71,7 @@ async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_le
 @clause("write.table", "generation.stamps")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("batch", [False, True], ids=["each alone", "in one batch"])
+@cells("batch", [False, True], ids=["each alone", "in one batch"])
 async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generation_and_number(store: Store, batch: bool) -> None:
     key = key_of(1)
     told: list[tuple[Write, Outcome]] = [
@@ -102,7 +103,7 @@ async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generat
 @clause("generation.binds", "write.table")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("standing", STANDING)
+@cells("standing", STANDING)
 async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands_there_and_nothing_of_it(store: Store, standing: str) -> None:
     await done(store, *STANDING[standing], RaiseGeneration(HERE, 2))
     stands = await found(store, collection=AT)
@@ -116,7 +117,7 @@ async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands
 @clause("put.whole", "delete.leaves", "release.mark")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("standing", STANDING)
+@cells("standing", STANDING)
 async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: Store, standing: str) -> None:
     """Neither of its content nor of its bookkeeping, also where it was purged in between."""
     bare = record(version=V + 1, generation=0)

@@ -11,6 +11,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
@@ -215,7 +216,7 @@ async def test_equal_accesses_in_one_batch_are_each_counted(store: Store) -> Non
 @clause("annotate.only")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
+@cells(
     "changes", [{"tier": "long"}, {"accessed_at": T0}, {"role": Role.REPLICA}, {"settle": (Owed("k"),)}, {"role_is": Role.CACHED}, {"discard_at": T0}]
 )
 async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: dict[str, object]) -> None:
@@ -320,7 +321,7 @@ async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Har
 @clause("durable.survives")
 @needs("durable")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("last", ["words", "erasure", "forgotten"])
+@cells("last", ["words", "erasure", "forgotten"])
 async def test_erasures_words_and_what_was_forgotten_survive_a_death(harness: Harness, store: Store, last: str) -> None:
     """Each was the last call before it."""
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None

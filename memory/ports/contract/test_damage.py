@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
@@ -251,7 +252,7 @@ async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBE
 @clause("damage.writes")
 @needs("durable")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "set aside"])
 async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> None:
     """Whether the damage was met before or not. A write that is newer than anything goes through too, where there are conditions."""
     await _filled(store)
@@ -268,7 +269,7 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
 @clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "set aside"])
 async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is(harness: Harness, store: Store, met: bool) -> None:
     """Where the version can no longer be read, both go through."""
     await _filled(store)
@@ -309,7 +310,7 @@ async def test_together_with_a_corrupt_record_nothing_is_kept(harness: Harness, 
 @clause("damage.erased")
 @needs("durable")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "set aside"])
 async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other(harness: Harness, store: Store, met: bool) -> None:
     await _filled(store)
     part = Eq("type", "no such") if store.capabilities.filter else None
@@ -343,7 +344,7 @@ async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Har
 @clause("damage.erased", "everywhere.all")
 @needs("durable", "tenant_wide")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("met", [False, True], ids=["unseen", "set aside"])
+@cells("met", [False, True], ids=["unseen", "set aside"])
 async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(harness: Harness, store: Store, met: bool) -> None:
     await _filled(store)
     part = Eq("type", "no such") if store.capabilities.filter else None

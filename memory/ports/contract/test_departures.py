@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
@@ -83,7 +84,7 @@ async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store)
 @clause("delete.nothing-said", "lexical.follows")
 @needs("conditional", "lexical")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("write", [delete(), release()], ids=["deleted", "released"])
+@cells("write", [delete(), release()], ids=["deleted", "released"])
 async def test_what_left_is_no_longer_found_by_words(store: Store, write: Write) -> None:
     await done(store, put(record(texts={"content": SAID})))
     assert await hit_ids(store, "cormorant") == {key_of(1).id}
@@ -143,7 +144,7 @@ async def test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing
 @clause("release.home")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("role", [Role.REPLICA, Role.ARRIVING, Role.CACHED])
+@cells("role", [Role.REPLICA, Role.ARRIVING, Role.CACHED])
 async def test_only_the_home_copy_can_be_released(store: Store, role: Role) -> None:
     await done(store, put(record(role=role)))
     await _refused_without_change(store, release())
@@ -203,7 +204,7 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
 @clause("annotate.only", "owed.untouched", "apply.repeatable")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("standing", ["live", "mark", "tombstone"])
+@cells("standing", ["live", "mark", "tombstone"])
 async def test_a_step_that_is_owed_more_than_once_is_settled_at_once(store: Store, standing: str) -> None:
     """Settling it again, or twice in one call, changes nothing more; steps that are alike but for a type or a level stay."""
     twice = (STEPS[0], Owed("n", {"n": 1}), STEPS[0], Owed("n", {"n": "1"}), Owed("n", {"n": 1}), Owed("n", {"n": [1]}), Owed("n", {"n": 1}))
@@ -248,7 +249,7 @@ async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store
 @clause("annotate.holds")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("changes", [{"role": Role.HOME}, {"tier": "x"}, {"accessed_at": T0}, {"role_is": Role.HOME, "discard_at": T0}], ids=str)
+@cells("changes", [{"role": Role.HOME}, {"tier": "x"}, {"accessed_at": T0}, {"role_is": Role.HOME, "discard_at": T0}], ids=str)
 async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombstones(store: Store, changes: dict[str, Any]) -> None:
     await done(store, put(record()), release())
     await _refused_without_change(store, _annotate(**changes))
@@ -308,7 +309,7 @@ async def test_purging_what_is_missing_is_applied(store: Store) -> None:
 @clause("purge.holds")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("role", [Role.HOME, Role.REPLICA, Role.ARRIVING])
+@cells("role", [Role.HOME, Role.REPLICA, Role.ARRIVING])
 async def test_a_live_copy_that_is_no_cache_is_never_purged(store: Store, role: Role) -> None:
     await done(store, put(record(role=role)))
     await _refused_without_change(store, Purge(SAMPLES, key_of(1), 1))

@@ -11,6 +11,7 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
@@ -62,7 +63,7 @@ from memory.ports.writes import Absent, Newer, Status
 
 @clause("count.exact")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
+@cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_counts_tell_records_and_roughly_their_size(store: Store, collection: Collection) -> None:
     assert await store.count(Query(collection, within(HERE))) == Count(0, 0)
     await done(
@@ -245,7 +246,7 @@ async def test_tombstones_keep_empty_texts_too_and_their_end_in_utc(store: Store
 
 @clause("erase.matches", "erase.keeps")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
+@cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(store: Store, collection: Collection) -> None:
     """Nothing is owed any more, whatever the record owed; and the version is above both, at the record's own too."""
     books: dict[str, Any] = {"owed": (Owed("deliver", {"to": "long"}),), "accesses": 4, "previous": 2, "expires_at": T0, "body": {"said": "lantern"}}
@@ -261,7 +262,7 @@ async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every
 @clause("erase.matches", "everywhere.all", "count.exact", "query.roles")
 @needs("tenant_wide", "filter")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("where", [within(HERE, ELSEWHERE), Tenant(HERE.tenant), Everywhere()], ids=lambda w: type(w).__name__)
+@cells("where", [within(HERE, ELSEWHERE), Tenant(HERE.tenant), Everywhere()], ids=lambda w: type(w).__name__)
 async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_roles_as_a_query_does(store: Store, where: Where) -> None:
     third = Partition("third", "user:ann")
     places = (HERE, ELSEWHERE, FOREIGN, third)

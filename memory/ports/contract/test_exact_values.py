@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from memory.ports.collections import Field, FieldType
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
@@ -168,14 +169,14 @@ def _asked_by(field: Field, n: int, value: FieldValue) -> list[tuple[Filter, Cal
 @needs("filter")
 @pytest.mark.asyncio
 @every_seed
-@pytest.mark.parametrize("kind", FieldType)
-async def test_a_value_is_found_by_itself_and_by_nothing_else(exact: Store, seed: int, kind: FieldType) -> None:
+@cells("kind", FieldType, shared=True)
+async def test_a_value_is_found_by_itself_and_by_nothing_else(harness: Harness, exact: Store, seed: int, kind: FieldType) -> None:
     values = ExactValues(seed)
     await _keep(exact, values)
     drawn = values.values[kind]
     fields = [f for f in EVERY_TYPE.fields if f.type is kind]
     wrong: list[str] = []
-    for n, value in enumerate(drawn[:4] if kind is FieldType.BOOLEAN else drawn):
+    for n, value in enumerate(drawn[:4] if kind is FieldType.BOOLEAN else drawn[: values.hard[kind] + harness.depth.examples]):
         for part, holds in _asked_by(fields[n % len(fields)], n, value):
             wanted = {i for i, other in enumerate(drawn) if holds(other)}
             if (got := await _found(exact, part)) != wanted:
@@ -205,7 +206,7 @@ async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(ex
 @needs("order")
 @pytest.mark.asyncio
 @every_seed
-@pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
+@cells("descending", [False, True], ids=["ascending", "descending"], shared=True)
 async def test_pages_are_ordered_as_values_are(exact: Store, seed: int, descending: bool) -> None:
     """By every type that has an order, seven at a time; ties by id."""
     values = ExactValues(seed)

@@ -9,6 +9,7 @@ import pytest
 
 from memory.domain.errors import Unsupported
 from memory.ports.capabilities import Capabilities
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
@@ -234,7 +235,7 @@ _CONDITIONAL: dict[str, Write] = {
 @clause("flag.refused")
 @refused("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("write", _CONDITIONAL)
+@cells("write", _CONDITIONAL)
 async def test_conditional_writes_are_refused_by_name(store: Store, write: str) -> None:
     await done(store, put(record()))
     before = await live(store)
@@ -259,7 +260,7 @@ async def test_writes_together_are_kept_whole_or_not_at_all(store: Store) -> Non
 @clause("atomic.cut-off")
 @needs("atomic")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("together", [True, False])
+@cells("together", [True, False])
 async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, together: bool) -> None:
     for turns in range(24):
         first = turns * 10

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
@@ -185,7 +186,7 @@ async def test_a_record_does_not_inherit_the_end_of_what_stood_there(harness: Ha
 @clause("ttl.owing")
 @needs("ttl", "conditional", "durable")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("end", ["a good close", "a death"])
+@cells("end", ["a good close", "a death"])
 async def test_what_owes_a_step_is_not_forgotten_after_a_restart_either(harness: Harness, store: Store, end: str) -> None:
     await done(store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO), put(record(3)))
     await done(store, release(3, owed=STEP, discard_at=LONG_AGO), put(_cached(4, expires_at=LONG_AGO)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memory.ports.collections import Collection
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.judges import needs
@@ -64,7 +65,7 @@ async def test_a_record_keeps_the_generation_it_brings(store: Store) -> None:
 
 @clause("generation.binds")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
+@cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(store: Store, collection: Collection) -> None:
     await done(store, RaiseGeneration(HERE, 2))
 
@@ -77,7 +78,7 @@ async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(
 @clause("generation.binds")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("when", [Absent(), AtVersion(1), Newer(), Always()], ids=lambda w: type(w).__name__)
+@cells("when", [Absent(), AtVersion(1), Newer(), Always()], ids=lambda w: type(w).__name__)
 async def test_an_erased_generation_is_rejected_whatever_the_condition(store: Store, when: When) -> None:
     if not isinstance(when, Absent):
         await done(store, put(record(version=1, fields={"type": "kept"})))
@@ -113,7 +114,7 @@ async def test_what_was_stored_before_is_not_touched_by_a_raised_generation(stor
 @clause("generation.binds", "generation.stamps")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("when", [AtVersion(1), Newer(), Always()], ids=lambda w: type(w).__name__)
+@cells("when", [AtVersion(1), Newer(), Always()], ids=lambda w: type(w).__name__)
 async def test_a_record_that_moves_is_of_the_generation_of_the_scope_it_moves_to(store: Store, when: When) -> None:
     """Whatever that of the scope is in which it stands."""
     there = ELSEWHERE.scope

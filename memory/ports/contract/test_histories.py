@@ -1,7 +1,7 @@
 """Long histories of single writes, in lockstep with the specification: with the adapter's thresholds as they are, and all of them tiny.
 
 `--contract-history 1500`, or MEMORY_HISTORY=1500, plays so many writes from a fresh seed, for at most 20 seconds; without it a short one is played,
-the same each time. `--contract-seed` plays a certain one again.
+the same each time, as it is at the depth `quick`. `--contract-seed` plays a certain one again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.depth import FULL, Depth
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.histories import Play, Step, history, script, shrunk
 from memory.ports.contract.judges import tiny
@@ -24,8 +25,8 @@ SHORT = 150
 SHRINKING = 60
 
 
-def _length_and_seed(config: pytest.Config) -> tuple[int, int]:
-    writes = int(config.getoption("contract_history") or SHORT)
+def _length_and_seed(config: pytest.Config, depth: Depth) -> tuple[int, int]:
+    writes = int(config.getoption("contract_history") or SHORT) if depth == FULL else SHORT
     seed = config.getoption("contract_seed")
     return writes, int(seed) if seed else 1 if writes <= SHORT else random.SystemRandom().randrange(10**9)
 
@@ -38,7 +39,7 @@ async def _specification() -> Store:
 
 
 async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest, *, with_tiny: bool) -> None:
-    writes, seed = _length_and_seed(request.config)
+    writes, seed = _length_and_seed(request.config, harness.depth)
     request.node.user_properties.append(("memory_history_seed", f"{harness.name}{' (tiny)' if with_tiny else ''}: {seed}, {writes} writes"))
     steps: list[Step] = list(history(seed, store.capabilities, writes, revives=harness.revives))
     play = Play(harness, store, await _specification())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
@@ -28,7 +29,7 @@ def _filled(partitions: list[Partition]) -> list[Record]:
 
 @clause("isolation.where")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
+@cells("family", FAMILIES)
 async def test_a_partition_sees_its_own_records_and_no_others(store: Store, family: str) -> None:
     records = _filled(FAMILIES[family])
     await done(store, *[put(r) for r in records])
@@ -55,7 +56,7 @@ async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -
 @clause("isolation.where")
 @needs("lexical")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
+@cells("family", FAMILIES)
 async def test_search_by_words_stays_in_its_partition(store: Store, family: str) -> None:
     records = _filled(FAMILIES[family])
     await done(store, *[put(r) for r in records])
@@ -66,7 +67,7 @@ async def test_search_by_words_stays_in_its_partition(store: Store, family: str)
 @clause("isolation.where")
 @needs("semantic")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
+@cells("family", FAMILIES)
 async def test_search_by_meaning_stays_in_its_partition(store: Store, family: str) -> None:
     records = _filled(FAMILIES[family])
     await done(store, *[put(r) for r in records])

@@ -11,6 +11,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput, NotOpen, StoreError
 from memory.ports.collections import Collection, Field, FieldType
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
@@ -42,7 +43,7 @@ CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
 
 @clause("life.open")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("call", CALLS)
+@cells("call", CALLS)
 async def test_nothing_works_before_open_and_after_close(harness: Harness, call: str) -> None:
     store = await harness.make()
     try:

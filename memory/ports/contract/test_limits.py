@@ -9,6 +9,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.base import record_bytes
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import refused, works
@@ -56,7 +57,7 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
 @clause("limit.binds")
 @works("max_record_bytes")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("part", ["fields", "texts", "body", "vector"])
+@cells("part", ["fields", "texts", "body", "vector"])
 async def test_every_part_of_a_records_content_counts_towards_its_size(store: Store, part: str) -> None:
     """And nothing else does: not its bookkeeping, and not what stood there before."""
     limit = store.capabilities.max_record_bytes
@@ -82,7 +83,7 @@ async def test_every_part_of_a_records_content_counts_towards_its_size(store: St
 @clause("limit.binds")
 @refused("max_record_bytes")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("letter", ["x", "東"])
+@cells("letter", ["x", "東"])
 async def test_without_a_limit_large_records_are_kept(store: Store, letter: str) -> None:
     large = _of_bytes(LARGE_RECORD, letter)
     await done(store, put(large))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
@@ -140,7 +141,7 @@ async def test_ties_come_by_id_and_the_limit_cuts_the_farthest(store: Store) -> 
 @clause("refused.questions")
 @needs("semantic")
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
+@cells(
     "vector",
     [b"", b"\x00\x00\x80", pack_vector([0.0, 0.0]), pack_vector([float("nan"), 1.0]), pack_vector([float("inf"), 1.0])],
     ids=["empty", "torn", "zero", "nan", "infinity"],

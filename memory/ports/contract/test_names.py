@@ -12,6 +12,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
@@ -36,7 +37,7 @@ def _whose(stored: Stored | None) -> object:
 
 @clause("names.apart")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
+@cells("family", FAMILIES)
 async def test_names_that_are_alike_are_held_apart(store: Store, family: str) -> None:
     places = named(family)
     await done(store, *[put(made(*place)) for place in places[::2]])
@@ -93,8 +94,8 @@ KINDS = {
 @clause("names.apart")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", KINDS)
+@cells("family", FAMILIES)
+@cells("kind", KINDS)
 async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: Store, kind: str, family: str) -> None:
     one_of, places = KINDS[kind], named(family)
     if one_of.before is not None:
@@ -111,7 +112,7 @@ async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: 
 
 @clause("names.apart", "generation.counts")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
+@cells("family", ["tenants", "scopes", "joined"])
 async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
     places = named(family)
     outcomes = await done(store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)])
@@ -127,7 +128,7 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
 
 @clause("names.apart", "erase.matches")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
+@cells("family", ["tenants", "scopes", "joined"])
 async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -> None:
     places = named(family)
     await done(store, *[put(made(*place)) for place in places])
@@ -140,7 +141,7 @@ async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -
 
 @clause("names.apart", "upkeep.forget", "upkeep.idle")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", ["tenants", "scopes", "joined"])
+@cells("family", ["tenants", "scopes", "joined"])
 async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str) -> None:
     places = [partition_of(*place) for place in named(family)]
     await done(store, *[RaiseGeneration(place, n + 1) for n, place in enumerate(places)])
@@ -157,7 +158,7 @@ async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str
 @clause("names.apart", "query.pages")
 @needs("order")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("order", [(), (Order("id", True),), (Order("type"),), (Order("type", True),)], ids=str)
+@cells("order", [(), (Order("id", True),), (Order("type"),), (Order("type", True),)], ids=str, shared=True)
 async def test_pages_over_hostile_ids_lose_and_repeat_nothing(store: Store, order: tuple[Order, ...]) -> None:
     """Also where the values that are sorted by are as hostile, and where only the id tells two records apart."""
     places = named("ids")
@@ -196,7 +197,7 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
 
 @clause("names.or-refused")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", SINGLE)
+@cells("family", SINGLE)
 async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, family: str) -> None:
     plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
     strange = strange if family != "scopes" else [(Key(key.tenant, f"strange-{key.id}"), scope) for key, scope in strange]
@@ -233,7 +234,7 @@ async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> Non
 @clause("names.or-refused")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("family", SINGLE)
+@cells("family", SINGLE)
 async def test_writes_to_what_a_store_does_not_hold_touch_nothing_else(store: Store, family: str) -> None:
     plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
     await done(store, *[put(made(*place)) for place in plain])

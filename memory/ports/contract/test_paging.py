@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
@@ -123,7 +124,7 @@ async def test_ids_come_by_code_point(store: Store) -> None:
 @clause("query.order", "query.pages")
 @needs("order")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("order", ORDERS, ids=lambda o: ",".join(f"{'-' if by.descending else ''}{by.field}" for by in o) or "none")
+@cells("order", ORDERS, ids=lambda o: ",".join(f"{'-' if by.descending else ''}{by.field}" for by in o) or "none", shared=True)
 async def test_pages_follow_the_order_and_lose_and_repeat_nothing(store: Store, order: tuple[Order, ...]) -> None:
     rows = _mixed()
     await done(store, *[put(r) for r in rows])
@@ -247,7 +248,7 @@ async def test_a_cursor_tells_no_sign_of_nought(store: Store) -> None:
 @clause("query.cursor", "refused.questions")
 @needs("order")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("cursor", ["", "nonsense", "W10", "ééé", "e30", "WzEsMl0", "WyJhIiwgMV0"])
+@cells("cursor", ["", "nonsense", "W10", "ééé", "e30", "WzEsMl0", "WyJhIiwgMV0"], shared=True)
 async def test_what_is_no_cursor_is_refused(store: Store, cursor: str) -> None:
     await done(store, put(record()))
     for order in ((), (Order("type"),)):
@@ -270,7 +271,7 @@ async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
 @clause("refused.questions")
 @needs("order")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("field", ["colour", "type; --", "tags"])
+@cells("field", ["colour", "type; --", "tags"], shared=True)
 async def test_an_order_by_an_unknown_field_or_by_tags_is_refused(store: Store, field: str) -> None:
     with pytest.raises(InvalidInput):
         await store.query(Query(SAMPLES, within(HERE), order=(Order(field),)))
@@ -288,7 +289,7 @@ async def test_only_the_asked_roles_are_found(store: Store) -> None:
 
 @clause("query.pages", "query.left")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("number", [1, 2, 5, 6])
+@cells("number", [1, 2, 5, 6])
 async def test_the_last_page_has_no_cursor_also_where_it_is_just_full(store: Store, number: int) -> None:
     """The first page or a later one, of records and of what was left."""
     everything: list[Query] = [Query(SAMPLES, within(HERE))]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory.ports.collections import Collection, FieldType
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
@@ -62,7 +63,7 @@ OF_TYPE: dict[FieldType, FieldValue] = {
 
 @clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
+@cells("collection", DECLARED, ids=lambda c: c.name, shared=True)
 async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
     whole = record(
         version=1_715_000_000_000_001,
@@ -87,7 +88,7 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(store: Sto
 
 @clause("content.exact", "bookkeeping.kept")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
+@cells("collection", DECLARED, ids=lambda c: c.name, shared=True)
 async def test_a_bare_record_of_every_collection_comes_back_as_it_was(store: Store, collection: Collection) -> None:
     await done(store, put(record(generation=0), collection=collection))
     assert await live(store, collection=collection) == record(generation=0)
@@ -125,7 +126,7 @@ async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) 
 
 @clause("moments.utc")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("at", MOMENTS, ids=str)
+@cells("at", MOMENTS, ids=str, shared=True)
 async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> None:
     await done(store, put(record(created_at=at, updated_at=at, expires_at=max(at, T0), accessed_at=at, fields={"valid_from": at, "valid_to": at})))
     stored = await live(store)
@@ -148,7 +149,7 @@ async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store
 
 @clause("numbers.exact")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("value", REALS, ids=repr)
+@cells("value", REALS, ids=repr, shared=True)
 async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> None:
     await done(store, put(record(fields={"confidence": value}, body={"r": value})))
     stored = await live(store)
@@ -158,7 +159,7 @@ async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> No
 
 @clause("numbers.exact")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("value", [0, -1, 2**53 + 1, 2**63 - 1, -(2**63)])
+@cells("value", [0, -1, 2**53 + 1, 2**63 - 1, -(2**63)], shared=True)
 async def test_integers_keep_all_64_bits(store: Store, value: int) -> None:
     await done(store, put(record(fields={"stored_version": value}), collection=MORE_SAMPLES))
     assert (await live(store, collection=MORE_SAMPLES)).fields["stored_version"] == value

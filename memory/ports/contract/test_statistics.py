@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
@@ -85,7 +86,7 @@ CHANGES: dict[str, Callable[[Store], Awaitable[None]]] = {
 @clause("lexical.follows", "lexical.ranks")
 @needs("lexical", "conditional", "filter", "tenant_statistics")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("change", CHANGES)
+@cells("change", CHANGES)
 async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(store: Store, change: str) -> None:
     await done(store, *[put(_kept(n, at)) for at in (HERE, FRESH) for n in KEPT], *[put(_gone(n, HERE)) for n in GONE])
     before = await _scores(store, within(HERE), (HERE,))

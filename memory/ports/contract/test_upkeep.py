@@ -11,6 +11,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
@@ -144,7 +145,7 @@ async def test_a_vacuum_changes_nothing_that_can_be_asked(store: Store) -> None:
 @clause("upkeep.audit", "upkeep.vacuum")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("upkeep", ["audit", "repair", "vacuum"])
+@cells("upkeep", ["audit", "repair", "vacuum"])
 async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> None:
     """Readers hide it, and forgetting is not for upkeep: a step is owed, a reader may still ask."""
     past, owed = datetime(2001, 1, 1, tzinfo=UTC), (Owed("k"),)
@@ -175,7 +176,7 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
 
 @clause("upkeep.idle", "upkeep.forget")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
+@cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_record_of_any_collection_and_role_is_something(store: Store, collection: Collection) -> None:
     places = [Partition("acme", f"user:{role}") for role in Role]
     await done(store, *[RaiseGeneration(place, 3) for place in places])
@@ -190,7 +191,7 @@ async def test_a_record_of_any_collection_and_role_is_something(store: Store, co
 @clause("upkeep.idle", "upkeep.forget")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("collection", DECLARED, ids=lambda c: c.name)
+@cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_mark_of_any_collection_is_something(store: Store, collection: Collection) -> None:
     await done(store, RaiseGeneration(HERE, 3), put(record(1), collection=collection), replace(release(1), collection=collection))
     assert await store.idle_partitions() == []

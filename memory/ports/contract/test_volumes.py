@@ -41,7 +41,7 @@ def _ids(records: tuple[object, ...]) -> list[str]:
 @pytest.mark.asyncio
 async def test_answers_over_ten_thousand_records_are_whole(harness: Harness, store: Store) -> None:
     """One test: to fill a store takes longest."""
-    many = harness.many
+    many = min(harness.many, harness.depth.many)
     ids = [id_of(n) for n in range(many)]
     await _fill(store, many)
     keys = [key_of(n) for n in range(many)] + [Key("acme", f"missing {n}") for n in range(50)]
@@ -109,7 +109,7 @@ async def _all_erased(store: Store, ids: list[str]) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole(harness: Harness, store: Store) -> None:
-    many = min(store.capabilities.max_batch or harness.many, harness.many)
+    many = min(store.capabilities.max_batch or harness.many, harness.many, harness.depth.many)
     thirds = range(many // 3)
     writes: list[Write] = []
     for n in thirds:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import PLAIN
 from memory.ports.contract.harness import Harness
@@ -67,7 +68,7 @@ async def test_a_hit_by_words_without_content_is_the_same_copy_with_the_same_sco
 @clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("query", HOSTILE_QUERIES, ids=lambda q: ascii(q[:20]))
+@cells("query", HOSTILE_QUERIES, ids=lambda q: ascii(q[:20]), shared=True)
 async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
     await done(
         store, put(text(1, "plain text of no interest")), put(record(2, texts={"title": query[:100].replace("\x00", " "), "content": "aardvark"}))

@@ -19,6 +19,7 @@ import pytest
 import memory
 from memory.domain.entry import Entry
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError, StoreFull, Unsupported
+from memory.ports.contract.cells import cells
 from memory.ports.record import Key
 
 EXAMPLES: dict[Any, object] = {
@@ -59,7 +60,7 @@ def _example(kind: type[BaseException]) -> BaseException:
     return kind(**given)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, id=f"{kind.__module__}.{kind.__name__}") for kind in _exceptions()])
+@cells("kind", [pytest.param(kind, id=f"{kind.__module__}.{kind.__name__}") for kind in _exceptions()], shared=True)
 def test_an_exception_is_the_same_after_a_copy_and_a_journey(kind: type[BaseException]) -> None:
     raised = _example(kind)
     raised.add_note("seen on Tuesday")

@@ -21,6 +21,8 @@ from memory.facade.config import MemoryConfig
 from memory.facade.reports import examine
 from memory.facade.values import is_broken_url, masked, masked_options
 from memory.ports.clock import system_clock
+from memory.ports.contract.cells import cells
+from tests.support.depth import drawn
 
 MARK = "hun7er"
 """Stands at both ends of every secret: what shows of one shows one of these."""
@@ -91,7 +93,7 @@ def _assert_hidden(texts: list[str]) -> None:
         assert MARK not in text, text
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=drawn(150))
 @example(url="redis://:hun7er@0?hun7er@host/db?x=1")
 @given(urls())
 def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> None:
@@ -105,21 +107,22 @@ def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> N
         assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301
 
 
-@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "qdrants"])
-@pytest.mark.parametrize(
+@cells("scheme", ["redis", "rediss", "redis+cluster", "postgresql", "mysql", "mariadb", "mongodb", "qdrant", "qdrants"], shared=True)
+@cells(
     "login",
     [
         *(f"u:1?{MARK}", f"u:1?{MARK}&b", f"u:1?b&{MARK}=2", f"u:1@0/d?{MARK}&b", f"u:1@0/d?b&{MARK}=2"),
         *(f"u:1@0/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
         *(f"u:1/d?{option}={MARK}" for option in ("timeout", "connect_timeout", "sslmode", "ssl_mode", "pool_size", "https", "database")),
     ],
+    shared=True,
 )
 def test_what_follows_a_question_mark_in_a_password_is_shown_by_no_adapter(scheme: str, login: str) -> None:
     """It is read as options, which adapters name, or as their values."""
     _assert_hidden(_shown(MemoryConfig.load(f"{scheme}://{login}@host/db")))
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=drawn(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(no_urls())
 def test_what_only_resembles_a_url_is_refused_without_being_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -139,7 +142,7 @@ def test_what_only_resembles_a_url_is_refused_without_being_repeated(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(secrets, st.sampled_from(["password", "db_password", "api_key", "token", "auth", "sslkeyfile"]), st.integers(0, 3))
 def test_an_option_named_like_a_secret_is_hidden_at_every_depth(secret: str, name: str, depth: int) -> None:
     options: Any = {name: secret, "nested": [{name: {"value": secret}}, ({name: [secret]},)]}

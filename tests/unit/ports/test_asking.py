@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, lets_through
+from memory.ports.contract.cells import cells
 from memory.ports.query import And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, StartsWith
 from memory.ports.record import Key, Mark, Owed, Record, Role, Standing, Tombstone
+from tests.support.depth import drawn
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAN = float("nan")
@@ -145,7 +147,7 @@ def _outcome(ask: Any) -> Any:
         return "cannot be compared"
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=drawn(400))
 @given(filters, st.lists(standings, min_size=1, max_size=4))
 def test_a_filter_made_once_means_what_it_says_word_by_word(part: Filter, several: list[Standing]) -> None:
     holds = condition(part)
@@ -155,7 +157,7 @@ def test_a_filter_made_once_means_what_it_says_word_by_word(part: Filter, severa
         assert _outcome(lambda standing=standing: lets_through(part, standing)) == meant
 
 
-@pytest.mark.parametrize("one", VALUES, ids=repr)
+@cells("one", VALUES, ids=repr, shared=True)
 def test_a_value_is_one_of_several_where_it_equals_one(one: Any) -> None:
     for other in VALUES:
         record = Record(Key("acme", "a"), "home", 1, NOON, NOON, fields={"x": one})

@@ -1,0 +1,89 @@
+"""What CI asks: each test of the contract on each harness it concerns. Nothing falls out of that set without a word."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memory.ports.contract as contract
+import tests.contract
+from memory.ports.contract.harness import Harness
+from memory.ports.contract.judges import MARK, fits
+from tests.contract.every_harness import DRIVEN, FILES, HARNESSES
+from tests.contract.harnesses import EMBEDDED
+from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis
+from tests.support.backends import BACKENDS
+
+ROOT = Path(__file__).resolve().parents[2]
+EVERY: tuple[type[Harness], ...] = (*EMBEDDED, *FILES, *DRIVEN, WrappedInMemory, WrappedRedis)
+WITHOUT_IMAGE = {"mysql", "qdrant_server"}
+"""Backends whose images CI cannot have: see docs/plan.md."""
+
+
+def _functions() -> dict[str, Callable[..., Any]]:
+    """Every test of the contract, from the modules that it is written in."""
+    modules = [m.name for m in pkgutil.iter_modules(contract.__path__) if m.name.startswith("test_")]
+    found = [vars(importlib.import_module(f"{contract.__name__}.{name}")) for name in modules]
+    return {name: test for one in found for name, test in one.items() if name.startswith("test_") and callable(test)}
+
+
+def _left_out(asked: set[tuple[str, str]], harnesses: Iterable[type[Harness]]) -> list[tuple[str, str]]:
+    """The pairs of harness and test that belong together and are not among the asked."""
+    concerned = {
+        (harness.name, name)
+        for name, test in _functions().items()
+        for harness in harnesses
+        if all(fits(mark, harness) for mark in getattr(test, "pytestmark", ()) if mark.name == MARK)
+    }
+    return sorted(concerned - asked)
+
+
+def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(request: pytest.FixtureRequest) -> None:
+    """At every depth: of what this run collected and left in."""
+    whole = request.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not request.config.option.keyword
+    if not whole or request.config.option.markexpr not in ("", "not processor"):
+        pytest.skip("some tests were chosen")
+    asked = set()
+    for item in request.session.items:
+        harness = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
+        if isinstance(item, pytest.Function) and isinstance(harness, type) and issubclass(harness, Harness):
+            asked.add((harness.name, item.originalname))
+    assert _left_out(asked, HARNESSES) == []
+
+
+def test_a_pair_that_fell_out_is_named() -> None:
+    every = set(_left_out(set(), EMBEDDED))
+    assert len(every) > 1_000
+    gone = ("sqlite", "test_an_opened_store_claims_what_its_harness_says")
+    assert _left_out(every - {gone}, EMBEDDED) == [gone]
+
+
+def test_every_harness_there_is_belongs_to_the_set() -> None:
+    modules = [m.name for m in pkgutil.iter_modules(tests.contract.__path__) if m.name.endswith("harnesses")]
+    found = [one for name in modules for one in vars(importlib.import_module(f"tests.contract.{name}")).values() if isinstance(one, type)]
+    named = {one for one in found if issubclass(one, Harness) and isinstance(vars(one).get("name"), str)}
+    assert named == set(EVERY)
+
+
+def test_a_variant_names_a_primary_that_draws_in_full() -> None:
+    """And an adapter that CI runs has one."""
+    by_name = {harness.name: harness for harness in EVERY}
+    for harness in EVERY:
+        assert not harness.primary or by_name[harness.primary].primary == "", harness.name
+    full = {harness.name for harness in EVERY if not harness.primary}
+    assert full >= {"in_memory", "sqlite", "file", "redis", "postgresql", "mariadb", "mongo_replica_set", "qdrant_edge", "qdrant_local"}
+
+
+def test_ci_requires_every_backend_it_can_have_and_leaves_no_test_of_it_out() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    (required,) = re.findall(r"MEMORY_REQUIRE=\$\{MEMORY_REQUIRE:-([\w,]+)\}", script)
+    assert set(required.split(",")) == set(BACKENDS) - WITHOUT_IMAGE
+    (tests_of_it,) = re.findall(r"(?ms)^tests\(\) \{.*?^\}", script)
+    assert re.findall(r" -[mk] '?[\w ]+'?|--deselect|--ignore|contract-depth", tests_of_it) == [" -m 'not processor'"]
+    assert not any(mark.name in ("processor", "thorough") for test in _functions().values() for mark in getattr(test, "pytestmark", ()))

@@ -1,0 +1,13 @@
+"""How much a run draws: as much as CI, or as much as somebody waits for. What is asked is the same."""
+
+from __future__ import annotations
+
+import os
+
+THOROUGH = any(os.environ.get(name) for name in ("MEMORY_REQUIRE", "MEMORY_THOROUGH"))
+"""Whether it is drawn as much as CI draws, and what takes long runs too: it does in CI, which names the backends it wants."""
+
+
+def drawn(in_full: int, quick: int = 20) -> int:
+    """So many examples, operations or processes as this run takes of so many."""
+    return in_full if THOROUGH else min(in_full, quick)
