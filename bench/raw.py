@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy
@@ -13,6 +13,7 @@ from memory.adapters.embedders.wordllama import WordLlamaEmbedder
 from memory.adapters.sql.sqlite.config import SqliteConfig
 from memory.adapters.sql.sqlite.driver import SqliteDriver
 from memory.adapters.sql.sqlite.session import Session
+from memory.ports.collections import Collection
 
 UPSERT = (
     "INSERT INTO entries (id, scope, body, vector) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body, vector = excluded.vector"
@@ -28,7 +29,7 @@ class RawStore:
         self._matrix = numpy.zeros((0, 256), dtype="<f4")
 
     async def open(self) -> None:
-        await self._driver.open(_create)
+        await self._driver.open(_create, lambda _: {})
         await self._embedder.embed(["warm"])
 
     async def close(self) -> None:
@@ -63,7 +64,8 @@ class RawStore:
         return len(rows) + len(near)
 
 
-def _create(session: Session) -> None:
+def _create(session: Session) -> Mapping[str, Collection]:
     session.run("CREATE TABLE entries (id TEXT PRIMARY KEY, scope TEXT NOT NULL, body TEXT NOT NULL, vector BLOB)")
     session.run("CREATE INDEX by_scope ON entries (scope)")
     session.run("CREATE VIRTUAL TABLE words USING fts5(id UNINDEXED, scope UNINDEXED, content, tokenize='porter unicode61')")
+    return {}

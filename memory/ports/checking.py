@@ -59,6 +59,9 @@ def record_problem(collection: Collection, record: Record) -> str:
             return problem
         if value is None and collection.field(name) is None:
             return _undeclared(collection, name)
+    for name in collection.required:
+        if record.fields.get(name) is None:
+            return f"field '{name}' is required by collection '{collection.name}'"
     weights = collection.weights
     for name, text in record.texts.items():
         if name not in weights:

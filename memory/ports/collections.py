@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from memory.domain.errors import ConfigError
+
 
 class FieldType(StrEnum):
     TEXT = "text"
@@ -20,11 +22,16 @@ class FieldType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A declared field: filterable always, and served by an index where `indexed`."""
+    """A declared field: filterable always, and served by an index where `indexed`.
+
+    A record without a `required` one is rejected, so that an index can bring records in its order. The fields of a collection whose records are
+    there already may grow by others, not by a required one; see `Store.open`.
+    """
 
     name: str
     type: FieldType
     indexed: bool = False
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +44,28 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """One kind of record. The name is a legal SQL identifier; `vector` says whether its records may carry one."""
+    """One kind of record. The name is a legal SQL identifier; `vector` says whether its records may carry one.
+
+    `indexes` are those over several fields: one serves questions that name its first field, and what they ask of the others, an order by one too.
+    """
 
     name: str
     fields: tuple[Field, ...] = ()
     texts: tuple[TextPart, ...] = ()
     vector: bool = False
+    indexes: tuple[tuple[str, ...], ...] = ()
     weights: Mapping[str, float] = dataclasses.field(init=False, repr=False, compare=False)
     """The weight of each text part, by its name."""
+    required: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    """The names of the fields that every record has."""
     _fields: Mapping[str, Field] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", {part.name: part.weight for part in self.texts})
         object.__setattr__(self, "_fields", {f.name: f for f in self.fields})
+        object.__setattr__(self, "required", tuple([f.name for f in self.fields if f.required]))
+        if undeclared := {name for index in self.indexes for name in index} - self._fields.keys():
+            raise ConfigError(f"collection '{self.name}': an index names '{min(undeclared)}', which is none of its fields")
 
     def __hash__(self) -> int:
         return hash(self.name)  # asked with every record; equal collections have equal names

@@ -64,7 +64,11 @@ class Store(Protocol):
         ...
 
     async def open(self, collections: Sequence[Collection]) -> None:
-        """Connect and make ready for these collections: schema, indexes, migrations. Opening twice is a no-op. A failed open can be repeated."""
+        """Connect and make ready for these collections: schema and indexes. Opening twice is a no-op. A failed open can be repeated.
+
+        A collection may declare more fields, or indexes, than when its records were written: they have none of these. It may declare fewer, as an
+        earlier release does beside a later one: what it does not declare stays with the records, until a put replaces them.
+        """
         ...
 
     async def close(self) -> None:

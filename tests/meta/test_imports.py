@@ -14,7 +14,7 @@ import pytest
 import memory
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVERS = ("alembic", "numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "tokenizers", "typer", "wordllama")
+DRIVERS = ("numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "tokenizers", "typer", "wordllama")
 
 VIOLATIONS = {
     "inward": ("memory/ports/contract/wrong.py", "import memory.orchestrator.collections"),

@@ -134,7 +134,7 @@ class Layout:
             "scope": text_of(record.scope),
             "created_at": micros(record.created_at),
             "updated_at": micros(record.updated_at),
-            "fields": {name: encode_value(self.types[name], name, value) for name, value in record.fields.items() if value is not None},
+            "fields": {name: encode_value(self.types.get(name), name, value) for name, value in record.fields.items() if value is not None},
             "body": encode_json("body", dict(record.body)),
             "texts": {part: text_of(text) for part, text in record.texts.items()},
             "generation": generation if record.generation is None else record.generation,
@@ -230,7 +230,7 @@ class Layout:
 
     def _record_in(self, key: Key, document: Mapping[str, Any]) -> Record:
         fields: dict[str, FieldValue] = {
-            name: value if (decoder := self._decoders[name]) is None else decoder(value) for name, value in document["fields"].items()
+            name: value if (decoder := self._decoders.get(name)) is None else decoder(value) for name, value in document["fields"].items()
         }
         previous = document.get("previous")
         return Record(

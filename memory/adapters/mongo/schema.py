@@ -43,6 +43,7 @@ def indexes(collection: Collection) -> list[IndexModel]:
         # Pages over everything, in order of the id. It is spelled as no question about a place spells it, so that none of those is answered by it.
         IndexModel(_ascending(*EVERYWHERE.values()), name="everywhere"),
         IndexModel(_ascending("owing"), name="owing", sparse=True),
+        IndexModel(_ascending("tier", "created_at"), name="age", partialFilterExpression={"role": "home"}),
         IndexModel(_ascending("expires_at"), name="expires", sparse=True),
         IndexModel(_ascending("discard_at"), name="discarded", sparse=True),
         IndexModel(_ascending("tenant", "scope"), name="corrupt", partialFilterExpression={"kind": CORRUPT}),
@@ -54,6 +55,10 @@ def indexes(collection: Collection) -> list[IndexModel]:
             # The scope last: ends of relations are looked for in a whole tenant.
             there = {f"fields.{field.name}": {"$exists": True}}
             some.append(IndexModel(_ascending("tenant", f"fields.{field.name}", "scope"), name=f"field_{field.name}", partialFilterExpression=there))
+    for number, names in enumerate(collection.indexes):
+        paths = [f"fields.{name}" for name in names]
+        there = {paths[0]: {"$exists": True}}
+        some.append(IndexModel(_ascending("tenant", *paths, "scope"), name=f"several_{number}", partialFilterExpression=there))
     return some
 
 

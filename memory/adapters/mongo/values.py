@@ -61,9 +61,9 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
 """Of those that come back as something else than they went in; 64-bit integers come as a type of the driver's."""
 
 
-def encode_value(kind: FieldType, name: str, value: FieldValue) -> Any:
-    """A declared field's value as documents hold it."""
-    return _ENCODERS[kind](name, value)
+def encode_value(kind: FieldType | None, name: str, value: FieldValue) -> Any:
+    """A field's value as documents hold it; that of one declared elsewhere only is as it was read."""
+    return value if kind is None else _ENCODERS[kind](name, value)
 
 
 def decoder_of(kind: FieldType) -> Callable[[Any], FieldValue] | None:

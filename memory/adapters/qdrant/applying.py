@@ -86,7 +86,7 @@ def vectors_of(collection: Collection, standing: Standing | None) -> Vectors:
 
 def change_to(collection: Collection, point: str, before: Payload | None, standing: Standing, found_by: bool = True) -> Change:
     """The change that lets `standing` stand at the point. Raises `Unstorable`."""
-    return Change(point, before, payload_of(collection, standing), vectors_of(collection, standing) if found_by else None)
+    return Change(point, before, payload_of(collection, standing, before), vectors_of(collection, standing) if found_by else None)
 
 
 @dataclass

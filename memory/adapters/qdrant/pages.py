@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.adapters.qdrant.engine import Condition, Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler, Part, path_of, type_of
+from memory.adapters.qdrant.filters import Always, Compiler, Part, is_indexed, path_of, type_of
 from memory.adapters.qdrant.keys import rank
 from memory.adapters.qdrant.payloads import reader_of
 from memory.adapters.qdrant.places import ONLY_RECORDS, place
@@ -142,7 +142,7 @@ class Pager:
         if by.field == "id":
             return "rank"
         declared = self._query.collection.field(by.field)
-        indexed = declared.indexed if declared is not None else by.field in _INDEXED
+        indexed = is_indexed(declared) if declared is not None else by.field in _INDEXED
         numeric = type_of(self._query.collection, by.field) in _NUMBERS
         return path_of(self._query.collection, by.field) if indexed and numeric else None
 

@@ -134,8 +134,8 @@ def _sealed(payload: Payload) -> Payload:
 # -- to payloads ------------------------------------------------------------------------------------------------------
 
 
-def payload_of(collection: Collection, standing: Standing) -> Payload:
-    """What stands under a key as its payload. Raises `Unstorable`."""
+def payload_of(collection: Collection, standing: Standing, before: Payload | None = None) -> Payload:
+    """What stands under a key as its payload; `before` is what it was read from. Raises `Unstorable`."""
     payload: Payload = {
         "schema": SCHEMA,
         "collection": collection.name,
@@ -148,7 +148,7 @@ def payload_of(collection: Collection, standing: Standing) -> Payload:
     }
     if isinstance(standing, Record):
         payload["kind"] = RECORD
-        _add_record(payload, collection, standing)
+        _add_record(payload, collection, standing, before or {})
     else:
         payload["discard_at"] = None if standing.discard_at is None else micros(standing.discard_at)
         if isinstance(standing, Mark):
@@ -158,10 +158,11 @@ def payload_of(collection: Collection, standing: Standing) -> Payload:
     return _checked(_sealed(payload))
 
 
-def _add_record(payload: Payload, collection: Collection, record: Record) -> None:
-    fields: dict[str, Any] = {}
-    reals: dict[str, float] = {}
-    untagged = []
+def _add_record(payload: Payload, collection: Collection, record: Record, before: Payload) -> None:
+    # What is declared elsewhere only stays as it was read.
+    fields: dict[str, Any] = {name: value for name, value in record.fields.items() if collection.field(name) is None}
+    reals: dict[str, float] = {name: number for name, number in (before.get(REALS) or {}).items() if name in fields}
+    untagged = [name for name in before.get("untagged") or () if name in fields]
     for declared in collection.fields:
         value = record.fields.get(declared.name)
         if value is not None:

@@ -13,7 +13,7 @@ from memory.adapters.qdrant import auditing, erasing, partitions
 from memory.adapters.qdrant.applying import apply, points_changed
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index
-from memory.adapters.qdrant.filters import path_of
+from memory.adapters.qdrant.filters import is_indexed, path_of
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import Pager
 from memory.adapters.qdrant.payloads import Payload, reader_of
@@ -77,7 +77,7 @@ class QdrantStore(BaseStore):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if f.indexed]
+        declared = [Index(path_of(c, f.name), _KINDS[f.type]) for c in collections for f in c.fields if is_indexed(f)]
         await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))))
 
     async def _close(self) -> None:

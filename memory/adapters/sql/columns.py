@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from memory.ports.collections import Collection
+from memory.ports.collections import Collection, FieldType
 
 SYSTEM_PREFIX = "memory_"
 """The adapter's own tables begin with it, and no collection does."""
@@ -12,22 +12,60 @@ RESERVED = frozenset(
     {
         *("number", "tenant", "id", "fingerprint", "record_kind", "partition_no", "scope", "version", "generation", "revision", "role", "tier"),
         *("created_at", "updated_at", "expires_at", "accesses", "accessed_at", "words", "bytes", "previous", "moved_to", "cached_at", "epoch"),
-        *("discard_at", "owed", "note", "body", "vector", "checksum", "counts", "lexemes", "embedding", "owing", "unindexed"),
+        *("discard_at", "owed", "note", "body", "vector", "counts", "lexemes", "embedding", "owing", "unindexed"),
     }
 )
 """What the adapter's own columns are called on one dialect or another."""
+_CHECKSUM = "checksum_"
+REQUIRED = "required"
+"""In the `info` of a table: the fields that every record has."""
 
 
 def field_column(name: str) -> str:
     """The column of a declared field: its name, unless the adapter has a column of that name."""
-    return f"field_{name}" if name in RESERVED else name
+    return f"field_{name}" if name in RESERVED or name.startswith(_CHECKSUM) else name
+
+
+def checksum_column(collection: Collection) -> str:
+    """The checksum's column says over how many fields it is: where a table is given more it is renamed.
+
+    Every statement that reads or writes a whole row names it. So one of a store that was opened before fails, instead of taking a row with a field
+    it does not know for damaged, or leaving that field as it was beside new content; the store then looks again at what the table is (`declared`).
+    """
+    return f"{_CHECKSUM}{len(collection.fields)}"
 
 
 def content_columns(system: Iterable[str], collection: Collection) -> tuple[str, ...]:
-    """The columns of a row in order: the adapter's own, the fields, the texts, the body, the vector where there is one, and the checksum."""
+    """The columns of a row in order: the adapter's own, the texts, the body, the vector where there is one, the fields, and the checksum.
+
+    Fields are the last that a checksum covers, and it leaves out what is missing at the end: one more changes it of no row that is there.
+    """
     fields = [field_column(f.name) for f in collection.fields]
     texts = [text_column(p.name) for p in collection.texts]
-    return (*system, *fields, *texts, "body", *(["vector"] if collection.vector else []), "checksum")
+    return (*system, *texts, "body", *(["vector"] if collection.vector else []), *fields, checksum_column(collection))
+
+
+def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """The indexes that a collection declares: for each its label, its columns, and the column that those rows have which are in it, where a dialect
+    has indexes of some rows. Text is in them by its beginning only, where a dialect's keys are short.
+
+    One on fields is led by the tenant: ends of relations are looked for in a whole tenant. One for the order of a required field is one partition's.
+    """
+    for field in collection.fields:
+        column = field_column(field.name)
+        if field.indexed and field.type is not FieldType.TAGS:
+            yield f"field_{field.name}", ("tenant", column, "partition_no"), column
+        if field.required and field.type in (FieldType.INTEGER, FieldType.REAL, FieldType.TIME):
+            yield f"order_{field.name}", ("partition_no", column, "id"), "partition_no"
+    for number, names in enumerate(collection.indexes):
+        columns = tuple(map(field_column, names))
+        yield f"several_{number}", ("tenant", *columns, "partition_no", "id"), columns[0]
+
+
+def keyed(collection: Collection) -> frozenset[str]:
+    """The fields by which an index finds what is asked for, where the tenant is asked for too."""
+    single = [f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS]
+    return frozenset([*single, *[names[0] for names in collection.indexes]])
 
 
 def text_column(part: str) -> str:

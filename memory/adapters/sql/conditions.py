@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import Grouping
 
-from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.columns import REQUIRED, field_column
 from memory.adapters.sql.shapes import NEVER_MISSING, Shape
 from memory.adapters.sql.values import RECORD
 from memory.ports.query import SYSTEM_FIELDS, Kind, Order
@@ -60,6 +60,7 @@ class Conditions:
 
     def __init__(self, table: sa.Table) -> None:
         self._table = table
+        self._never_missing = NEVER_MISSING | frozenset(table.info.get(REQUIRED, ()))
         self._places = count()
 
     def value(self, code: str) -> sa.BindParameter[Any]:
@@ -81,7 +82,16 @@ class Conditions:
             numbers = self.values("i" * shape[1])
             there = self._table.c.partition_no == numbers[0] if len(numbers) == 1 else self._table.c.partition_no.in_(numbers)
             return sa.and_(there, self._table.c.tenant == self.value("s")) if shape[2] else there
-        return self._table.c.tenant == self.value("s") if shape[0] == "tenant" else sa.true()
+        if shape[0] == "everywhere":
+            return sa.true()
+        tenant = self.value("s")
+        of_tenant = self._table.c.tenant == tenant
+        return of_tenant if shape[1] else sa.and_(of_tenant, self._of_tenant(tenant))
+
+    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
+        """Whether the row is of one of the tenant's partitions, by which it is looked up: the key of a table is not led by the tenant."""
+        partitions = sa.table("memory_partitions", sa.column("number"), sa.column("tenant"), schema=self._table.schema)
+        return self._table.c.partition_no.in_(sa.select(partitions.c.number).where(partitions.c.tenant == tenant))
 
     def standing(self, roles: frozenset[Role], kinds: frozenset[Kind]) -> Condition:
         """Roles and kinds are ours, not a caller's: written out, so that partial indexes can serve them."""
@@ -143,7 +153,7 @@ class Conditions:
     def after(self, shape: Shape) -> Condition:
         """Whether a row stands strictly behind the position."""
         keys = [(self.column(field), field, descending, None if code is None else self.value(code)) for field, descending, code in shape[1]]
-        if all(field in NEVER_MISSING and value is not None for _, field, _, value in keys) and len({d for _, _, d, _ in keys}) == 1:
+        if all(field in self._never_missing and value is not None for _, field, _, value in keys) and len({d for _, _, d, _ in keys}) == 1:
             here, there = sa.tuple_(*[c for c, _, _, _ in keys]), sa.tuple_(*[v for _, _, _, v in keys])
             return here < there if keys[0][2] else here > there
         return self.lexically(keys)

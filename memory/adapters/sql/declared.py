@@ -1,32 +1,121 @@
-"""What a collection's tables were made for: told beside them, so that another declaration is noticed."""
+"""What a collection's tables were made for: told beside them, so that another declaration is noticed, and one with more fields answered.
+
+What a declaration of today may say beside the one that is told there:
+
+- *More fields, or more indexes*: the tables are given them (`migrate`). No record has a value of them yet, so none can be required.
+- *Fewer fields*, as a program of an earlier release says: the tables stay as they are, and so does what records have of the other fields.
+- *Anything else* is refused, saying what differs.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from memory.domain.errors import ConfigError
-from memory.ports.collections import Collection
+from memory.ports.collections import Collection, Field, FieldType, TextPart
 
 
 def declaration(collection: Collection) -> str:
     """What of a collection decides the form of its tables. The order of text parts counts: the packed counts of words go by it."""
     return json.dumps(
         {
-            "fields": [[f.name, f.type.value, f.indexed] for f in collection.fields],
+            "fields": [[f.name, f.type.value, f.indexed, f.required] for f in collection.fields],
             "texts": [p.name for p in collection.texts],
             "vector": collection.vector,
+            "indexes": collection.indexes,
         },
         separators=(",", ":"),
     )
 
 
-def undeclared(declared: Mapping[str, str], store: str, collections: Sequence[Collection], elsewhere: str) -> list[Collection]:
-    """The collections that have no table yet. One whose table was made for another declaration is refused; `elsewhere` is where there is room."""
-    for collection in collections:
-        if declared.get(collection.name, declaration(collection)) != declaration(collection):
+def declared(name: str, told: str) -> Collection:
+    """The collection that a declaration tells of; the weights of its text parts are not told."""
+    said = json.loads(told)
+    fields = tuple([Field(field, FieldType(kind), indexed, required) for field, kind, indexed, required in said["fields"]])
+    texts = tuple([TextPart(part, 1.0) for part in said["texts"]])
+    return Collection(name, fields, texts, said["vector"], tuple(map(tuple, said["indexes"])))
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A collection as its tables are, and as they are to be."""
+
+    was: Collection
+    collection: Collection
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        return self.collection.fields[len(self.was.fields) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is asked for beside what is there. `tables` are the asked collections as their tables are once `new` and `grown` are done."""
+
+    tables: Mapping[str, Collection]
+    new: Sequence[Collection]
+    grown: Sequence[Growth]
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.new and not self.grown
+
+
+def compared(told: Mapping[str, str], store: str, collections: Sequence[Collection], elsewhere: str) -> Comparison:
+    """The declarations that are told in the database beside those asked for; `elsewhere` is where there is room for another."""
+    tables: dict[str, Collection] = {}
+    new, grown = [], []
+    for asked in sorted(collections, key=lambda c: c.name):  # the order in which batches meet tables
+        tables[asked.name] = asked
+        if asked.name not in told:
+            new.append(asked)
+            continue
+        try:
+            was = declared(asked.name, told[asked.name])
+            problems = list(_problems(was, asked))
+        except (ValueError, TypeError, KeyError):
+            was, problems = asked, ["what is told of it cannot be read"]
+        if problems:
             raise ConfigError(
-                f"store '{store}': the table '{collection.name}' was made for another declaration of that collection; "
-                f"migrate it, or choose another {elsewhere} and import an export into it"
+                f"store '{store}': the table '{asked.name}' was made for another declaration of that collection: {'; '.join(problems)}. "
+                f"Only fields and indexes that are not required are added to a table; export its records with the program that wrote them, "
+                f"and import them into another {elsewhere}"
             )
-    return [c for c in collections if c.name not in declared]
+        table = tables[asked.name] = _together(was, asked)
+        if declaration(table) != told[asked.name]:
+            grown.append(Growth(was, table))
+    return Comparison(tables, new, grown)
+
+
+def _together(was: Collection, asked: Collection) -> Collection:
+    """The collection as its table is to be: the fields that are there in their order, and behind them those that are new."""
+    kept = [asked.field(f.name) or f for f in was.fields]
+    added = [f for f in asked.fields if was.field(f.name) is None]
+    indexes = (*was.indexes, *[index for index in asked.indexes if index not in was.indexes])
+    together = replace(asked, fields=(*kept, *added), indexes=indexes)
+    return asked if together == asked else together
+
+
+def _problems(was: Collection, asked: Collection) -> Iterator[str]:
+    """What no table can be given, and no earlier program would ask for."""
+    for field in asked.fields:
+        there = was.field(field.name)
+        if there is None:
+            if field.required:
+                yield f"field '{field.name}' is required, and the records that are there have none"
+        elif field.type is not there.type:
+            yield f"field '{field.name}' is {there.type.value} there and {field.type.value} here"
+        elif field.required != there.required:
+            yield f"field '{field.name}' is required {'there' if there.required else 'here'} only"
+        elif there.indexed and not field.indexed:
+            yield f"field '{field.name}' is indexed there and not here"
+    missing = [f.name for f in was.fields if asked.field(f.name) is None]
+    added = [f.name for f in asked.fields if was.field(f.name) is None]
+    if missing and added:
+        yield f"it has '{', '.join(missing)}' there and not here, and '{', '.join(added)}' here and not there"
+    if [p.name for p in was.texts] != [p.name for p in asked.texts]:
+        yield f"its texts are {[p.name for p in was.texts]} there and {[p.name for p in asked.texts]} here"
+    if was.vector != asked.vector:
+        yield f"it has vectors {'there' if was.vector else 'here'} only"

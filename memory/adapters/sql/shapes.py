@@ -73,7 +73,7 @@ NOTHING: Any = object()
 def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool = False) -> Shape:
     """Where to look. Few different counts of partitions, so that few statements are built.
 
-    A partition's number names its tenant too: with `tenant` it is asked for as well, so that an index on a field is taken.
+    A partition's number names its tenant too: with `tenant` it is asked for as well, so that an index on a field, which the tenant leads, is taken.
     """
     if isinstance(where, Partitions):
         count = len(partitions)
@@ -85,12 +85,14 @@ def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool 
     if isinstance(where, Everywhere):
         return ("everywhere",)
     values.append(where.tenant)
-    return ("tenant",)
+    return ("tenant", tenant)
 
 
 def names(part: Shape, fields: frozenset[str]) -> bool:
     """Whether everything that passes has one of some values in one of these fields."""
-    return any(names(inner, fields) for inner in part[1:]) if part[0] == "and" else part[0] in ("=", "in") and part[1] in fields
+    if part[0] in ("and", "or"):
+        return len(part) > 1 and (any if part[0] == "and" else all)([names(inner, fields) for inner in part[1:]])
+    return part[0] in ("=", "in") and part[1] in fields
 
 
 def walks(order: Sequence[Order]) -> bool:

@@ -33,12 +33,16 @@ def digest(values: Row) -> int:
     """A 64-bit digest over values that columns hold.
 
     What is digested are the values as marshal's version 2 writes them: type, length and content of each. It is by far the quickest
-    way to bytes; that every Python writes the same is pinned by a test.
+    way to bytes; that every Python writes the same is pinned by a test. What is missing at the end is left out, see `columns.content_columns`.
     """
+    end = len(values)
+    while end and values[end - 1] is None:
+        end -= 1
+    there = tuple(values[:end])
     try:
-        packed = marshal.dumps(tuple(values), 2)
+        packed = marshal.dumps(there, 2)
     except ValueError:  # a subclass, such as a StrEnum as a tier
-        packed = marshal.dumps(tuple(_plainly(values)), 2)
+        packed = marshal.dumps(tuple(_plainly(there)), 2)
     return int.from_bytes(blake2b(packed, digest_size=8).digest(), "big", signed=True)
 
 

@@ -46,6 +46,8 @@ _ALL = (
     Clause("life.close-keeps", "What was closed in good order is as it was when opened again, what it is found by too.", "Store.close"),
     Clause("life.close-waits", "Closing lets calls under way end, returns, and the store may be opened again.", "Store.close"),
     Clause("life.known", "A collection the store was not opened with is refused by name.", "Store.open"),
+    Clause("declared.more", "Opened with fields more, a store keeps what it has: old records lack them, new ones are found by them.", "Store.open"),
+    Clause("declared.fewer", "What a store does not declare stays with the records that have it, until a put replaces them.", "Store.open"),
     Clause("life.health", "A healthy store says so, has a name, and tells the run it is of.", "Store.check, Health, Store.epoch"),
     Clause("life.claims", "An opened store claims what it is known to claim.", "Store.capabilities"),
     Clause("life.cancelled", "A cancelled call ends cancelled, happened as a whole or not at all, and the store works on.", "Store"),

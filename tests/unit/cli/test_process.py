@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 MESSAGES = 8_000
-HEAVY = ("pydantic", "sqlalchemy", "numpy", "tokenizers", "wordllama", "alembic", "asyncio", "platformdirs")
+HEAVY = ("pydantic", "sqlalchemy", "numpy", "tokenizers", "wordllama", "asyncio", "platformdirs")
 
 
 def environment(**more: str) -> dict[str, str]:

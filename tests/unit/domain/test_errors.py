@@ -41,7 +41,7 @@ def _exceptions() -> Iterator[type[BaseException]]:
     """Every exception class that a module of the package defines."""
     seen = set[type[BaseException]]()
     for module in pkgutil.walk_packages(memory.__path__, "memory."):
-        if module.name.endswith("__main__") or ".migrations" in module.name or ".versions" in module.name:
+        if module.name.endswith("__main__"):
             continue
         for found in vars(importlib.import_module(module.name)).values():
             if inspect.isclass(found) and issubclass(found, BaseException) and found.__module__.startswith("memory.") and found not in seen:

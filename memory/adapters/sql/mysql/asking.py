@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.conditions import Condition, Conditions, SortKey
 from memory.adapters.sql.mysql.rows import Row
 from memory.adapters.sql.server.exactly import ExactShaper
-from memory.adapters.sql.shapes import FALSE, NEVER_MISSING, NOTHING, Shape, Values
+from memory.adapters.sql.shapes import FALSE, NOTHING, Shape, Values
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import FieldType
 from memory.ports.query import Has
@@ -83,7 +83,7 @@ class MyConditions(Conditions):
         ]
         column, field, descending, value = keys[0]
         behind = self.lexically(keys)
-        if value is None or field not in NEVER_MISSING:
+        if value is None or field not in self._never_missing:
             return behind
         return sa.and_(column <= value if descending else column >= value, behind)
 

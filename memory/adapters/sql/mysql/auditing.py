@@ -63,7 +63,7 @@ def _derived(shelf: MyShelf, row: Row) -> tuple[tuple[int, int, int | None], Map
 async def _still_differs(connection: Connection, shelf: MyShelf, row: Row, repair: bool) -> bool:
     """Whether the row still stands, indexed where it was when it was read. With `repair` what is derived from it is made anew."""
     await connection.begin()
-    found = await connection.fetchrow(f"SELECT checksum, lexemes FROM `{shelf.name}` WHERE number = ? FOR UPDATE", row[NUMBER])  # noqa: S608
+    found = await connection.fetchrow(f"SELECT {shelf.columns[-1]}, lexemes FROM `{shelf.name}` WHERE number = ? FOR UPDATE", row[NUMBER])  # noqa: S608
     size = len(shelf.layout.columns)
     same = found is not None and tuple(found) == (row[size - 1], row[-1])
     if same and repair:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from memory.adapters.sql.server.pool import PoolTimeout
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
-DUPLICATE, NO_VALUE, MALFORMED = 1062, 1048, 2027
+DUPLICATE, NO_VALUE, NO_COLUMN, MALFORMED = 1062, 1048, 1054, 2027
 COLLISIONS = frozenset({1213, 1205, 1020})
 """Deadlock; a lock waited for too long; a record changed since it was read (MariaDB with `innodb_snapshot_isolation`)."""
 LOST = range(2000, 2100)

@@ -1,51 +1,73 @@
-"""Making the schema ready at open: one look when it is current; Alembic, under a lock, when it is not.
+"""Making the schema ready at open: one look when it is current; a lock when it is not.
 
-The lock is GET_LOCK's, which ends with its connection: many processes may open an empty database at once. The servers' DDL is not transactional:
-each step is repeatable (`steps`), and what says that it is done is written last, so a crash in the middle leaves what the next opening completes.
+The lock is GET_LOCK's, which ends with its connection: many processes may open an empty database at once. The servers' DDL is not transactional;
+columns are added, and indexes made, beside readers and writers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
+from typing import ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from memory.adapters.sql.declared import declaration, undeclared
+from memory.adapters.sql.declared import Comparison
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
 from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.connection import Connection, dial
 from memory.adapters.sql.mysql.flavour import Flavour
-from memory.adapters.sql.mysql.schema import OPTIONS, table_of
-from memory.adapters.sql.mysql.steps import made
-from memory.domain.errors import ConfigError, StoreTimeout
+from memory.adapters.sql.mysql.schema import system_tables, table_of
+from memory.domain.errors import StoreTimeout
 from memory.ports.collections import Collection
 
-HEAD = "0002"
-"""The newest migration in `migrations/versions`."""
-VERSION_TABLE = "memory_schema_version"
 PATIENCE = 60
 """Seconds to wait for another process that is making the schema ready."""
 
-_THERE = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN (?, 'memory_collections')"
+_THERE = f"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN ('{VERSION_TABLE}', '{REGISTRY}')"  # noqa: S608
+_FIRST_NUMBERS = "INSERT INTO memory_numbers (name, given) VALUES ('records', 0) ON DUPLICATE KEY UPDATE given = given"
 
 
-async def make_ready(connection: Connection, config: MySqlConfig, store: str, flavour: Flavour, collections: Sequence[Collection]) -> None:
-    """Bring the schema to this version and make the tables these collections need. Many processes may do so at once."""
-    for collection in collections:
-        table_of(collection, flavour.collation)  # refuses a name that no table can have
-    if await connection.fetchval(_THERE, VERSION_TABLE) == 2:
-        revision = await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
-        rows = await connection.fetch("SELECT name, declaration FROM memory_collections")
-        declared = {name.decode(): text.decode() for name, text in rows}
-        if revision == HEAD.encode() and not undeclared(declared, store, collections, "database"):
-            return
-    await _change(config, store, flavour, collections)
+class MySqlSchema(Schema):
+    whole: ClassVar[bool] = False
+
+    def __init__(self, store: str, config: MySqlConfig, flavour: Flavour) -> None:
+        super().__init__(store, f"the database '{config.database}'", "database")
+        self._collation = flavour.collation
+
+    def system(self) -> Sequence[sa.Table]:
+        metadata = sa.MetaData()
+        system_tables(metadata, self._collation)
+        return metadata.sorted_tables
+
+    def of(self, collection: Collection) -> Sequence[sa.Table]:
+        table = table_of(collection, self._collation)
+        return [table, *[other for other in table.metadata.sorted_tables if other is not table]]
 
 
-async def _change(config: MySqlConfig, store: str, flavour: Flavour, collections: Sequence[Collection]) -> None:
+async def make_ready(
+    connection: Connection, config: MySqlConfig, store: str, flavour: Flavour, collections: Sequence[Collection]
+) -> Mapping[str, Collection]:
+    """Bring the schema to what these collections need, and say how their tables are then. Many processes may do so at once."""
+    schema = MySqlSchema(store, config, flavour)
+    found = await look(connection, schema, collections)
+    return (found if found is not None and found.is_ready else await _change(config, schema, collections)).tables
+
+
+async def look(connection: Connection, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison | None:
+    """What there is; None where the tables are not all made yet."""
+    form, told = None, {}
+    if await connection.fetchval(_THERE) == 2:
+        form = await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
+        told = {name.decode(): said.decode() for name, said in await connection.fetch(f"SELECT name, declaration FROM {REGISTRY}")}  # noqa: S608
+    comparison = schema.compared(form and form.decode(), told, collections)
+    return None if form is None else comparison
+
+
+async def _change(config: MySqlConfig, schema: MySqlSchema, collections: Sequence[Collection]) -> Comparison:
     patience = {"read_timeout": PATIENCE + config.command_timeout}  # for one step
     connect = partial(dial, config, use_unicode=True, autocommit=False, **patience)
     engine = create_async_engine("mysql+asyncmy://", async_creator=connect, poolclass=NullPool)
@@ -54,48 +76,11 @@ async def _change(config: MySqlConfig, store: str, flavour: Flavour, collections
         async with engine.connect() as connection:
             got = await connection.scalar(sa.text("SELECT GET_LOCK(:name, :patience)"), {"name": name, "patience": PATIENCE})
             if not got:
-                raise StoreTimeout(store, "another process has been changing the schema for too long; try again")
-            await connection.run_sync(_change_locked, config.database, store, flavour, collections)
+                raise StoreTimeout(schema.store, "another process has been changing the schema for too long; try again")
+            found = await connection.run_sync(schema.change, collections)
+            await connection.execute(sa.text(_FIRST_NUMBERS))
             await connection.commit()
             await connection.execute(sa.text("SELECT RELEASE_LOCK(:name)"), {"name": name})
+            return found
     finally:
         await engine.dispose()
-
-
-def _change_locked(connection: sa.Connection, database: str, store: str, flavour: Flavour, collections: Sequence[Collection]) -> None:
-    _migrate(connection, database, store, flavour)
-    registry = sa.table("memory_collections", sa.column("name"), sa.column("declaration"))
-    declared = {_text(name): _text(said) for name, said in connection.execute(sa.select(registry.c.name, registry.c.declaration))}
-    for collection in undeclared(declared, store, collections, "database"):
-        for table in table_of(collection, flavour.collation).metadata.sorted_tables:
-            made(connection, table)
-        connection.execute(registry.insert().values(name=collection.name, declaration=declaration(collection)))
-
-
-def _migrate(connection: sa.Connection, database: str, store: str, flavour: Flavour) -> None:
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    found = None
-    if sa.inspect(connection).has_table(VERSION_TABLE):
-        found = connection.execute(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))).scalar()
-    if found == HEAD:
-        return
-    config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql.mysql:migrations")
-    config.attributes["connection"] = connection
-    config.attributes["collation"] = flavour.collation
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if found is not None and found not in known:
-        raise ConfigError(
-            f"store '{store}': the database '{database}' is at version {found}, which this version of memory-tiers does not know (it knows {HEAD}); "
-            "upgrade memory-tiers"
-        )
-    version = sa.Column("version_num", sa.dialects.mysql.VARCHAR(32, charset="ascii", collation="ascii_bin"), primary_key=True)
-    made(connection, sa.Table(VERSION_TABLE, sa.MetaData(), version, **OPTIONS))  # Alembic names the key as the servers do not
-    command.upgrade(config, "head")
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

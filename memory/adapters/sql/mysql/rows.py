@@ -69,7 +69,7 @@ class Layout:
         self._texts = [(p.name, at[text_column(p.name)]) for p in collection.texts]
         self._body = at["body"]
         self._vector = at.get("vector")
-        self._checksum = at["checksum"]
+        self._checksum = len(self.columns) - 1
         spelled = [i for i, (_, kind, _) in enumerate(SYSTEM_COLUMNS) if kind != "long"]
         spelled += [i for _, i, kind in self._fields if kind in (FieldType.TEXT, FieldType.TAGS)]
         self._spelled = (*spelled, *[i for _, i in self._texts], self._body)

@@ -17,13 +17,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, SMALLINT, TINYINT, VARBINARY
 
-from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
+from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, checksum_column, field_column, indexes, text_column
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 
 TENANT_BYTES, NAME_BYTES = 1_000, 2_000
 INDEXED_CHARACTERS = 100
 """So many characters of a text field are in its index: 400 bytes at most."""
+_LONG_KINDS = (FieldType.TEXT, FieldType.TAGS, FieldType.BYTES)
 LONGEST_NAME = 40
 """Of a collection, so that the names of its tables and indexes fit into 64 characters."""
 
@@ -61,7 +63,6 @@ DERIVED = ("words", "bytes", "owing", "lexemes")
 
 `owing` is 1 where something is owed; `lexemes` is the segment of the table of words that the record's are in, 0 while they are still to come.
 """
-INDEXED_KINDS = (FieldType.TEXT, FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN, FieldType.TIME)
 
 
 def types(collation: str) -> dict[str, sa.types.TypeEngine[Any]]:
@@ -121,8 +122,9 @@ def system_tables(metadata: sa.MetaData, collation: str) -> None:
         sa.Column("content", text, nullable=False),
         **OPTIONS,
     )
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", VARBINARY(32), primary_key=True), **OPTIONS)
     sa.Table(  # what each collection's table was made for
-        "memory_collections",
+        REGISTRY,
         metadata,
         sa.Column("name", VARBINARY(64), primary_key=True),
         sa.Column("declaration", text, nullable=False),
@@ -141,26 +143,28 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     columns.append(sa.Column("body", kinds["text"], nullable=True))
     if collection.vector:
         columns.append(sa.Column("vector", LONGBLOB(), nullable=True))
-    columns += [sa.Column(c, LONG, nullable=False) for c in ("checksum", "words", "bytes")]
+    columns += [sa.Column(c, LONG, nullable=False) for c in (checksum_column(collection), "words", "bytes")]
     columns += [sa.Column("owing", FLAG, nullable=True), sa.Column("lexemes", LONG, nullable=True)]
-    table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"), **OPTIONS)
+    table = sa.Table(
+        name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"), info={REQUIRED: collection.required}, **OPTIONS
+    )
 
     def index(label: str, *over: str, **options: Any) -> None:
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), **options)
 
     index("created_at", "partition_no", "created_at", "id")  # the way through a partition in order
     index("members", "partition_no", "number", "role", "words")  # all that the statistics of a search read
-    index("role", "role")
     index("expires_at", "expires_at")
     index("discard_at", "discard_at")
     index("owing", "owing")
     if collection.texts:
         index("lexemes", "lexemes", "partition_no")
-    for field in collection.fields:
-        if field.indexed and field.type in INDEXED_KINDS:
-            column = field_column(field.name)
-            lengths = {"mysql_length": {column: INDEXED_CHARACTERS}} if field.type is FieldType.TEXT else {}
-            index(f"field_{field.name}", "tenant", column, "partition_no", **lengths)
+    index("role", "role", "tier", "created_at", mysql_length={"tier": INDEXED_CHARACTERS})  # the few that pass; and of the homes those that are old
+    fields = {field_column(f.name): f.type for f in collection.fields}
+    for label, over, _ in indexes(collection):
+        over = over[:-1] if over[0] == "tenant" and over[-1] == "id" else over  # both names are too long for one key
+        lengths = {column: INDEXED_CHARACTERS for column in over if fields.get(column) in _LONG_KINDS}
+        index(label, *over, **({"mysql_length": lengths} if lengths else {}))
     return table
 
 

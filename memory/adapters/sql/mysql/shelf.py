@@ -63,7 +63,7 @@ class MyShelf(Shelf[Connection]):
         )
         self.put_absent = f"{self._insert} VALUES ({number}, {', '.join('?' * (len(stored) - 1))})"
         kept = ", ".join([f"`{c}` = ?" for c in stored if c not in ("number", "words", "lexemes")])
-        self._swap = f"UPDATE {table} SET {kept} WHERE number = ? AND checksum = ?"  # noqa: S608
+        self._swap = f"UPDATE {table} SET {kept} WHERE number = ? AND {layout.columns[-1]} = ?"  # noqa: S608
         self._bare = f"{self._swap} AND record_kind <> '{CORRUPT}'"
         self._delete = f"DELETE FROM {table} WHERE number IN "  # noqa: S608
         texts = "".join([f", `text_{p.name}`" for p in collection.texts])

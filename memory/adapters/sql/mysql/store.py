@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from memory.adapters.sql.migrate import FORM, VERSION_TABLE
 from memory.adapters.sql.mysql.auditing import audit_registries, audit_rows, audit_words
 from memory.adapters.sql.mysql.batches import MyBatch
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
-from memory.adapters.sql.mysql.errors import is_collision, server_said, translate
-from memory.adapters.sql.mysql.migrate import HEAD, VERSION_TABLE, make_ready
+from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, number_of, server_said, translate
+from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready
 from memory.adapters.sql.mysql.numbers import Numbers
 from memory.adapters.sql.mysql.pending import take_up
 from memory.adapters.sql.mysql.places import MyPlaces
@@ -64,15 +65,29 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
         connection = await expecting("MySQL or MariaDB", self.name, *place, connect(self._config), self._server_said, lambda made: made.terminate())
         try:
             settings = self._settings = await Settings.read(connection, self.name)
-            await make_ready(connection, self._config, self.name, settings.flavour, collections)
+            tables = await make_ready(connection, self._config, self.name, settings.flavour, collections)
         finally:
             await connection.goodbye()
         if settings.advice:
             log.warning("store '%s' is not durable: %s", self.name, settings.advice)
-        self._shelves = {c.name: MyShelf(c, settings.flavour.collation, settings.packet, self._thresholds) for c in collections}
+        self._shelves = self._shelved(tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good)
+
+    def _shelved(self, tables: Mapping[str, Collection]) -> dict[str, MyShelf]:
+        assert self._settings is not None  # noqa: S101 - it is being opened
+        collation, packet = self._settings.flavour.collation, self._settings.packet
+        return {name: MyShelf(c, collation, packet, self._thresholds) for name, c in tables.items()}
+
+    async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
+        assert self._settings is not None  # noqa: S101 - it is open
+        schema = MySqlSchema(self.name, self._config, self._settings.flavour)
+        found = await look(connection, schema, tuple(self._collections.values()))
+        return {} if found is None else found.tables
+
+    def _is_outgrown(self, error: Exception) -> bool:
+        return number_of(error) == NO_COLUMN
 
     async def _greet(self, connection: Connection) -> None:
         """On each new connection: behind it may be another run of the server, or another database."""
@@ -86,10 +101,10 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
 
     async def _vital_signs(self, connection: Connection) -> Health:
         settings = await Settings.read(connection, self.name)
-        revision = (await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")).decode()  # noqa: S608
+        form = (await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")).decode()  # noqa: S608
         size = int(await connection.fetchval(_SIZE))
-        facts: dict[str, JsonValue] = {"schema": revision, "bytes": size, "pool": self._config.pool_size, **settings.facts}
-        return Health(revision == HEAD, self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts)
+        facts: dict[str, JsonValue] = {"schema": form, "bytes": size, "pool": self._config.pool_size, **settings.facts}
+        return Health(form == str(FORM), self._config.place, f"{settings.flavour.product} {settings.version}", self._epoch, facts)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -120,9 +135,10 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
         return sum(map(len, record.texts.values())) <= self._thresholds.waiting_characters
 
     async def _put(self, write: Put) -> Outcome | None:
-        shelf = self._shelf(write.collection)
-        outcome = await self._with(lambda connection: put_absent(connection, shelf, self._my_places, self._numbers, write))
+        collection = write.collection
+        outcome = await self._with(lambda connection: put_absent(connection, self._shelf(collection), self._my_places, self._numbers, write))
         if outcome is not None and outcome.applied and any(write.record.texts.values()):
+            shelf = self._shelf(collection)
             waiting = self._unindexed[shelf.name] = self._unindexed.get(shelf.name, 0) + 1
             if waiting >= self._thresholds.waiting_taken_up:
                 self._unindexed[shelf.name] = 0
@@ -159,14 +175,16 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
         return outcomes
 
     async def _search(self, wanted: Search) -> list[Hit]:
-        shelf = self._shelf(wanted.collection)
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):
             try:
-                return await self._with(lambda connection: search(connection, shelf, self._my_places, wanted, most))
+                return await self._searched(wanted, most)
             except TooManyPending:
-                await self._take_up(shelf)
-        return await self._with(lambda connection: search(connection, shelf, self._my_places, wanted, sys.maxsize - 1))
+                await self._take_up(self._shelf(wanted.collection))
+        return await self._searched(wanted, sys.maxsize - 1)
+
+    async def _searched(self, wanted: Search, most: int) -> list[Hit]:
+        return await self._with(lambda connection: search(connection, self._shelf(wanted.collection), self._my_places, wanted, most))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from memory.adapters.sql.postgresql.values import checked, unescape
 from memory.adapters.sql.server.exactly import ExactShaper
 from memory.adapters.sql.shapes import (
     FALSE,
-    NEVER_MISSING,
     NOTHING,
     NUMBERS,
     Shape,
@@ -132,6 +131,11 @@ class PgConditions(Conditions):
         column = self._table.c[field if field in SYSTEM_FIELDS else field_column(field)]
         return sa.cast(column, sa.Integer()) if isinstance(column.type, sa.Boolean) else column
 
+    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
+        partitions = sa.table("memory_partitions", sa.column("number"), sa.column("tenant"), schema=self._table.schema)
+        numbers = sa.select(partitions.c.number).where(partitions.c.tenant == tenant).scalar_subquery()
+        return self._table.c.partition_no == sa.any_(sa.func.array(numbers))  # looked up whatever the server thinks how many there are
+
     def filter(self, shape: Shape) -> Condition:
         match shape:
             case ("has", field):
@@ -154,6 +158,6 @@ class PgConditions(Conditions):
     def ordered(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
         """NULL first going up, unless there is none: an index brings them in its own order then."""
         by = column.desc() if descending else column.asc()
-        if field in NEVER_MISSING:
+        if field in self._never_missing:
             return by
         return by.nulls_last() if descending else by.nulls_first()

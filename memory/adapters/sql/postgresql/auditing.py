@@ -21,8 +21,8 @@ async def audit_rows(connection: Connection, shelf: PgShelf, after: tuple[str, s
     What changed since it was read is as its writer left it: only rows with the same checksum are judged.
     """
     columns = ", ".join([f't."{name}"' for name in shelf.layout.columns])
-    behind = "" if after is None else "WHERE (t.tenant, t.id) > ($2, $3) "
-    page = f"SELECT {columns} FROM {shelf.qualified} AS t {behind}ORDER BY t.tenant, t.id LIMIT $1"  # noqa: S608
+    behind = "" if after is None else "WHERE (t.id, t.tenant) > ($2, $3) "
+    page = f"SELECT {columns} FROM {shelf.qualified} AS t {behind}ORDER BY t.id, t.tenant LIMIT $1"  # noqa: S608
     rows = await connection.fetch(page, shelf.thresholds.audited_at_once, *(after or ()))
     if not rows:
         return Audited()
@@ -35,7 +35,7 @@ async def audit_rows(connection: Connection, shelf: PgShelf, after: tuple[str, s
     told = {name: f"r.{name}{kinds.get(name, ('', ''))[1]}" for name in names}
     source = f"unnest($1::text[], $2::text[], $3::bigint[], {arrays}) AS r(tenant, id, checksum, {', '.join(names)})"
     different = " OR ".join([f"t.{name} IS DISTINCT FROM {told[name]}" for name in names])
-    which = f"t.tenant = r.tenant AND t.id = r.id AND t.checksum = r.checksum AND ({different})"
+    which = f"t.tenant = r.tenant AND t.id = r.id AND t.{shelf.columns[-1]} = r.checksum AND ({different})"
     if repair:
         changes = ", ".join([f"{name} = {told[name]}" for name in names])
         sql = f"UPDATE {shelf.qualified} AS t SET {changes} FROM {source} WHERE {which} RETURNING t.tenant, t.id"  # noqa: S608
@@ -44,7 +44,7 @@ async def audit_rows(connection: Connection, shelf: PgShelf, after: tuple[str, s
     keys = [[row[TENANT] for row, _ in expected], [row[ID] for row, _ in expected], [row[-1] for row, _ in expected]]
     wrong = await connection.fetch(sql, *keys, *values)
     problems = [f"{shelf.name}: the words of {shelf.shown(record_id)} are not those of its texts" for _, record_id in wrong]
-    return Audited(len(rows), problems, (rows[-1][TENANT], rows[-1][ID]))
+    return Audited(len(rows), problems, (rows[-1][ID], rows[-1][TENANT]))
 
 
 def _content(shelf: PgShelf, row: Any) -> Content | None:

@@ -1,13 +1,13 @@
-"""Making the schema ready at open: one look when it is current; Alembic, in one transaction and under a lock, when it is not.
+"""Making the schema ready at open: one look when it is current; one transaction under a lock when it is not.
 
 The lock is an advisory one that ends with the transaction: many processes may open an empty database at once, also through a PgBouncer in
-transaction mode. PostgreSQL's DDL is transactional: a migration is there as a whole or not at all.
+transaction mode. A column more, NULL in every row, is a change to the catalogue; its index is built while writers of that table wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import sqlalchemy as sa
@@ -15,27 +15,39 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from memory.adapters.sql.declared import declaration, undeclared
+from memory.adapters.sql.declared import Comparison
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
 from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
 from memory.adapters.sql.postgresql.extension import AVAILABLE, CREATE, INSTALLED, add_column
-from memory.adapters.sql.postgresql.schema import table_of
-from memory.domain.errors import ConfigError
+from memory.adapters.sql.postgresql.schema import system_tables, table_of
 from memory.ports.collections import Collection
-
-HEAD = "0002"
-"""The newest migration in `migrations/versions`."""
-VERSION_TABLE = "memory_schema_version"
 
 _EMBEDDED = "SELECT table_name FROM information_schema.columns WHERE table_schema = $1 AND column_name = 'embedding'"
 
 
+class PgSchema(Schema):
+    def __init__(self, store: str, schema: str) -> None:
+        super().__init__(store, f"the schema '{schema}'", "schema")
+        self._schema = schema
+
+    def system(self) -> Sequence[sa.Table]:
+        metadata = sa.MetaData(schema=self._schema)
+        system_tables(metadata)
+        return metadata.sorted_tables
+
+    def of(self, collection: Collection) -> Sequence[sa.Table]:
+        return [table_of(collection, self._schema)]
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look at the database found. `namespace` is where pgvector is, empty where it is not installed."""
+    """What a look at the database found: the `form` of its tables, None where there are none. `namespace` is where pgvector is, empty where it is not
+    installed.
+    """
 
-    revision: str | None
-    declared: dict[str, str]
+    form: str | None
+    comparison: Comparison
     embedded: frozenset[str]
     namespace: str
     extension: str
@@ -44,43 +56,32 @@ class Found:
 
 
 async def make_ready(connection: Connection, config: PostgresConfig, store: str, collections: Sequence[Collection]) -> Found:
-    """Bring the schema to this version and make the tables these collections need. Many processes may do so at once."""
-    for collection in collections:
-        table_of(collection, config.schema)  # refuses a name that no table can have
-    found = await _look(connection, config.schema)
-    if _is_ready(found, store, collections):
+    """Bring the schema to what these collections need. Many processes may do so at once."""
+    found = await look(connection, config.schema, store, collections)
+    if _is_ready(found, collections):
         return found
     problem = await _change(config, store, collections)
-    found = await _look(connection, config.schema)
-    if problem and not found.namespace:
-        return Found(found.revision, found.declared, found.embedded, "", problem, found.can_be_installed)
-    return found
+    found = await look(connection, config.schema, store, collections)
+    return replace(found, extension=problem) if problem and not found.namespace else found
 
 
-async def _look(connection: Connection, schema: str) -> Found:
-    qualified = f'"{schema}"'
-    revision, declared = None, {}
+async def look(connection: Connection, schema: str, store: str, collections: Sequence[Collection]) -> Found:
+    qualified, form, told = f'"{schema}"', None, {}
     if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{qualified}.{VERSION_TABLE}"):
-        revision = await connection.fetchval(f"SELECT version_num FROM {qualified}.{VERSION_TABLE}")  # noqa: S608
-        if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{qualified}.memory_collections"):
-            declared = dict(await connection.fetch(f"SELECT name, declaration FROM {qualified}.memory_collections"))  # noqa: S608
+        form = await connection.fetchval(f"SELECT version_num FROM {qualified}.{VERSION_TABLE}")  # noqa: S608
+        told = dict(await connection.fetch(f"SELECT name, declaration FROM {qualified}.{REGISTRY}"))  # noqa: S608
+    comparison = PgSchema(store, schema).compared(form, told, collections)
     embedded = frozenset([name for (name,) in await connection.fetch(_EMBEDDED, schema)])
     installed = await connection.fetchrow(INSTALLED)
     available = installed is None and await connection.fetchval(AVAILABLE) is not None
-    told = "the extension vector is not available on this server" if not available else "the extension vector could not be created"
-    namespace, version = installed or ("", told)
-    return Found(revision, declared, embedded, namespace, version, available)
+    why = "the extension vector is not available on this server" if not available else "the extension vector could not be created"
+    namespace, version = installed or ("", why)
+    return Found(form, comparison, embedded, namespace, version, available)
 
 
-def _is_ready(found: Found, store: str, collections: Sequence[Collection]) -> bool:
-    if found.revision != HEAD or undeclared(found.declared, store, collections, "schema"):
-        return False
-    return not found.can_be_installed and not _unembedded(found, collections)
-
-
-def _unembedded(found: Found, collections: Sequence[Collection]) -> list[Collection]:
-    """The collections whose vectors the extension could hold, but has no column for."""
-    return [c for c in collections if found.namespace and c.vector and c.name not in found.embedded]
+def _is_ready(found: Found, collections: Sequence[Collection]) -> bool:
+    unembedded = [c for c in collections if found.namespace and c.vector and c.name not in found.embedded]
+    return found.form is not None and found.comparison.is_ready and not found.can_be_installed and not unembedded
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
@@ -106,37 +107,8 @@ def _lock_key(schema: str) -> int:
 def _change_locked(connection: sa.Connection, schema: str, store: str, collections: Sequence[Collection]) -> str:
     if not connection.execute(sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema}).first():
         connection.execute(sa.schema.CreateSchema(schema))
-    _migrate(connection, schema, store)
-    registry = sa.table("memory_collections", sa.column("name"), sa.column("declaration"), schema=schema)
-    rows = connection.execute(sa.select(registry.c.name, registry.c.declaration))
-    declared = {str(row.name): str(row.declaration) for row in rows}
-    for collection in undeclared(declared, store, collections, "schema"):
-        table_of(collection, schema).create(connection)
-        connection.execute(registry.insert().values(name=collection.name, declaration=declaration(collection)))
+    PgSchema(store, schema).change(connection, collections)
     return _install_extension(connection, schema, collections)
-
-
-def _migrate(connection: sa.Connection, schema: str, store: str) -> None:
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    found = None
-    if connection.execute(sa.text("SELECT to_regclass(:name)"), {"name": f'"{schema}".{VERSION_TABLE}'}).scalar():
-        found = connection.execute(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE, schema=schema))).scalar()
-    if found == HEAD:
-        return
-    config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql.postgresql:migrations")
-    config.attributes["connection"] = connection
-    config.attributes["schema"] = schema
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if found is not None and found not in known:
-        raise ConfigError(
-            f"store '{store}': the schema '{schema}' is at version {found}, which this version of memory-tiers does not know (it knows {HEAD}); "
-            "upgrade memory-tiers"
-        )
-    command.upgrade(config, "head")
 
 
 def _install_extension(connection: sa.Connection, schema: str, collections: Sequence[Collection]) -> str:

@@ -68,7 +68,7 @@ class Layout:
         self._texts = [(p.name, at[text_column(p.name)]) for p in collection.texts]
         self._body = at["body"]
         self._vector = at.get("vector")
-        self._checksum = at["checksum"]
+        self._checksum = len(self.columns) - 1
         self._json = (OWED, NOTE, self._body)
         times = [i for name, i in at.items() if name in _TIMES] + [i for _, i, kind in self._fields if kind is FieldType.TIME]
         self._times = tuple(times)
@@ -152,7 +152,7 @@ class Layout:
     @property
     def stored_columns(self) -> tuple[tuple[str, str, str], ...]:
         """Each stored column but `embedding`: its name, the type its parameter has, and what the parameter is cast to ('' for nothing)."""
-        kinds = {"body": _JSON, "vector": ("bytea", ""), **dict.fromkeys(("checksum", "words", "bytes"), ("bigint", ""))}
+        kinds = {"body": _JSON, "vector": ("bytea", ""), **dict.fromkeys((self.columns[-1], "words", "bytes"), ("bigint", ""))}
         kinds |= {"counts": _JSON, "lexemes": ("text", "tsvector"), **_SYSTEM_PARAMETERS}
         kinds |= {field_column(f.name): _PARAMETERS[f.type] for f in self.collection.fields}
         names = [*self.columns, "words", "bytes", *(["counts", "lexemes"] if self._texts else [])]

@@ -1,5 +1,6 @@
 """The tables on PostgreSQL: those of the adapter itself, and one for each collection, made from its declaration.
 
+The key of a table is (id, tenant): an id alone says almost everything, also before the server has counted what a tenant has.
 Text compares by code point everywhere: COLLATE "C". Long values are indexed by their first characters only, because an index key holds at
 most 2,704 bytes. The schema (namespace) is the user's choice and in every statement, never in a session's search_path.
 """
@@ -12,7 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 
-from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
+from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, checksum_column, field_column, indexes, text_column
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -83,8 +85,9 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("found_at", TIME, nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
     )
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", TEXT, primary_key=True))
     sa.Table(  # what each collection's table was made for
-        "memory_collections",
+        REGISTRY,
         metadata,
         sa.Column("name", TEXT, primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
@@ -100,12 +103,15 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     columns.append(sa.Column("body", JSONB(), nullable=True))
     if collection.vector:
         columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
-    columns.append(sa.Column("checksum", sa.BigInteger(), nullable=False))
+    columns.append(sa.Column(checksum_column(collection), sa.BigInteger(), nullable=False))
     columns += [sa.Column("words", sa.BigInteger(), nullable=False), sa.Column("bytes", sa.BigInteger(), nullable=False)]
     if collection.texts:
         columns += [sa.Column("counts", JSONB(), nullable=True), sa.Column("lexemes", TSVECTOR(), nullable=True)]
-    table = sa.Table(name, metadata, *columns, sa.PrimaryKeyConstraint("tenant", "id", name=f"pk_{name}"))
+    table = sa.Table(name, metadata, *columns, sa.PrimaryKeyConstraint("id", "tenant", name=f"pk_{name}"), info={REQUIRED: collection.required})
     c = table.c
+    # A partition that was not there when the server counted would be taken for empty, and read as a whole for whatever is asked of it.
+    uncounted = sa.DDL("ALTER TABLE %(fullname)s ALTER COLUMN partition_no SET STATISTICS 0")  # type: ignore[no-untyped-call]
+    sa.event.listen(table, "after_create", uncounted)
 
     def index(label: str, *over: Any, only: sa.ColumnElement[bool] | None = None, **options: Any) -> None:
         sa.Index(f"ix_{name}_{label}", *over, postgresql_where=only, **options)
@@ -117,11 +123,11 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("expires_at", c.expires_at, only=c.expires_at.is_not(None))
     index("discard_at", c.discard_at, only=c.discard_at.is_not(None))
     index("owing", c.id, c.tenant, only=c.owed.is_not(None))
-    for field in collection.fields:
-        if field.indexed and field.type is not FieldType.TAGS:
-            column = c[field_column(field.name)]
-            key = indexed_part(column) if field.type is FieldType.TEXT else column
-            index(f"field_{field.name}", c.tenant, key, c.partition_no, only=column.is_not(None))
+    index("age", c.tier, c.created_at, only=c.role == _constant(Role.HOME.value))
+    fields = {field_column(f.name): f.type for f in collection.fields}
+    for label, over, there in indexes(collection):
+        keys = [indexed_part(c[key]) if fields.get(key) is FieldType.TEXT else c[key] for key in over]
+        index(label, *keys, only=c[there].is_not(None))
     if collection.texts:  # single writes go to a short list first, which searches read: it is kept short
         index("lexemes", c.lexemes, postgresql_using="gin", postgresql_with={"fastupdate": "on", "gin_pending_list_limit": 1024})
     return table

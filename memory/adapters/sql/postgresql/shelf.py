@@ -67,6 +67,7 @@ class PgShelf(Shelf[Connection]):
         layout = layout_of(collection)
         shaper = PgShaper(collection, thresholds.values_written_out)
         super().__init__(collection, table_of(collection, schema), layout, shaper, layout.columns, HEAD_DECODERS, thresholds)
+        self._indexed = self.keyed.union(*collection.indexes)
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type
@@ -77,10 +78,11 @@ class PgShelf(Shelf[Connection]):
         self._names = ", ".join([f'"{name}"' for name, _, _ in stored])
         self.qualified = f'"{schema}"."{self.name}"'
         columns = ", ".join([f't."{name}"' for name in self.layout.columns])
+        sealed = f"t.{self.columns[-1]}"
         this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
         self.find_sql = f"SELECT {columns} {this}"
         self.find_many_sql = f"SELECT {columns} {these} AND t.id = ANY($2::text[])"
-        self.find_locked_sql = f"{self.find_many_sql} ORDER BY t.tenant, t.id FOR UPDATE"
+        self.find_locked_sql = f"{self.find_many_sql} ORDER BY t.id FOR UPDATE"
         # One row
         self.put_absent = self._put_one(ABSENT)
         self.put_newer = self._put_one(NEWER)
@@ -88,13 +90,13 @@ class PgShelf(Shelf[Connection]):
         self.put_at = self._update_one(placed=True)
         self.bury_newer = self._forgetting(self._insert_one(NEWER))
         self.bury_at = self._forgetting(self._update_one(placed=False))
-        self.delete = self._forgetting(f"DELETE {this} AND t.checksum = $3")
+        self.delete = self._forgetting(f"DELETE {this} AND {sealed} = $3")
         count = len(stored)
         row = f"SELECT {self._one()}"
-        exactly = f"{self._update(row)} AND t.checksum = ${count + 1}"
+        exactly = f"{self._update(row)} AND {sealed} = ${count + 1}"
         self.swap = f"{exactly} RETURNING true"
         self.bury_over = self._forgetting(exactly)
-        self.put_over = f"{self._place()}{self._update(row, ', allowed')} AND t.checksum = ${count + 2} RETURNING true"
+        self.put_over = f"{self._place()}{self._update(row, ', allowed')} AND {sealed} = ${count + 2} RETURNING true"
         # Many rows
         self._many: dict[tuple[str, tuple[int, ...], bool], str] = {}
         self.delete_many = (
@@ -117,7 +119,7 @@ class PgShelf(Shelf[Connection]):
         )
 
     def conditions(self) -> PgConditions:
-        return PgConditions(self.table, self.keyed)
+        return PgConditions(self.table, self._indexed)
 
     def shown(self, text: Any) -> str:
         return unescape(text)
@@ -192,9 +194,9 @@ class PgShelf(Shelf[Connection]):
 
     def _on_conflict(self, condition: str) -> str:
         if condition == ABSENT:
-            return "ON CONFLICT (tenant, id) DO NOTHING"
+            return "ON CONFLICT (id, tenant) DO NOTHING"
         changes = ", ".join([f'"{name}" = excluded."{name}"' for name, _, _ in self._stored])
-        return f"ON CONFLICT (tenant, id) DO UPDATE SET {changes} WHERE {condition}"
+        return f"ON CONFLICT (id, tenant) DO UPDATE SET {changes} WHERE {condition}"
 
     def _place(self) -> str:
         """The partition of the one row, locked, and whether its generation lets the row in: only exactly this one where it was not given."""
@@ -223,7 +225,7 @@ class PgShelf(Shelf[Connection]):
     def _setting_aside(self, row: str, quarantine: str) -> str:
         """Leave a bare row where exactly the unreadable one stands, and keep what was read of that."""
         first = len(self._stored) + 1
-        change = f"{self._update(row)} AND t.checksum = ${first} AND t.record_kind <> '{CORRUPT}' RETURNING t.tenant, t.id"
+        change = f"{self._update(row)} AND t.{self.columns[-1]} = ${first} AND t.record_kind <> '{CORRUPT}' RETURNING t.tenant, t.id"
         names = ("partition_no", "problem", "found_at", "content")
         kinds = ("bigint", "text", "timestamptz", "text")
         values = ", ".join([f"${first + i}::{kind}" for i, kind in enumerate(kinds, 1)])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import asyncpg
 
+from memory.adapters.sql.migrate import FORM, VERSION_TABLE
 from memory.adapters.sql.postgresql.auditing import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batches import PgBatch
 from memory.adapters.sql.postgresql.config import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
 from memory.adapters.sql.postgresql.errors import is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
-from memory.adapters.sql.postgresql.migrate import HEAD, VERSION_TABLE, Found, make_ready
+from memory.adapters.sql.postgresql.migrate import Found, look, make_ready
 from memory.adapters.sql.postgresql.places import PgPlaces
 from memory.adapters.sql.postgresql.searching import search
 from memory.adapters.sql.postgresql.settings import Settings
@@ -69,13 +70,23 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
                         await embed_the_rest(connection, schema, collection.name, self._found.namespace, self._thresholds.embedded_at_once)
         finally:
             await goodbye(connection)
-        vector_type = f'"{self._found.namespace}".vector' if self._found.namespace else ""
-        self._shelves = {c.name: PgShelf(c, schema, vector_type, self._thresholds) for c in collections}
+        self._shelves = self._shelved(self._found.comparison.tables)
         self._capabilities = self._settings.limit(self.claims)
-        if not vector_type:
+        if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
         self._lend(self._config, lambda: connect(self._config), self._greet, goodbye, still_good)
         self._epoch = "" if self._capabilities.durable else self._settings.started
+
+    def _shelved(self, tables: Mapping[str, Collection]) -> dict[str, PgShelf]:
+        namespace = self._found.namespace if self._found is not None else ""
+        vector_type = f'"{namespace}".vector' if namespace else ""
+        return {name: PgShelf(c, self._config.schema, vector_type, self._thresholds) for name, c in tables.items()}
+
+    async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
+        return (await look(connection, self._config.schema, self.name, tuple(self._collections.values()))).comparison.tables
+
+    def _is_outgrown(self, error: Exception) -> bool:
+        return isinstance(error, asyncpg.UndefinedColumnError)
 
     async def _greet(self, connection: Connection) -> None:
         """On each new connection: behind it may be another run of the server, or another database."""
@@ -88,11 +99,11 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
     async def _vital_signs(self, connection: Connection) -> Health:
         assert self._found is not None  # noqa: S101 - it is open
         settings, schema = await Settings.read(connection, self.name), self._config.schema
-        revision = await connection.fetchval(f'SELECT version_num FROM "{schema}".{VERSION_TABLE}')  # noqa: S608
+        form = await connection.fetchval(f'SELECT version_num FROM "{schema}".{VERSION_TABLE}')  # noqa: S608
         size = await connection.fetchval(_SIZE, schema)
-        facts: dict[str, JsonValue] = {"schema": str(revision), "bytes": int(size), "pool": self._config.pool_size, **settings.facts}
+        facts: dict[str, JsonValue] = {"schema": form, "bytes": int(size), "pool": self._config.pool_size, **settings.facts}
         facts["pgvector"] = self._found.extension if self._found.namespace else f"off: {self._found.extension}"
-        return Health(revision == HEAD, self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts)
+        return Health(form == str(FORM), self._config.place, f"PostgreSQL {settings.version}", self._epoch, facts)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -111,8 +122,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
         return await self._in_transaction(connection, lambda: batch.carry_out(together))
 
     async def _search(self, wanted: Search) -> list[Hit]:
-        shelf = self._shelf(wanted.collection)
-        return await self._with(lambda connection: search(connection, shelf, self._pg_places, wanted))
+        return await self._with(lambda connection: search(connection, self._shelf(wanted.collection), self._pg_places, wanted))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

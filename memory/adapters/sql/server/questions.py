@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.prepared import compiled, kept
 from memory.adapters.sql.server.shelf import Shelf
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
-from memory.ports.query import Everywhere, Filter, Query, Where, decode_cursor
+from memory.ports.query import Everywhere, Filter, Query, Tenant, Where, decode_cursor
 
 AnyShelf: TypeAlias = Shelf[Any]
 Build = Callable[[AnyShelf, Shape], sa.Select[Any]]
@@ -37,7 +37,8 @@ def asked(shelf: AnyShelf, where: Where, part: Filter | None, partitions: Sequen
     of_filter: Values = []
     chosen = shelf.shaper.filter(part, of_filter)
     values: Values = []
-    there = scope(where, partitions, values, tenant=not walking and names(chosen, shelf.keyed))
+    keyed = (not walking or isinstance(where, Tenant)) and names(chosen, shelf.keyed)
+    there = scope(where, partitions, values, tenant=keyed)
     return shelf.shaper.texts(values) + of_filter, there, chosen
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.columns import keyed
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.heads import Decoders, Heads
 from memory.adapters.sql.prepared import Statement
@@ -16,7 +17,7 @@ from memory.adapters.sql.server.desk import Held, Layout
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.shapes import Shape, Shaper, Values
 from memory.adapters.sql.values import CORRUPT
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection
 from memory.ports.deciding import Slot
 from memory.ports.query import Order, Where
 from memory.ports.record import Corrupt, FieldValue, Key, Tombstone
@@ -63,7 +64,7 @@ class Shelf(ABC, Generic[C]):
         self.row_columns = tuple([table.c[name] for name in columns])
         self._decoders = decoders
         self._heads: dict[frozenset[str], Heads] = {}
-        self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
+        self.keyed = keyed(collection)
 
     def heads(self, select: frozenset[str]) -> Heads:
         """How heads with this selection are read."""

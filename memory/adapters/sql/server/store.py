@@ -9,7 +9,7 @@ import asyncio
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -123,24 +123,22 @@ class ServerStore(BaseStore, Generic[C, S]):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        shelf = self._shelf(collection)
-        answers, spoiled = await self._with(lambda connection: reading.get(connection, shelf, keys))
+        answers, spoiled = await self._with(lambda connection: reading.get(connection, self._shelf(collection), keys))
         if spoiled:
-            await self._set_aside(shelf, spoiled)
+            await self._set_aside(collection, spoiled)
         return answers
 
     async def _query(self, query: Query) -> Page:
-        shelf = self._shelf(query.collection)
-        return await self._until_sound(shelf, lambda connection: reading.query(connection, shelf, self._places, query))
+        return await self._until_sound(query.collection, lambda connection, shelf: reading.query(connection, shelf, self._places, query))
 
     async def _count(self, query: Query) -> Count:
-        shelf = self._shelf(query.collection)
-        return await self._with(lambda connection: reading.count(connection, shelf, self._places, query))
+        return await self._with(lambda connection: reading.count(connection, self._shelf(query.collection), self._places, query))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        shelf, burial = self._shelf(query.collection), Burial(query, version, discard_at, carry)
+        burial = Burial(query, version, discard_at, carry)
 
         async def bury(connection: C) -> int:
+            shelf = self._shelf(query.collection)
             return await self._in_transaction(connection, lambda: reading.delete_matching(connection, shelf, self._places, burial))
 
         return await self._with(bury)
@@ -153,12 +151,13 @@ class ServerStore(BaseStore, Generic[C, S]):
 
     async def _audit(self, repair: bool) -> Audit:
         checked, problems = 0, list[str]()
-        for shelf in list(self._shelves.values()):
-            steps = self._audit_steps(shelf, repair)
+        for name in list(self._shelves):
             place: Any = None
-            for step in steps:
+            for step in range(len(self._audit_steps(self._shelves[name], repair))):
                 while True:
-                    found = await self._with(lambda connection, step=step, place=place: step(connection, place))  # type: ignore[misc]
+                    found = await self._with(
+                        lambda connection, name=name, step=step, place=place: self._audit_steps(self._shelves[name], repair)[step](connection, place)  # type: ignore[misc]
+                    )
                     checked += found.checked
                     problems += found.problems
                     place = found.after
@@ -210,6 +209,18 @@ class ServerStore(BaseStore, Generic[C, S]):
         """Two transactions got in each other's way: nothing of this one was kept, and it may be done again at once."""
 
     @abstractmethod
+    def _is_outgrown(self, error: Exception) -> bool:
+        """A column is not there: its table was given more fields since it was looked at, see `memory.adapters.sql.columns.checksum_column`."""
+
+    @abstractmethod
+    async def _look_again(self, connection: C) -> Mapping[str, Collection]:
+        """The collections as their tables are now."""
+
+    @abstractmethod
+    def _shelved(self, tables: Mapping[str, Collection]) -> dict[str, S]:
+        """The shelves of collections that are as their tables are."""
+
+    @abstractmethod
     def _server_said(self, error: BaseException) -> bool:
         """Whether the server answered with an error, after which the connection can be used."""
 
@@ -233,6 +244,7 @@ class ServerStore(BaseStore, Generic[C, S]):
         for attempt in range(ATTEMPTS):
             if self._pool is None:
                 raise NotOpen(f"store '{self.name}'")
+            shelves = self._shelves
             try:
                 async with self._pool.connection() as connection:
                     return await work(connection)
@@ -240,11 +252,22 @@ class ServerStore(BaseStore, Generic[C, S]):
                 raise NotOpen(f"store '{self.name}'") from None
             except Exception as exc:
                 again = attempt < ATTEMPTS - 1 and time.monotonic() - begun < self._patience
+                if again and self._is_outgrown(exc) and await self._have_grown(shelves):
+                    continue
                 if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):
                     raise
                 self._collided()
             await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))  # noqa: S311 - so that the two do not meet again
         raise AssertionError("the last attempt returns or raises")
+
+    async def _have_grown(self, since: Mapping[str, S]) -> bool:
+        """Whether tables are others than these shelves are for, also by what another call has seen already."""
+        if self._shelves is since and self._pool is not None:
+            async with self._pool.connection() as connection:
+                tables = await self._look_again(connection)
+            if self._shelves is since and any(since[name].collection != table for name, table in tables.items()):
+                self._shelves = self._shelved(tables)
+        return self._shelves is not since
 
     def _collided(self) -> None:
         """Told before a call is made again."""
@@ -263,18 +286,19 @@ class ServerStore(BaseStore, Generic[C, S]):
 
     # -- unreadable rows ----------------------------------------------------------------------------------------------
 
-    async def _until_sound(self, shelf: S, read: Callable[[C], Awaitable[tuple[T, list[Spoiled]]]]) -> T:
+    async def _until_sound(self, collection: Collection, read: Callable[[C, S], Awaitable[tuple[T, list[Spoiled]]]]) -> T:
         """Read; what turns out unreadable is set aside and the reading done again, so that limits and statistics are of what can be read."""
         for _ in range(8):
-            answer, spoiled = await self._with(read)
-            if not spoiled or not await self._set_aside(shelf, spoiled):
+            answer, spoiled = await self._with(lambda connection: read(connection, self._shelf(collection)))
+            if not spoiled or not await self._set_aside(collection, spoiled):
                 break
         return answer
 
-    async def _set_aside(self, shelf: S, spoiled: Sequence[Spoiled]) -> bool:
+    async def _set_aside(self, collection: Collection, spoiled: Sequence[Spoiled]) -> bool:
         """Whether it could be done. It cannot on a full disk or a standby; the rows still are not served."""
 
         async def move(connection: C) -> None:
+            shelf = self._shelf(collection)
             for one in spoiled:
                 await self._in_transaction(connection, lambda one=one: shelf.set_aside(connection, one))  # type: ignore[misc]
 

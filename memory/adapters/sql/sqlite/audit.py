@@ -36,7 +36,7 @@ def audit(session: Session, collections: Sequence[Collection], repair: bool) -> 
     registry: Registry = {number: Partition(tenant, scope) for number, tenant, scope in session.rows(_PARTITIONS)}
     checked = 0
     for collection in collections:
-        one = _OfCollection(session, shelf_of(collection), registry)
+        one = _OfCollection(session, shelf_of(session, collection), registry)
         problems += one.problems()
         checked += one.checked
         if repair:

@@ -7,21 +7,23 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.sqlite.config import SqliteConfig
-from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_undecodable
-from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_outgrown, is_undecodable
+from memory.adapters.sql.sqlite.session import Declared, Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt
 from memory.domain.errors import ConfigError, NotOpen
+from memory.ports.collections import Collection
 
 T = TypeVar("T")
+Look: TypeAlias = Callable[[Session], Mapping[str, Collection]]
 
 
 _UNUSABLE = {
@@ -38,20 +40,22 @@ class SqliteDriver:
     def __init__(self, name: str, config: SqliteConfig) -> None:
         self._name = name
         self._config = config
+        self._tables = Tables(lambda _: {})
         self._writer: Lane | None = None
         self._reader: Lane | None = None
 
-    async def open(self, prepare: Callable[[Session], None]) -> None:
-        """Connect, and make the schema ready with `prepare`."""
+    async def open(self, prepare: Look, look: Look) -> None:
+        """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are."""
         self._check_path()
-        writer = Lane(f"{self._name}-writer", self._config)
+        self._tables = Tables(look)
+        writer = Lane(f"{self._name}-writer", self._config, self._tables)
         try:
             await writer.worker.run(writer.connect)
-            await writer.worker.run(partial(writer.plainly, prepare))
+            self._tables.declared.tables = await writer.worker.run(partial(writer.plainly, prepare))
             if self._config.path is None:
                 reader = writer
             else:
-                reader = Lane(f"{self._name}-reader", self._config)
+                reader = Lane(f"{self._name}-reader", self._config, self._tables)
                 try:
                     await reader.worker.run(partial(reader.connect, read_only=True))
                 except BaseException:
@@ -81,7 +85,7 @@ class SqliteDriver:
         """Read on a connection of its own: what takes long keeps no other call waiting."""
         if self._reader is None or self._config.path is None:
             return await self.read(work)
-        lane = Lane(f"{self._name}-aside", self._config)
+        lane = Lane(f"{self._name}-aside", self._config, self._tables)
         try:
             await lane.worker.run(partial(lane.connect, read_only=True))
             return await lane.worker.run(partial(lane.reading, work))
@@ -111,10 +115,25 @@ class SqliteDriver:
             raise ConfigError(f"store '{self._name}': the directory {path.parent} does not exist; create it, or name another place")
 
 
+class Tables:
+    """What the tables of the file are made for, and how to look at it again."""
+
+    def __init__(self, look: Look) -> None:
+        self.declared = Declared()
+        self._look = look
+
+    def have_changed(self, session: Session, since: Mapping[str, Collection]) -> bool:
+        """Whether they are others than those, also by what another connection has seen already."""
+        if self.declared.tables is since and (found := self._look(session)) != since:
+            self.declared.tables = found
+        return self.declared.tables is not since
+
+
 class Lane:
     """A worker and the connection it owns."""
 
-    def __init__(self, name: str, config: SqliteConfig) -> None:
+    def __init__(self, name: str, config: SqliteConfig, tables: Tables) -> None:
+        self._tables = tables
         self.worker = Worker(name, self._write_together, config.thresholds.writes_together)
         self._name = name
         self._config = config
@@ -131,7 +150,7 @@ class Lane:
             if (problem := _UNUSABLE.get(code_of(exc))) is not None:
                 raise ConfigError(f"store '{self._name}': {self._config.path} {problem}") from exc
             raise
-        self._session = Session(connection, self._config.thresholds)
+        self._session = Session(connection, self._config.thresholds, self._tables.declared)
         if read_only:
             self._session.run("PRAGMA query_only = ON")
 
@@ -189,16 +208,22 @@ class Lane:
         return sum(f.stat().st_size for f in (path, path.with_name(f"{path.name}-wal")) if f.exists())
 
     def reading(self, work: Callable[[Session], T]) -> T:
-        session = self._open_session()
+        return self._again(self._read_once, work)
+
+    def _again(self, once: Callable[[Session, Callable[[Session], T]], T], work: Callable[[Session], T]) -> T:
+        """Do it, and once more where a table has grown since it was looked at, or a text is none."""
+        session, tables = self._open_session(), self._tables.declared.tables
         try:
-            return self._read_once(session, work)
+            return once(session, work)
         except Exception as exc:
+            if is_outgrown(exc) and self._tables.have_changed(session, tables):
+                return once(session, work)
             if not is_undecodable(exc) or self._raw is None:
                 raise
             # A flipped byte in some text. Let it through, so that its row fails its checksum and the neighbours are served.
             self._raw.text_factory = _lenient
             try:
-                return self._read_once(session, work)
+                return once(session, work)
             finally:
                 self._raw.text_factory = str
 
@@ -213,16 +238,7 @@ class Lane:
         session = self._open_session()
         if self._shares:  # inside a transaction already
             return work(session)
-        try:
-            return self._write_once(session, work)
-        except Exception as exc:
-            if not is_undecodable(exc) or self._raw is None:
-                raise
-            self._raw.text_factory = _lenient
-            try:
-                return self._write_once(session, work)
-            finally:
-                self._raw.text_factory = str
+        return self._again(self._write_once, work)
 
     def _write_together(self, works: Sequence[Callable[[], Any]]) -> Sequence[tuple[Any, BaseException | None]]:
         """Writes that wait at the same time share one transaction and its commit; each is still kept whole or not at all.

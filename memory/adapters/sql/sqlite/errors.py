@@ -40,6 +40,11 @@ def is_undecodable(error: BaseException) -> bool:
     return isinstance(original(error), sqlite3.OperationalError) and str(original(error)).startswith(_UNDECODABLE)
 
 
+def is_outgrown(error: BaseException) -> bool:
+    """A column is not there: the table was given more fields since the store was opened, see `memory.adapters.sql.columns.checksum_column`."""
+    return code_of(error) == sqlite3.SQLITE_ERROR and any(said in str(original(error)) for said in ("no such column", "has no column"))
+
+
 def is_damage(error: BaseException) -> bool:
     """The file's structure cannot be followed. SQLite quotes what it finds in its messages: a damaged name is no UTF-8 there either."""
     return (

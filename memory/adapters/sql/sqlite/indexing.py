@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.rows import WORDS
-from memory.adapters.sql.sqlite.schema import as_vocabulary, tables_of
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Found, Shelf
 from memory.adapters.sql.sqlite.words import Counts, Posting, WordIndex
-from memory.ports.collections import Collection
 
 _DOUBTED = "UPDATE memory_collections SET indexed_to = 0 WHERE name = ?"
 _TRUSTED = "UPDATE memory_collections SET indexed_to = NULL WHERE name = ?"
@@ -95,20 +93,13 @@ class Indexing:
             self._index.put(self._session, new)
 
 
-def create_words(session: Session, collection: Collection) -> None:
-    """The empty word index of a collection that has texts."""
-    table = tables_of(collection).words
-    if table is not None:
-        table.create(session.connection)
-        session.run(as_vocabulary(table.name))
-
-
 def index_anew(session: Session, shelf: Shelf) -> None:
     """Make the word index from the records, whatever it was, and trust it again."""
     assert shelf.words is not None  # noqa: S101 - asked only for collections with texts
+    assert shelf.tables.words is not None  # noqa: S101 - so there is a table of them
     session.run(f"DROP VIEW IF EXISTS {shelf.words.table}_instances")
     session.run(f"DROP TABLE IF EXISTS {shelf.words.table}")
-    create_words(session, shelf.collection)
+    shelf.tables.words.create(session.connection)
     for rows in shelf.live(session):
         postings: list[Posting] = []
         for found in rows:

@@ -14,6 +14,7 @@ from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
 from memory.adapters.sql.sqlite.statements import matches, page, totals
 from memory.adapters.sql.sqlite.writes import Hand
 from memory.adapters.sql.values import CORRUPT, decode_owed
+from memory.ports.collections import Collection
 from memory.ports.deciding import carried
 from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
 from memory.ports.record import Corrupt, Key, Stored, Tombstone
@@ -29,8 +30,9 @@ class Spoiled:
     problem: str
 
 
-def get(session: Session, shelf: Shelf, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Spoiled]]:
+def get(session: Session, collection: Collection, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Spoiled]]:
     """What stands under each key, and what was found unreadable just now."""
+    shelf = shelf_of(session, collection)
     answers: list[Stored | None] = []
     spoiled: list[Spoiled] = []
     for key in keys:
@@ -57,7 +59,7 @@ def set_aside(session: Session, spoiled: Sequence[Spoiled]) -> None:
 
 def query(session: Session, query: Query) -> tuple[Page, list[Spoiled]]:
     """One page, and what was found unreadable while reading it: then the page is to be read again."""
-    shelf = shelf_of(query.collection)
+    shelf = shelf_of(session, query.collection)
     partitions = _partitions(session, query.where)
     if partitions == []:
         return Page(()), []
@@ -126,7 +128,7 @@ def _partitions(session: Session, where: Where) -> list[int] | None:
 
 
 def count(session: Session, query: Query) -> Count:
-    shelf = shelf_of(query.collection)
+    shelf = shelf_of(session, query.collection)
     partitions = _partitions(session, query.where)
     if partitions == []:
         return Count(0, 0)
@@ -135,7 +137,7 @@ def count(session: Session, query: Query) -> Count:
 
 def delete_matching(session: Session, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
     """Tombstones for what matches and for every corrupt record there, whatever the filter."""
-    shelf = shelf_of(query.collection)
+    shelf = shelf_of(session, query.collection)
     partitions = _partitions(session, query.where)
     if partitions == []:
         return 0

@@ -7,7 +7,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from memory.adapters.sql.columns import field_column, text_column
+from memory.adapters.sql.columns import content_columns, field_column, text_column
 from memory.adapters.sql.plain import Decoder
 from memory.adapters.sql.sqlite.schema import SYSTEM_COLUMNS, tables_of
 from memory.adapters.sql.sqlite.words import Counts, word_index_of
@@ -58,7 +58,7 @@ class Layout:
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.table = tables_of(collection).table
-        self.columns: tuple[str, ...] = tuple(c.name for c in self.table.columns if c.name != "number")
+        self.columns = content_columns([name for name, _, _ in SYSTEM_COLUMNS], collection)
         at = self.at = {name: i for i, name in enumerate(self.columns)}
         self._fields = [(f.name, at[field_column(f.name)], f.type) for f in collection.fields]
         self.index = word_index_of(collection)
@@ -66,7 +66,7 @@ class Layout:
         self._texts = [(p.name, at[text_column(p.name)]) for p in collection.texts]
         self._body = at["body"]
         self._vector = at.get("vector")
-        self._checksum = at["checksum"]
+        self._checksum = len(self.columns) - 1
         self._empty: list[Any] = [None] * len(self.columns)
 
     # -- to rows ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The tables: those of the adapter itself, and one for each collection, made from its declaration.
 
-`number` is a surrogate key: the word index and the search cache need a small integer that outlives VACUUM. (tenant, id) is the key
-that callers know. Moments are microseconds since 1970, exact in a 64-bit integer.
+`number` is a surrogate key: the word index and the search cache need a small integer that outlives VACUUM. (id, tenant) is the key that
+callers know: in the other order SQLite would go through all that a tenant has, to answer in the order of ids. Moments are microseconds since
+1970, exact in a 64-bit integer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.columns import SYSTEM_PREFIX, field_column, text_column
+from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, checksum_column, field_column, indexes, text_column
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -95,8 +97,9 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("found_at", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
     )
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", sa.Text(), primary_key=True))
     sa.Table(  # what each collection's table was made for, and up to which row its words are sure to be in the word index: NULL for all
-        "memory_collections",
+        REGISTRY,
         metadata,
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("declaration", sa.Text(), nullable=False),
@@ -114,8 +117,8 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     columns.append(sa.Column("body", sa.Text(), nullable=True))
     if collection.vector:
         columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
-    columns.append(sa.Column("checksum", sa.BigInteger(), nullable=False))
-    table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"))
+    columns.append(sa.Column(checksum_column(collection), sa.BigInteger(), nullable=False))
+    table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("id", "tenant", name=f"uq_{name}"), info={REQUIRED: collection.required})
 
     def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False) -> None:
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only, unique=unique)
@@ -127,11 +130,10 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("passing", "id", "tenant", only=sa.or_(table.c.role == Role.ARRIVING.value, table.c.role == Role.CACHED.value))
     index("expires_at", "expires_at", only=table.c.expires_at.is_not(None))
     index("discard_at", "discard_at", only=table.c.discard_at.is_not(None))
-    index("owing", "tenant", "id", only=table.c.owed.is_not(None))
-    for field in collection.fields:
-        if field.indexed and field.type is not FieldType.TAGS:
-            column = field_column(field.name)
-            index(f"field_{field.name}", "tenant", column, "partition_no", only=table.c[column].is_not(None))
+    index("owing", "id", "tenant", only=table.c.owed.is_not(None))
+    index("age", "tier", "created_at")  # of all rows: one of the homes alone would be taken for whatever is asked of homes
+    for label, over, there in indexes(collection):
+        index(label, *over, only=table.c[there].is_not(None))
     return table
 
 
@@ -139,7 +141,7 @@ def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None
     """The word index of a collection that has texts: see `words`."""
     if not collection.texts:
         return None
-    return sa.Table(
+    table = sa.Table(
         words_table(collection),
         metadata,
         sa.Column("partition_no", Long, primary_key=True),
@@ -148,6 +150,8 @@ def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None
         sa.Column("counts", sa.BigInteger(), nullable=False),
         sqlite_with_rowid=False,
     )
+    sa.event.listen(table, "after_create", sa.DDL(as_vocabulary(table.name)))  # type: ignore[no-untyped-call]
+    return table
 
 
 def as_vocabulary(words: str) -> str:

@@ -21,7 +21,7 @@ from memory.ports.query import Hit, Near, Search
 
 def search(session: Session, search: Search, cache: MemberCache) -> list[Hit]:
     """The best hits, best first."""
-    shelf = shelf_of(search.collection)
+    shelf = shelf_of(session, search.collection)
     partitions = numbers_of(session, search.where)
     held = cache.members(session, shelf, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
     members = [m for _, m in held]

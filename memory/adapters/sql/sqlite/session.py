@@ -6,12 +6,13 @@ statement, a whole write on SQLite less than that. What is made of a caller's fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
 from memory.adapters.sql.sqlite.config import Thresholds
+from memory.ports.collections import Collection
 
 T = TypeVar("T")
 Values = Sequence[Any]
@@ -22,16 +23,24 @@ def chunked(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
+class Declared:
+    """The collections as their tables are, by name: shared by all connections of a store, and another mapping whenever a table has grown."""
+
+    def __init__(self) -> None:
+        self.tables: Mapping[str, Collection] = {}
+
+
 class Session:
     """A connection as the sync functions see it. Never leaves its thread."""
 
-    __slots__ = ("_cursor", "connection", "dialect", "thresholds")
+    __slots__ = ("_cursor", "connection", "declared", "dialect", "thresholds")
 
-    def __init__(self, connection: sa.Connection, thresholds: Thresholds) -> None:
+    def __init__(self, connection: sa.Connection, thresholds: Thresholds, declared: Declared) -> None:
         if not connection.in_transaction():
-            connection.begin()  # transactions are the driver's affair: this keeps SQLAlchemy and Alembic from ending one
+            connection.begin()  # transactions are the driver's affair: this keeps SQLAlchemy from ending one
         self.connection = connection
         self.thresholds = thresholds
+        self.declared = declared
         self.dialect = connection.dialect
         self._cursor: Any = connection.connection.cursor()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.columns import keyed
 from memory.adapters.sql.heads import Heads
 from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite.rows import KIND, PARTITION, VERSION, fingerprint, layout_of
@@ -19,7 +20,7 @@ from memory.adapters.sql.sqlite.words import WordIndex
 from memory.adapters.sql.values import CORRUPT, DECODERS, Row
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Corrupt, Key, Stored
 
@@ -65,16 +66,17 @@ class Shelf:
         self.table: sa.Table = self.tables.table
         self.words: WordIndex | None = self.layout.index
         self.shaper = Shaper(collection, self.layout.at)
-        self.keyed = frozenset([f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS])
+        self.keyed = keyed(collection)
         self.prepared: dict[Any, Any] = {}  # see `statements`
         self._heads: dict[frozenset[str], Heads] = {}
-        columns = ", ".join(f'"{c}"' for c in self.layout.columns)
+        self.row_columns = [self.table.c[c] for c in ("number", *self.layout.columns)]
+        columns = ", ".join(f"[{c}]" for c in self.layout.columns)  # in quotation marks the name of a column that is not there would be a text
         name = f'"{self.name}"'
         self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
         self._find_otherwise = f"SELECT number, {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
         self._at = f"SELECT number, {columns} FROM {name} WHERE number = ?"  # noqa: S608
         self._insert = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(self.layout.columns))})"  # noqa: S608
-        self._update = f"UPDATE {name} SET " + ", ".join(f'"{c}" = ?' for c in self.layout.columns) + " WHERE number = ?"  # noqa: S608
+        self._update = f"UPDATE {name} SET " + ", ".join(f"[{c}] = ?" for c in self.layout.columns) + " WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
         self._insert_absent = f"{self._insert} ON CONFLICT DO NOTHING"
         self.members_since = f"SELECT number, role, words FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
@@ -181,8 +183,9 @@ def _plain(value: Any) -> Any:
 _known: dict[int, Shelf] = {}
 
 
-def shelf_of(collection: Collection) -> Shelf:
-    """The shelf of a collection. Found by identity first: hashing a declaration takes longer than many a statement."""
+def shelf_of(session: Session, collection: Collection) -> Shelf:
+    """The shelf of a collection as its table is. Found by identity first: hashing a declaration takes longer than many a statement."""
+    collection = session.declared.tables.get(collection.name, collection)
     shelf = _known.get(id(collection))
     if shelf is None or shelf.collection is not collection:
         shelf = Shelf(collection)

@@ -70,7 +70,7 @@ def _page(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
 
 def _columns(shelf: Shelf, names: tuple[str, ...] | None) -> list[Any]:
     """The number of a row and these columns of it, or all of them."""
-    return [shelf.table] if names is None else [shelf.table.c.number, *(shelf.table.c[name] for name in names)]
+    return shelf.row_columns if names is None else [shelf.table.c.number, *(shelf.table.c[name] for name in names)]
 
 
 def totals(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[int, int]:

@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.sqlite import reads, upkeep
 from memory.adapters.sql.sqlite.audit import MOST_PROBLEMS, audit
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.driver import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.migrate import HEAD, make_ready
+from memory.adapters.sql.sqlite.migrate import make_ready, tables_there
 from memory.adapters.sql.sqlite.reads import Spoiled
 from memory.adapters.sql.sqlite.searching import search
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.adapters.sql.sqlite.writes import NotTogether, carry_out
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.base import BaseStore
@@ -73,7 +73,9 @@ class SqliteStore(BaseStore):
         self._cache = MemberCache(self._config.cache_bytes)
         if self._config.path is None:
             self._run = secrets.token_hex(8)
-        await self._driver.open(lambda session: make_ready(session, self.name, collections))
+        await self._driver.open(
+            lambda session: make_ready(session, self.name, collections), lambda session: tables_there(session, self.name, collections)
+        )
 
     async def _close(self) -> None:
         await self._driver.close()
@@ -83,21 +85,20 @@ class SqliteStore(BaseStore):
         path = self._config.path
         facts: dict[str, JsonValue] = {} if path is None else {"path": str(path.resolve())}
         try:
-            version, revision, pages, size = await self._driver.read(_vital_signs)
+            version, form, pages, size = await self._driver.read(_vital_signs)
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
-        facts |= {"schema": revision, "bytes": pages * size, "synchronous": self._config.synchronous}
-        return Health(ok=revision == HEAD, detail=str(path or "in memory"), version=f"SQLite {version}", epoch=self.epoch, facts=facts)
+        facts |= {"schema": form, "bytes": pages * size, "synchronous": self._config.synchronous}
+        return Health(ok=form == str(FORM), detail=str(path or "in memory"), version=f"SQLite {version}", epoch=self.epoch, facts=facts)
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        shelf = shelf_of(collection)
         try:
-            answers, spoiled = await self._driver.read(lambda session: reads.get(session, shelf, keys))
+            answers, spoiled = await self._driver.read(lambda session: reads.get(session, collection, keys))
         except Exception as exc:
             if not is_damage(exc):
                 raise
@@ -108,9 +109,8 @@ class SqliteStore(BaseStore):
 
     async def _get_alone(self, collection: Collection, key: Key) -> Stored | None:
         """One key of a damaged file: the damage may be elsewhere."""
-        shelf = shelf_of(collection)
         try:
-            answers, _ = await self._driver.read(lambda session: reads.get(session, shelf, [key]))
+            answers, _ = await self._driver.read(lambda session: reads.get(session, collection, [key]))
         except Exception as exc:
             if not is_damage(exc):
                 raise
@@ -183,5 +183,5 @@ class SqliteStore(BaseStore):
 
 def _vital_signs(session: Session) -> tuple[str, str, int, int]:
     version = session.row("SELECT sqlite_version()")[0]
-    revision = session.row("SELECT version_num FROM memory_schema_version")[0]
-    return version, revision, session.row("PRAGMA page_count")[0], session.row("PRAGMA page_size")[0]
+    form = session.row("SELECT version_num FROM memory_schema_version")[0]
+    return version, form, session.row("PRAGMA page_count")[0], session.row("PRAGMA page_size")[0]

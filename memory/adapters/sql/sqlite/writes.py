@@ -115,7 +115,7 @@ class Hand:
     # -- the writes ---------------------------------------------------------------------------------------------------
 
     def _put(self, write: Put) -> Outcome:
-        shelf = shelf_of(write.collection)
+        shelf = shelf_of(self.session, write.collection)
         record = write.record
         if isinstance(write.when, Absent) and (outcome := self._put_fresh(shelf, record)) is not None:
             return outcome
@@ -146,7 +146,7 @@ class Hand:
         return Outcome(Status.APPLIED, version=record.version, generation=row[GENERATION])
 
     def _delete(self, write: Delete) -> Outcome:
-        shelf = shelf_of(write.collection)
+        shelf = shelf_of(self.session, write.collection)
         found = shelf.find(self.session, write.key)
         bound = self._owes_on(shelf, found, write.owed, write.settles)
         if bound or not self._holds(shelf, write.when, found, write.version, write.key):
@@ -155,7 +155,7 @@ class Hand:
         return Outcome(Status.APPLIED, version=write.version)
 
     def _release(self, write: Release) -> Outcome:
-        shelf = shelf_of(write.collection)
+        shelf = shelf_of(self.session, write.collection)
         found, stored = self._standing(shelf, write.key)
         if isinstance(stored, Mark) and stored.version == write.at and stored.to == write.to:
             return Outcome(Status.APPLIED, version=write.at)
@@ -175,7 +175,7 @@ class Hand:
         return Outcome(Status.APPLIED, version=write.at)
 
     def _annotate(self, write: Annotate) -> Outcome:
-        shelf = shelf_of(write.collection)
+        shelf = shelf_of(self.session, write.collection)
         found, stored = self._standing(shelf, write.key)
         if found is None or stored is None or isinstance(stored, Corrupt) or stored.version != write.at or not _annotatable(stored, write):
             return self._conflict(shelf, found, write.key)
@@ -204,7 +204,7 @@ class Hand:
         return Outcome(Status.APPLIED, version=write.at)
 
     def _purge(self, write: Purge) -> Outcome:
-        shelf = shelf_of(write.collection)
+        shelf = shelf_of(self.session, write.collection)
         found, stored = self._standing(shelf, write.key)
         if found is not None and stored is not None:
             if not write.takes(stored) or owes_on(stored, (), write.settles):

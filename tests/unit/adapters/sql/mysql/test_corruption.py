@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, put, record
@@ -14,6 +15,7 @@ from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 
 pytestmark = ON_SERVER
 
+CHECKSUM = checksum_column(SAMPLES)
 DAMAGE = {
     "text": "UPDATE samples SET text_content = 'the heron' WHERE id = %s",
     "a field": "UPDATE samples SET type = 'other' WHERE id = %s",
@@ -24,7 +26,7 @@ DAMAGE = {
     "the role": "UPDATE samples SET role = 'hero' WHERE id = %s",
     "the scope": "UPDATE samples SET scope = 'elsewhere' WHERE id = %s",
     "the vector": "UPDATE samples SET vector = NULL WHERE id = %s",
-    "the checksum": "UPDATE samples SET checksum = checksum + 1 WHERE id = %s",
+    "the checksum": f"UPDATE samples SET {CHECKSUM} = {CHECKSUM} + 1 WHERE id = %s",  # noqa: S608
 }
 
 

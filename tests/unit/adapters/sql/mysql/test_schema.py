@@ -1,28 +1,24 @@
-"""The schema: what migrations make is what is declared, and opening is quick, repeatable and safe for many at once."""
+"""The schema: it is made from what is declared, grows with it, and opening is quick, repeatable and safe for many at once."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-import sqlalchemy as sa
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from sqlalchemy.dialects import mysql
 
 from memory.adapters.sql.declared import declaration
-from memory.adapters.sql.mysql.flavour import MARIADB, MYSQL
-from memory.adapters.sql.mysql.migrate import HEAD, VERSION_TABLE
-from memory.adapters.sql.mysql.schema import collection_table, collection_words, system_tables, table_of
+from memory.adapters.sql.mysql.flavour import MARIADB
+from memory.adapters.sql.mysql.schema import table_of
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import asked, done, hit_ids, id_of, live, put, record
 from memory.ports.query import Eq, In
-from tests.support import mysql_servers
+from memory.ports.writes import Absent
 from tests.support.mysql_servers import MySqlServer
 from tests.support.processes import finished, started
+from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 
 pytestmark = ON_SERVER
@@ -30,20 +26,15 @@ pytestmark = ON_SERVER
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.mysql.store import MySqlStore
+from tests.unit.adapters.sql.growing import WIDE
 from memory.ports.contract.collections import DECLARED
 async def main():
     store = MySqlStore(sys.argv[1])
-    await store.open(DECLARED)
-    print((await store.check()).ok, "alembic" in sys.modules)
+    await store.open(WIDE if "wide" in sys.argv else DECLARED)
+    print((await store.check()).ok)
     await store.close()
 asyncio.run(main())
 """
-
-
-def test_the_newest_migration_is_the_one_that_open_looks_for() -> None:
-    config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql.mysql:migrations")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
 async def _described(server: MySqlServer, database: str) -> dict[str, str]:
@@ -56,24 +47,65 @@ async def _described(server: MySqlServer, database: str) -> dict[str, str]:
     return described
 
 
-async def test_the_migrated_schema_is_the_declared_one(store: MySqlStore, server: MySqlServer, database: str) -> None:
-    declared = sa.MetaData()
-    collation = (MARIADB if mysql_servers.product() == "MariaDB" else MYSQL).collation
-    system_tables(declared, collation)
-    for collection in DECLARED:
-        collection_table(declared, collection, collation)
-        if collection.texts:
-            collection_words(declared, collection)
-    other = f"{database}_declared"
+async def test_a_filled_database_grows_into_what_a_new_one_is_made_as(store: MySqlStore, server: MySqlServer, database: str) -> None:
+    before = await fill(store)
+    other = f"{database}_new"
     await server.fresh(other)
-    for table in declared.sorted_tables:
-        await server.run_sql(str(sa.schema.CreateTable(table).compile(dialect=mysql.dialect())), database=other)
-        for index in table.indexes:
-            await server.run_sql(str(sa.schema.CreateIndex(index).compile(dialect=mysql.dialect())), database=other)
-    migrated = await _described(server, database)
-    del migrated[VERSION_TABLE]
-    assert migrated == await _described(server, other)
+    grown, new = MySqlStore(server.url(database)), MySqlStore(server.url(other))
+    for each in (grown, new):
+        await each.open(WIDE)
+    assert await _described(server, database) == await _described(server, other)
+    await judge(grown, before)
+    for each in (grown, new):
+        await each.close()
     await server.drop(other)
+
+
+async def test_processes_that_open_a_filled_database_with_fields_more_at_once_add_them_once(
+    store: MySqlStore, server: MySqlServer, database: str
+) -> None:
+    before = await fill(store)
+    assert finished([started(OPEN, server.url(database), "wide") for _ in range(4)]) == ["True\n"] * 4
+    late = MySqlStore(server.url(database))
+    await late.open(WIDE)
+    await judge(late, before)
+    assert (await live(store, 1_000)).fields["type"] == "fact", "the one that was open all the time goes on"
+    await late.close()
+
+
+async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(
+    store: MySqlStore, server: MySqlServer, database: str
+) -> None:
+    await fill(store)
+    late = MySqlStore(server.url(database))
+    await late.open(WIDE)
+    await done(late, put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN))
+    await done(store, put(record(2_000), Absent()))
+    await done(store, put(record(3, version=4, fields={"type": "other"})), put(record(2_001)))
+    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, "and leaves no field of the version before"
+    assert (await store.audit()).problems == () == (await late.audit()).problems
+    await late.close()
+
+
+@pytest.mark.parametrize("lost", ["the registry", "an index and the registry"])
+async def test_an_opening_completes_what_a_crash_in_the_middle_of_adding_fields_left(
+    store: MySqlStore, server: MySqlServer, database: str, raw: Raw, lost: str
+) -> None:
+    """The statement that adds columns is whole; indexes come after it, and what is told of the table last."""
+    before = await fill(store)
+    ((told,),) = await raw("SELECT declaration FROM memory_collections WHERE name = 'samples'")
+    grown = MySqlStore(server.url(database))
+    await grown.open(WIDE)
+    await grown.close()
+    described = await _described(server, database)
+    await raw("UPDATE memory_collections SET declaration = %s WHERE name = 'samples'", told)
+    if lost != "the registry":
+        await raw("DROP INDEX ix_samples_field_colour ON samples")
+    again = MySqlStore(server.url(database))
+    await again.open(WIDE)
+    assert await _described(server, database) == described
+    await judge(again, before)
+    await again.close()
 
 
 async def test_the_registry_is_what_is_declared(store: MySqlStore, raw: Raw) -> None:
@@ -84,12 +116,11 @@ async def test_the_registry_is_what_is_declared(store: MySqlStore, raw: Raw) -> 
 async def test_eight_processes_open_an_empty_database_at_once(server: MySqlServer, database: str) -> None:
     lines = finished([started(OPEN, server.url(database)) for _ in range(8)])
     assert all(line.startswith("True") for line in lines), lines
-    assert finished([started(OPEN, server.url(database))]) == ["True False\n"], "opening a current schema does not load Alembic"
 
 
 @pytest.mark.parametrize("lost", ["a table", "an index", "the registry", "the version"])
-async def test_an_opening_completes_what_a_crash_in_the_middle_of_a_migration_left(server: MySqlServer, database: str, raw: Raw, lost: str) -> None:
-    """Each statement of a migration commits by itself: the version comes last."""
+async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left(server: MySqlServer, database: str, raw: Raw, lost: str) -> None:
+    """Each statement that makes something commits by itself: the version comes last."""
     whole = MySqlStore(server.url(database))
     await whole.open(DECLARED)
     await done(whole, put(record(1, texts={"content": "lantern"})))
@@ -97,10 +128,9 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_a_migration_le
     before = await _described(server, database)
     await raw("DELETE FROM memory_schema_version")
     if lost == "a table":
-        await raw("DROP TABLE memory_quarantine")
+        await raw("DROP TABLE plain")
     elif lost == "an index":
         await raw("DROP INDEX ix_samples_created_at ON samples")
-        await raw("DELETE FROM memory_collections WHERE name = 'samples'")  # which says that a table is made whole
     elif lost == "the registry":
         await raw("DELETE FROM memory_collections")
     again = MySqlStore(server.url(database))
@@ -111,9 +141,12 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_a_migration_le
     await again.close()
 
 
-async def test_a_schema_of_a_later_version_is_refused_by_name(store: MySqlStore, server: MySqlServer, database: str, raw: Raw) -> None:
-    await raw("UPDATE memory_schema_version SET version_num = '9999'")
-    with pytest.raises(ConfigError, match="9999"):
+@pytest.mark.parametrize(("version", "what_to_do"), [("9999", "upgrade"), ("0001", "export its records")])
+async def test_a_schema_of_another_version_is_refused_by_name(
+    store: MySqlStore, server: MySqlServer, database: str, raw: Raw, version: str, what_to_do: str
+) -> None:
+    await raw("UPDATE memory_schema_version SET version_num = %s", version)
+    with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await MySqlStore(server.url(database)).open(DECLARED)
     assert not (await store.check()).ok
 
@@ -137,7 +170,7 @@ async def test_a_collection_of_someone_else_gets_tables_of_its_own(server: MySql
         note = record(fields=fields, texts={"text": "words"})
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
-        for part in (Eq("kind", True), Eq("kind", 1), Eq("words", "w"), In("words", ("v", "w")), Eq("body", b"\0\xff"), Eq("unindexed", 0.5)):
+        for part in (Eq("kind", True), Eq("words", "w"), In("words", ("v", "w")), Eq("body", b"\0\xff"), Eq("unindexed", 0.5)):
             assert await asked(store, part=part, collection=notes) == [id_of(1)]
         await store.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +12,12 @@ from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.server.questions import page
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.query import Eq, Everywhere, Filter, Ge, IsNull, Order, Query, within
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Order, Query, Search, Words, within
 from memory.ports.record import Owed, Partition, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
-from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
+from tests.support.mysql_servers import MySqlServer
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
+from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 pytestmark = ON_SERVER
 
@@ -119,11 +121,50 @@ async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore
         (Eq("owing", True), frozenset({Role.HOME}), "ix_samples_owing"),
         (None, frozenset({Role.ARRIVING}), "ix_samples_role"),
         (Ge("expires_at", T0), frozenset({Role.HOME}), "ix_samples_expires_at"),
+        (And((Eq("tier", "mid"), Lt("created_at", T0))), frozenset({Role.HOME}), "ix_samples_role"),
     ):
         rows = await _plan(store, Query(SAMPLES, Everywhere(), part, roles=roles))
         assert next(row["key"] for row in rows if row["table"] == "samples") == key
     everyone = await _plan(store, Query(SAMPLES, Everywhere(), IsNull("type")))
     assert next(row["key"] for row in everyone if row["table"] == "samples") != "ix_samples_owing"
+
+
+async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(server: MySqlServer, database: str, raw: Raw) -> None:
+    store = MySqlStore(server.url(database))
+    await store.open((PAIRS,))
+    await raw("ALTER TABLE samples STATS_AUTO_RECALC=0")
+    await fill(store, OLD, 4_000)
+    await raw("ANALYZE TABLE samples")
+    await fill(store, NEW, 4_000)
+    for name, (query, index) in QUESTIONS.items():
+        (samples,) = [row for row in await _plan(store, query) if row["table"] == "samples"]
+        assert samples["key"] == f"ix_samples_{index}", (name, samples)
+    for reading, key in (
+        (lambda: store.get(PAIRS, [key_of(n, NEW) for n in range(40)]), "uq_samples"),
+        (lambda: store.search(Search(PAIRS, within(NEW), Words("rare7 shared"), 10, VISIBLE)), "PRIMARY"),
+    ):
+        keys = await _keys(reading)
+        assert key in keys, keys
+        assert None not in keys, keys
+    await store.close()
+
+
+async def _keys(reading: Callable[[], Awaitable[Any]]) -> list[str | None]:
+    """The index of each table of each statement that a call sends."""
+    told: list[str | None] = []
+    run = Connection._run
+
+    async def explained(self: Connection, sql: str, values: Sequence[Any]) -> Any:
+        for row in (await run(self, f"EXPLAIN {sql}", values)).rows:
+            cells = [c.decode() if isinstance(c, bytes) else c for c in row]
+            if "No matching" not in str(cells[-1]) and "Impossible" not in str(cells[-1]) and "no matching" not in str(cells[-1]):
+                told.append(cells[6 if len(cells) != 10 else 5])
+        return await run(self, sql, values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "_run", explained)
+        await reading()
+    return told
 
 
 async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store: MySqlStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, T0, buried, delete, done, found, key_of, live, one, put, record, searched
@@ -13,6 +14,9 @@ from memory.ports.writes import Absent, Always, Newer, Status
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
 
 pytestmark = ON_SERVER
+
+
+CHECKSUM = checksum_column(SAMPLES)
 
 
 def full(n: int, version: int = 1) -> Record:
@@ -38,7 +42,7 @@ async def spoil(raw: Raw, n: int, change: str = "text_title = 'forged'") -> None
     [
         "text_title = 'forged'", "body = '{\"n\":7}'", "body = NULL", "version = version + 1", "role = 'replica'", "role = 'x'", "owed = NULL",
         "owed = '7'", "tier = 'x'", "accesses = 9", "vector = decode('00', 'hex')", "created_at = created_at + interval '1 microsecond'",
-        "checksum = 0", "generation = 1", "confidence = 0.25", "tags = NULL", "tags = '{b,a}'", "scope = 'user:bob'", "epoch = 'e'",
+        f"{CHECKSUM} = 0", "generation = 1", "confidence = 0.25", "tags = NULL", "tags = '{b,a}'", "scope = 'user:bob'", "epoch = 'e'",
         "valid_from = NULL", "note = '{}'",
     ],
 )  # fmt: skip

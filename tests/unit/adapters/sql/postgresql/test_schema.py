@@ -1,4 +1,4 @@
-"""The schema: what migrations make is what is declared, and opening is quick, repeatable and safe for many at once."""
+"""The schema: it is made from what is declared, grows with it, and opening is quick, repeatable and safe for many at once."""
 
 from __future__ import annotations
 
@@ -6,19 +6,8 @@ import subprocess
 import sys
 
 import pytest
-import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import NullPool
 
 from memory.adapters.sql.declared import declaration
-from memory.adapters.sql.postgresql.config import parse
-from memory.adapters.sql.postgresql.connection import connect
-from memory.adapters.sql.postgresql.migrate import HEAD, VERSION_TABLE
-from memory.adapters.sql.postgresql.schema import collection_table, system_tables
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.domain.errors import ConfigError
@@ -29,6 +18,7 @@ from memory.ports.query import Eq, In, Near, Search, within
 from memory.ports.record import pack_vector
 from tests.support.postgres_servers import Postgres
 from tests.support.processes import finished, started
+from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw, backend
 
 pytestmark = ON_SERVER
@@ -36,68 +26,61 @@ pytestmark = ON_SERVER
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.postgresql.store import PostgresStore
+from tests.unit.adapters.sql.growing import WIDE
 from memory.ports.contract.collections import DECLARED
 async def main():
     store = PostgresStore(sys.argv[1])
-    await store.open(DECLARED)
-    print((await store.check()).ok, "alembic" in sys.modules)
+    await store.open(WIDE if "wide" in sys.argv else DECLARED)
+    print((await store.check()).ok)
     await store.close()
 asyncio.run(main())
 """
 
 
-def test_the_newest_migration_is_the_one_that_open_looks_for() -> None:
-    config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql.postgresql:migrations")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+async def _described(raw: Raw, schema: str) -> tuple[set[str], dict[str, str]]:
+    """The columns of each table in no order, and its indexes with their conditions, included columns and collations."""
+    columns = await raw(
+        "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM information_schema.columns WHERE table_schema = $1", schema
+    )
+    indexes = await raw("SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = $1", schema)
+    return {str(tuple(row)) for row in columns}, {name: sql.replace(f"{schema}.", "") for name, sql in indexes}
 
 
-async def test_the_migrated_schema_is_the_declared_one(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
-    declared = sa.MetaData(schema=schema)
-    system_tables(declared)
-    for collection in DECLARED:
-        collection_table(declared, collection)
+async def test_a_filled_schema_grows_into_what_a_new_one_is_made_as(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
+    before = await fill(store)
+    grown, new = PostgresStore(server.url(schema)), PostgresStore(server.url(f"{schema}_new"))
+    for each in (grown, new):
+        await each.open(WIDE)
+    assert await _described(raw, schema) == await _described(raw, f"{schema}_new")
+    await judge(grown, before)
+    for each in (grown, new):
+        await each.close()
+    await raw("DROP SCHEMA {s}_new CASCADE")
 
-    def ours(thing: object, name: str | None, kind: str, *_: object) -> bool:
-        return kind != "table" or getattr(thing, "schema", None) == schema
 
-    def compare(connection: sa.Connection) -> list[object]:
-        options = {
-            "compare_type": True,
-            "version_table": VERSION_TABLE,
-            "version_table_schema": schema,
-            "include_schemas": True,
-            "include_object": ours,
-        }
-        return list(compare_metadata(MigrationContext.configure(connection, opts=options), declared))
+async def test_processes_that_open_a_filled_schema_with_fields_more_at_once_add_them_once(
+    store: PostgresStore, server: Postgres, schema: str
+) -> None:
+    before = await fill(store)
+    assert finished([started(OPEN, server.url(schema), "wide") for _ in range(4)]) == ["True\n"] * 4
+    late = PostgresStore(server.url(schema))
+    await late.open(WIDE)
+    await judge(late, before)
+    assert (await live(store, 1_000)).fields["type"] == "fact", "the one that was open all the time goes on"
+    await late.close()
 
-    config = parse("s", server.url(schema), {})
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: connect(config), poolclass=NullPool)
-    async with engine.connect() as connection:
-        assert await connection.run_sync(compare) == []
-    await engine.dispose()
-    # What Alembic does not compare: conditions, included columns, collations.
-    indexes = {name: sql.replace(f"{schema}.", "") for name, sql in await raw("SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = '{s}'")}
-    await raw("CREATE SCHEMA {s}_declared")
-    again = create_async_engine("postgresql+asyncpg://", async_creator=lambda: connect(config), poolclass=NullPool)
-    other = sa.MetaData(schema=f"{schema}_declared")
-    system_tables(other)
-    for collection in DECLARED:
-        collection_table(other, collection)
-    async with again.connect() as connection:
-        await connection.run_sync(other.create_all)
-        await connection.commit()
-    await again.dispose()
-    made = {
-        name: sql.replace(f"{schema}_declared.", "")
-        for name, sql in await raw("SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = '{s}_declared'")
-    }
-    del indexes["memory_schema_version_pkc"]
-    assert indexes == made
-    columns = "SELECT table_name, column_name, collation_name FROM information_schema.columns WHERE table_schema = $1 ORDER BY 1, 2"
-    migrated = [tuple(row) for row in await raw(columns, schema) if row[0] != VERSION_TABLE]
-    assert migrated == [tuple(row) for row in await raw(columns, f"{schema}_declared")]
-    await raw("DROP SCHEMA {s}_declared CASCADE")
+
+async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(
+    store: PostgresStore, server: Postgres, schema: str
+) -> None:
+    await fill(store)
+    late = PostgresStore(server.url(schema))
+    await late.open(WIDE)
+    await done(late, put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN))
+    await done(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
+    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, "and leaves no field of the version before"
+    assert (await store.audit()).problems == () == (await late.audit()).problems
+    await late.close()
 
 
 async def test_the_registry_is_what_is_declared(store: PostgresStore, raw: Raw) -> None:
@@ -107,13 +90,15 @@ async def test_the_registry_is_what_is_declared(store: PostgresStore, raw: Raw) 
 async def test_eight_processes_open_an_empty_database_at_once(server: Postgres, schema: str, raw: Raw) -> None:
     lines = finished([started(OPEN, server.url(schema)) for _ in range(8)])
     assert all(line.startswith("True") for line in lines)
-    assert finished([started(OPEN, server.url(schema))]) == ["True False\n"], "opening a current schema does not load Alembic"
     await raw("DROP SCHEMA {s} CASCADE")
 
 
-async def test_a_schema_of_a_later_version_is_refused_by_name(store: PostgresStore, server: Postgres, schema: str, raw: Raw) -> None:
-    await raw("UPDATE {s}.memory_schema_version SET version_num = '9999'")
-    with pytest.raises(ConfigError, match="9999"):
+@pytest.mark.parametrize(("version", "what_to_do"), [("9999", "upgrade"), ("0001", "export its records")])
+async def test_a_schema_of_another_version_is_refused_by_name(
+    store: PostgresStore, server: Postgres, schema: str, raw: Raw, version: str, what_to_do: str
+) -> None:
+    await raw("UPDATE {s}.memory_schema_version SET version_num = $1", version)
+    with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await PostgresStore(server.url(schema)).open(DECLARED)
     assert not (await store.check()).ok
 
@@ -135,7 +120,7 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(server: Post
         note = record(fields={"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w"}, texts={"text": "words"})
         await done(store, put(note, collection=notes))
         assert (await live(store, collection=notes)).fields == note.fields
-        for part in (Eq("kind", True), Eq("kind", 1), Eq("words", "w"), In("words", ("v", "w")), Eq("body", b"\0\xff")):
+        for part in (Eq("kind", True), Eq("words", "w"), In("words", ("v", "w")), Eq("body", b"\0\xff")):
             assert await asked(store, part=part, collection=notes) == [id_of(1)]
         await store.close()
     await raw("DROP SCHEMA {s} CASCADE")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 
 import asyncpg
 import pytest
+import pytest_asyncio
 
-from memory.adapters.sql.postgresql.questions import postings
+from memory.adapters.sql.postgresql.questions import among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.postgresql.words import lexeme
@@ -15,11 +17,12 @@ from memory.adapters.sql.server.questions import page
 from memory.adapters.sql.words import token
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Or, Order, Query, Search, Words, within
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Kind, Lt, Or, Order, Query, Search, Tenant, Words, within
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
-from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER
+from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
+from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 pytestmark = ON_SERVER
 
@@ -107,7 +110,7 @@ def everyday(*more: Filter) -> Filter:
 )
 async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server: Postgres, query: Query, index: str) -> None:
     types = "abcdefgh"
-    records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(400)]
+    records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(2_000)]
     versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
     await done(store, *[put(r) for r in records], *[put(r, collection=MORE_SAMPLES) for r in versions])
     shelf = store._shelf(query.collection)
@@ -133,3 +136,71 @@ async def _plan(server: Postgres, table: str, sql: str, arguments: list[object])
         return "\n".join([line for (line,) in await connection.fetch(f"EXPLAIN {sql}", *arguments)])
     finally:
         await connection.close()
+
+
+@pytest_asyncio.fixture
+async def young(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[PostgresStore]:
+    """A table that the server counted before the new tenant came, and not since."""
+    store = PostgresStore(server.url(schema))
+    await store.open((PAIRS,))
+    await raw("ALTER TABLE {s}.samples SET (autovacuum_enabled = off)")
+    await fill(store, OLD, 4_000)
+    await raw("VACUUM ANALYZE {s}.samples")
+    await fill(store, NEW, 10_000)
+    yield store
+    await store.close()
+    await raw("DROP SCHEMA {s} CASCADE")
+
+
+async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(young: PostgresStore, raw: Raw) -> None:
+    place, shelf = young._places.known(NEW), young._shelf(PAIRS)
+    assert place is not None
+
+    async def plan(sql: str, arguments: Sequence[object]) -> str:
+        return "\n".join([line for (line,) in await raw(f"EXPLAIN {sql}", *arguments)])
+
+    for name, (query, index) in QUESTIONS.items():
+        question = page(shelf, query, [place.number], query.limit)
+        told = await plan(question.sql, question.arguments)
+        assert f"ix_samples_{index}" in told, (name, told)
+    for word in ("rare7", "shared"):
+        search = Search(PAIRS, within(NEW), Words(word), 10, VISIBLE)
+        question = postings(shelf, search, [place.number], lexeme(place.number, word), [token(word)])
+        told = await plan(question.sql, question.arguments)
+        assert "Bitmap Index Scan on ix_samples_lexemes" in told, told
+        assert "Seq Scan" not in told, told
+    ids = [key_of(n, NEW).id for n in range(0, 5_000, 100)]
+    asked = among(shelf, Search(PAIRS, within(NEW), Words("x"), 10, VISIBLE), NEW.tenant, ids)
+    for sql, arguments in ((asked.sql, asked.arguments), (shelf.find_many_sql, [NEW.tenant, ids]), (shelf.find_sql, [NEW.tenant, ids[0]])):
+        told = await plan(sql, arguments)
+        assert "pk_samples" in told, told
+        assert "id = " in told.partition("Index Cond")[2].partition("\n")[0], told
+
+
+async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young: PostgresStore, raw: Raw) -> None:
+    """Unless the server thinks that the tenant has a good part of the table: then it goes through the key, in the order of ids."""
+    shelf = young._shelf(PAIRS)
+    either = Or((Eq("type", "a"), Eq("conversation_id", "b")))
+    for part, indexes in (
+        (None, ("ix_samples_created_at", "pk_samples")),
+        (Eq("type", "kind7"), ("ix_samples_field_type",)),
+        (either, ("ix_samples_field_type",)),
+    ):
+        question = page(shelf, Query(PAIRS, Tenant("new"), part, limit=20), (), 20)
+        told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+        assert any(index in told for index in indexes), told
+
+
+async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) -> None:
+    shelf, tombstones = young._shelf(PAIRS), frozenset({Kind.TOMBSTONE})
+    due: dict[str, Query] = {
+        "owing": Query(PAIRS, Everywhere(), Eq("owing", True), limit=500),
+        "passing": Query(PAIRS, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
+        "expires_at": Query(PAIRS, Everywhere(), Lt("expires_at", T0), limit=500),
+        "discard_at": Query(PAIRS, Everywhere(), Lt("discard_at", T0), limit=500, kinds=tombstones),
+        "age": Query(PAIRS, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
+    }
+    for index, query in due.items():
+        question = page(shelf, query, (), 500)
+        told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
+        assert f"ix_samples_{index}" in told, told

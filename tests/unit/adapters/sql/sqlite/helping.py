@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED
 from memory.ports.record import JsonValue
 
@@ -29,21 +27,6 @@ def change(file: Path, statement: str, *values: object) -> None:
 
 def size_of(*files: Path) -> int:
     return sum(file.stat().st_size for file in files)
-
-
-def registered(file: Path) -> list[Collection]:
-    """The collections whose tables a file holds, as it says itself."""
-    with raw(file) as connection:
-        rows = connection.execute("SELECT name, declaration FROM memory_collections ORDER BY name").fetchall()
-    return [
-        Collection(
-            name,
-            tuple(Field(field, FieldType(kind), indexed) for field, kind, indexed in said["fields"]),
-            tuple(TextPart(part, 1.0) for part in said["texts"]),
-            said["vector"],
-        )
-        for name, said in ((name, json.loads(declaration)) for name, declaration in rows)
-    ]
 
 
 async def opened(file: Path, **options: JsonValue) -> SqliteStore:

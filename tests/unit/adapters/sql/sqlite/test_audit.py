@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest_asyncio
 
-from memory.adapters.sql.sqlite.shelf import shelf_of
+from memory.adapters.sql.columns import checksum_column
+from memory.adapters.sql.sqlite.rows import layout_of
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
@@ -64,13 +65,13 @@ async def test_partitions_that_took_each_others_names_are_told_apart_by_their_re
 
 
 async def test_a_wrong_count_of_words_is_counted_anew(filled: SqliteStore, file: Path) -> None:
-    layout = shelf_of(SAMPLES).layout
+    layout = layout_of(SAMPLES)
     with raw(file) as connection:
-        stored = connection.execute("SELECT * FROM samples WHERE id = ?", (id_of(1),)).fetchone()
+        stored = connection.execute(f"SELECT number, {', '.join(layout.columns)} FROM samples WHERE id = ?", (id_of(1),)).fetchone()  # noqa: S608
         row = list(stored[1:])
         row[layout.at["words"]] = 17
         layout.seal(row)
-        connection.execute("UPDATE samples SET words = 17, checksum = ? WHERE number = ?", (row[-1], stored[0]))
+        connection.execute(f"UPDATE samples SET words = 17, {checksum_column(SAMPLES)} = ? WHERE number = ?", (row[-1], stored[0]))  # noqa: S608
     await mended(filled, "1 records carry a wrong count of their words")
     assert (await live(filled, 1)).texts == {"content": "common"}
     scores = [hit.score for hit in await searched(filled, "common")]

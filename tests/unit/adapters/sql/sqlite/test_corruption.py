@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
 from memory.ports.contract.collections import SAMPLES
@@ -16,6 +17,8 @@ from memory.ports.query import Eq, Everywhere, Hit, Near, Order, Query, Search, 
 from memory.ports.record import Corrupt, Record, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
 from tests.unit.adapters.sql.sqlite.helping import content_of, flip_in_page, opened, raw, write_content
+
+CHECKSUM = checksum_column(SAMPLES)
 
 
 def full(n: int, **parts: Any) -> Record:
@@ -39,7 +42,7 @@ async def spoil(store: SqliteStore, file: Path, n: int, change: str = "text_titl
     "change",
     [
         "text_title = 'forged'", "body = '{\"n\":7}'", "body = '{'", "version = version + 1", "role = 'replica'", "owed = '[]'", "tier = 'x'",
-        "accesses = 9", "vector = zeroblob(12)", "created_at = created_at + 1", "checksum = 0", "generation = 1", "confidence = 0.25",
+        "accesses = 9", "vector = zeroblob(12)", "created_at = created_at + 1", f"{CHECKSUM} = 0", "generation = 1", "confidence = 0.25",
         "tags = NULL", "scope = 'user:bob'", "fingerprint = 1", "text_title = CAST(x'ff' AS TEXT)", "revision = 99", "words = 1", "epoch = 'e'",
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The files: who may read them, what a commit waits for, what a vacuum leaves of what was deleted, and files of the first layout."""
+"""The files: who may read them, what a commit waits for, and what a vacuum leaves of what was deleted."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 
-from memory.adapters.sql.sqlite.migrate import VERSION_TABLE
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, found, id_of, live, one, put, record, searched
-from memory.ports.query import Query, Search, Words, within
+from memory.ports.contract.support import HERE, done, live, put, record, searched
+from memory.ports.query import Query, within
 from memory.ports.record import Record
-from memory.ports.writes import Put, RaiseGeneration
-from tests.unit.adapters.sql.sqlite.helping import content_of, opened, raw, registered, size_of
+from tests.unit.adapters.sql.sqlite.helping import content_of, opened, size_of
 
 
 @contextmanager
@@ -109,44 +103,3 @@ async def test_a_vacuum_of_a_store_in_memory_shrinks_it() -> None:
     assert await store.vacuum() > 400_000
     assert (await store.audit()).problems == ()
     await store.close()
-
-
-async def test_a_file_of_the_first_layout_is_brought_here_with_its_records_and_words(file: Path, tmp_path: Path) -> None:
-    first = tmp_path / "first.db"
-    config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql.sqlite:migrations")
-    engine = create_engine(f"sqlite:///{first}", poolclass=NullPool)
-    with engine.begin() as migrating:
-        config.attributes["connection"] = migrating
-        command.upgrade(config, "0001")
-    collections = registered(first)
-    (entries,) = [collection for collection in collections if collection.name == "entries"]
-
-    def writes(n: int) -> Put:
-        return put(record(n, texts={"content": f"common number{n}"}), collection=entries)
-
-    async def hits(store: SqliteStore, word: str) -> list[str]:
-        return [hit.head.key.id for hit in await store.search(Search(entries, within(HERE), Words(word), 50))]
-
-    store = SqliteStore(f"sqlite:///{file}")
-    await store.open(collections)
-    await done(store, RaiseGeneration(HERE, 3), *[writes(n) for n in range(5)], delete(4, collection=entries))
-    await store.close()
-    with raw(first) as connection:
-        assert connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone() == ("0001",)  # noqa: S608
-        connection.execute("ATTACH ? AS later", (str(file),))
-        for table in ("entries", "memory_partitions", "memory_revisions"):
-            connection.execute(f"INSERT INTO {table} SELECT * FROM later.{table}")  # noqa: S608
-        # as the first layout indexed them, one of them twice and one not at all
-        connection.executemany("INSERT INTO entries_words (rowid, text_content) VALUES (?, 'p1xcommon')", [(1,), (2,), (3,), (5,)])
-        connection.execute("INSERT INTO memory_pending VALUES ('entries', 4, 1)")
-    brought = SqliteStore(f"sqlite:///{first}")
-    await brought.open(collections)
-    assert await hits(brought, "common") == [id_of(n) for n in range(4)]
-    assert len(await hits(brought, "number3")) == 1
-    assert (await brought.audit()).problems == ()
-    assert (await one(brought, RaiseGeneration(HERE, 0))).number == 3
-    assert await found(brought, 9, collection=entries) is None
-    await done(brought, writes(9))
-    assert len(await hits(brought, "number9")) == 1
-    await brought.close()

@@ -1,4 +1,4 @@
-"""The schema: what migrations make is what is declared, and opening is quick, repeatable and safe for many at once."""
+"""The schema: it is made from what is declared, grows with it, and opening is quick, repeatable and safe for many at once."""
 
 from __future__ import annotations
 
@@ -7,16 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.declared import declaration
-from memory.adapters.sql.sqlite.migrate import HEAD, VERSION_TABLE
-from memory.adapters.sql.sqlite.schema import as_vocabulary, collection_table, system_tables, word_table, words_table
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
@@ -24,109 +16,79 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import done, live, put, record
 from memory.ports.record import Key
 from tests.support.processes import finished, started
-from tests.unit.adapters.sql.sqlite.helping import opened, raw, registered
+from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
+from tests.unit.adapters.sql.sqlite.helping import opened, raw
 
 OPEN = """
 import asyncio, sys
 from memory.adapters.sql.sqlite.store import SqliteStore
+from tests.unit.adapters.sql.growing import WIDE
 from memory.ports.contract.collections import DECLARED
 async def main():
     store = SqliteStore("sqlite:///" + sys.argv[1])
-    await store.open(DECLARED)
-    print((await store.check()).ok, "alembic" in sys.modules)
+    await store.open(WIDE if "wide" in sys.argv else DECLARED)
+    print((await store.check()).ok)
     await store.close()
 asyncio.run(main())
 """
 
 
-def _declared(file: Path) -> sa.MetaData:
-    """What this version makes for the collections that are there: those of today, and those that the first migrations made, as they were."""
-    metadata = sa.MetaData()
-    system_tables(metadata)
-    for collection in registered(file):
-        collection_table(metadata, collection)
-        word_table(metadata, collection)
-    return metadata
-
-
-@pytest.fixture
-async def migrated(tmp_path: Path) -> Path:
-    """A file that Alembic brought here from nothing: one that has its table of versions, and no version in it."""
-    path = tmp_path / "migrated.db"
+def _described(path: Path) -> tuple[dict[str, set[str]], dict[str, str], list[object]]:
+    """The columns of each table in no order, its indexes, views and triggers, and what is told of it."""
     with raw(path) as connection:
-        connection.execute(
-            f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
-        )
-        connection.commit()
-    await (await opened(path)).close()
-    return path
+        made = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql NOT NULL").fetchall()
+        columns = {name: {str(c[1:]) for c in connection.execute(f"PRAGMA table_info({name})")} for kind, name, _ in made if kind == "table"}
+        others = {name: " ".join(sql.split()) for kind, name, sql in made if kind != "table"}
+        return columns, others, connection.execute("SELECT name FROM memory_collections ORDER BY name").fetchall()
 
 
-async def test_a_new_file_is_as_a_migrated_one(file: Path, migrated: Path) -> None:
-    def schema(path: Path) -> tuple[dict[str, str], object, object]:
-        with raw(path) as connection:
-            made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL")
-            tables = {name: "".join(sql.split()) for name, sql in made}
-            registry = connection.execute("SELECT name, declaration, indexed_to FROM memory_collections ORDER BY name").fetchall()
-            return tables, registry, connection.execute("SELECT version_num FROM memory_schema_version").fetchall()
-
-    for path in (file, migrated):
-        store = SqliteStore(f"sqlite:///{path}")
-        await store.open(registered(migrated))
-        await store.close()
-    assert {c.name for c in registered(migrated)} > {c.name for c in DECLARED}
-    assert schema(file) == schema(migrated)
-
-
-def test_making_a_new_file_does_not_load_alembic(file: Path) -> None:
-    assert finished([started(OPEN, file)]) == ["True False\n"]
-
-
-async def test_the_migrated_schema_is_the_declared_one(migrated: Path) -> None:
-    engine = sa.create_engine(f"sqlite:///{migrated}", poolclass=sa.pool.NullPool)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE})
-        assert compare_metadata(context, _declared(migrated)) == []
-    engine.dispose()
-
-
-async def test_the_migrated_indexes_have_the_declared_conditions_and_columns(migrated: Path) -> None:
-    declared = {
-        str(index.name): " ".join(str(sa.schema.CreateIndex(index).compile(dialect=sqlite.dialect())).split())
-        for table in _declared(migrated).tables.values()
-        for index in table.indexes
-    }
-    with raw(migrated) as connection:
-        made = {
-            name: " ".join(sql.split())
-            for name, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL")
-        }
-    assert made == declared
-
-
-async def test_the_migrated_views_and_the_registry_are_the_declared_ones(migrated: Path) -> None:
-    with raw(migrated) as connection:
-        registry = dict(connection.execute("SELECT name, declaration FROM memory_collections"))
-        made = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'view'")}
-    assert {c.name: registry[c.name] for c in DECLARED} == {c.name: declaration(c) for c in DECLARED}
-    assert made == {as_vocabulary(words_table(c)) for c in registered(migrated) if c.texts}
-
-
-def test_the_newest_migration_is_the_one_that_open_looks_for() -> None:
-    config = Config()
-    config.set_main_option("script_location", "memory.adapters.sql.sqlite:migrations")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
-
-
-async def test_opening_a_current_file_does_not_load_alembic(store: SqliteStore, file: Path) -> None:
+async def test_a_filled_file_grows_into_what_a_new_one_is_made_as(store: SqliteStore, file: Path, tmp_path: Path) -> None:
+    before = await fill(store)
     await store.close()
-    assert finished([started(OPEN, file)]) == ["True False\n"]
+    grown, new = SqliteStore(f"sqlite:///{file}"), SqliteStore(f"sqlite:///{tmp_path / 'new.db'}")
+    for each in (grown, new):
+        await each.open(WIDE)
+    await judge(grown, before)
+    (columns, others, told), (new_columns, new_others, new_told) = _described(file), _described(tmp_path / "new.db")
+    assert (columns, told) == (new_columns, new_told)
+    # The index that pages are read along spares rows from being read by the fields in it; those that came later are not: it would be built anew.
+    assert others.pop("ix_samples_created_at") != new_others.pop("ix_samples_created_at")
+    several = "ix_samples_several_0"
+    assert {name: sql for name, sql in others.items() if name != several} == {name: sql for name, sql in new_others.items() if name != several}
+    assert several in others
+    for each in (grown, new):
+        await each.close()
+
+
+async def test_a_file_tells_what_its_tables_were_made_for(store: SqliteStore, file: Path) -> None:
+    with raw(file) as connection:
+        assert dict(connection.execute("SELECT name, declaration FROM memory_collections")) == {c.name: declaration(c) for c in DECLARED}
 
 
 @pytest.mark.thorough
 def test_eight_processes_open_a_new_file_at_once(file: Path) -> None:
-    processes = [started(OPEN, file) for _ in range(8)]
-    assert all(line.startswith("True") for line in finished(processes))
+    assert finished([started(OPEN, file) for _ in range(8)]) == ["True\n"] * 8
+
+
+async def test_processes_that_open_a_filled_file_with_fields_more_at_once_add_them_once(store: SqliteStore, file: Path) -> None:
+    before = await fill(store)
+    assert finished([started(OPEN, file, "wide") for _ in range(4)]) == ["True\n"] * 4
+    late = SqliteStore(f"sqlite:///{file}")
+    await late.open(WIDE)
+    await judge(late, before)
+    assert (await live(store, 1_000)).fields["type"] == "fact", "the one that was open all the time goes on"
+    await late.close()
+
+
+async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(store: SqliteStore, file: Path) -> None:
+    await fill(store)
+    late = SqliteStore(f"sqlite:///{file}")
+    await late.open(WIDE)
+    await done(late, put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN))
+    await done(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
+    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, "and leaves no field of the version before"
+    assert (await store.audit()).problems == () == (await late.audit()).problems
+    await late.close()
 
 
 def test_claims_are_readable_without_sqlalchemy() -> None:
@@ -136,11 +98,12 @@ def test_claims_are_readable_without_sqlalchemy() -> None:
     assert answer.stdout == "True False False\n"
 
 
-async def test_a_file_of_a_later_version_is_refused_by_name(store: SqliteStore, file: Path) -> None:
+@pytest.mark.parametrize(("version", "what_to_do"), [("9999", "upgrade"), ("0001", "export its records"), ("0002", "export its records")])
+async def test_a_file_of_another_version_is_refused_by_name(store: SqliteStore, file: Path, version: str, what_to_do: str) -> None:
     await store.close()
     with raw(file) as connection:
-        connection.execute("UPDATE memory_schema_version SET version_num = '9999'")
-    with pytest.raises(ConfigError, match="9999"):
+        connection.execute("UPDATE memory_schema_version SET version_num = ?", (version,))
+    with pytest.raises(ConfigError, match=f"{version}.*{what_to_do}"):
         await opened(file)
 
 

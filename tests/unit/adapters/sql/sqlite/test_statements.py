@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from memory.adapters.sql.sqlite.rows import checksum
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.adapters.sql.sqlite.store import SqliteStore
+from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Or, Order, Query, Search, Words, within
+from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, searched
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Kind, Lt, Or, Order, Query, Search, Words, within
 from memory.ports.record import Role
 from memory.ports.writes import Newer
+from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 PINNED = -2238323241152947939
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
@@ -61,6 +64,28 @@ async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatc
     return str(await store._driver.read(lambda session: [step[-1] for step in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]))
 
 
+async def _plans(store: SqliteStore, reading: Callable[[], Awaitable[Any]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How each statement of a call is carried out."""
+    seen: list[tuple[str, Sequence[Any]]] = []
+    row, rows = Session.row, Session.rows
+
+    def noting(read: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(self: Session, sql: str, values: Sequence[Any] = ()) -> Any:
+            seen.append((sql, values))
+            return read(self, sql, values)
+
+        return noted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "row", noting(row))
+        patch.setattr(Session, "rows", noting(rows))
+        await reading()
+    return [
+        str(await store._driver.read(lambda session, sql=sql, values=values: [s[-1] for s in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]))  # type: ignore[misc]
+        for sql, values in seen
+    ]
+
+
 @pytest.mark.parametrize(
     ("query", "index", "sorts"),
     [
@@ -68,7 +93,7 @@ async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatc
         (Query(SAMPLES, within(HERE), everyday(1, Has("tags", "a")), (Order("created_at"),), 20), "ix_samples_created_at", False),
         (Query(SAMPLES, within(HERE), everyday(1, In("type", ("a", "b"))), (Order("created_at", True),), 20), "ix_samples_created_at", False),
         (Query(SAMPLES, Everywhere(), limit=20, roles=frozenset({Role.ARRIVING})), "ix_samples_passing", False),
-        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_samples_owing", True),
+        (Query(SAMPLES, Everywhere(), Eq("owing", True), limit=20, roles=frozenset(Role)), "ix_samples_owing", False),
         (Query(MORE_SAMPLES, within(HERE), Eq("entry_id", "x"), (Order("stored_version"),)), "ix_more_samples_field_entry_id", True),
     ],
 )
@@ -81,9 +106,55 @@ async def test_an_index_serves_what_the_engine_asks(
     assert ("TEMP B-TREE" in plan) == sorts
 
 
+async def test_the_right_indexes_serve_a_new_tenant_in_a_table_that_sqlite_never_counted(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(f"sqlite:///{file}")
+    await store.open((PAIRS,))
+    await fill(store, OLD, 2_000)
+    await fill(store, NEW, 200)
+    for name, (query, index) in QUESTIONS.items():
+        plan = await _plan(store, query, monkeypatch)
+        assert f"ix_samples_{index}" in plan, (name, plan)
+    for reading, index in (
+        (lambda: store.get(PAIRS, [key_of(1, NEW)]), "sqlite_autoindex_samples_1 (id=? AND tenant=?)"),
+        (lambda: store.search(Search(PAIRS, within(NEW), Words("rare7"), 5, VISIBLE)), "USING PRIMARY KEY (partition_no=? AND word=?)"),
+    ):
+        plans = await _plans(store, reading, monkeypatch)
+        assert any(index in plan for plan in plans), plans
+        assert not any("SCAN samples" in plan for plan in plans), plans
+    await store.close()
+
+
+async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await done(store, put(record(1)))
+    due: dict[str, Query] = {
+        "owing": Query(SAMPLES, Everywhere(), Eq("owing", True), limit=500),
+        "passing": Query(SAMPLES, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
+        "expires_at": Query(SAMPLES, Everywhere(), Lt("expires_at", T0), limit=500),
+        "discard_at": Query(SAMPLES, Everywhere(), Lt("discard_at", T0), limit=500, kinds=frozenset({Kind.TOMBSTONE})),
+        "age": Query(SAMPLES, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
+    }
+    for index, query in due.items():
+        assert f"ix_samples_{index}" in await _plan(store, query, monkeypatch)
+
+
+async def test_an_index_over_a_required_field_brings_records_in_its_order(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Collection("notes", (Field("talk", FieldType.TEXT), Field("place", FieldType.INTEGER, required=True)), indexes=(("talk", "place"),))
+    store = SqliteStore(f"sqlite:///{file}")
+    await store.open((notes,))
+    await done(store, *[put(record(n, fields={"talk": f"t{n % 3}", "place": -n}), collection=notes) for n in range(30)])
+    for part, served in ((None, {"order_place"}), (Eq("talk", "t1"), {"order_place", "several_0"})):
+        query = Query(notes, within(HERE), part, (Order("place"),), 10)
+        first = (28, 25, 22) if part else (29, 28, 27)
+        assert await asked(store, part=part, order=(Order("place"),), limit=3, collection=notes) == [key_of(n).id for n in first]
+        plan = await _plan(store, query, monkeypatch)
+        assert any(f"ix_notes_{index}" in plan for index in served), plan
+        assert "FOR ORDER BY" not in plan, plan
+    await store.close()
+
+
 async def test_the_same_question_with_other_values_is_prepared_once(store: SqliteStore) -> None:
     await done(store, put(record(1, texts={"title": "word"})))
-    prepared = shelf_of(SAMPLES).prepared
+    prepared = await store._driver.read(lambda session: shelf_of(session, SAMPLES).prepared)
     prepared.clear()
     for minute in range(5):
         await store.query(Query(SAMPLES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))

@@ -1,0 +1,121 @@
+"""Making the tables that collections need, and giving those that are there more fields: the same on every dialect, under a lock of its own.
+
+There is one form of the tables, and a number for it in the database; another form's data is refused by name. Where a dialect's DDL is part of a
+transaction a change is there as a whole or not at all. Where it is not, each step can be repeated, and what says that all are done comes last: a
+crash in the middle leaves what the next opening completes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.columns import checksum_column, field_column
+from memory.adapters.sql.declared import Comparison, Growth, compared, declaration
+from memory.domain.errors import ConfigError
+from memory.ports.collections import Collection
+
+FORM = 3
+"""The form of the tables beside what collections declare. 1 and 2 were never released."""
+VERSION_TABLE = "memory_schema_version"
+REGISTRY = "memory_collections"
+
+
+class Schema(ABC):
+    """The tables of one dialect in one database, schema or file; `place` is what holds them, `elsewhere` what another one would be called."""
+
+    whole: ClassVar[bool] = True
+    """Whether DDL is part of a transaction."""
+
+    def __init__(self, store: str, place: str, elsewhere: str) -> None:
+        self.store, self.place, self.elsewhere = store, place, elsewhere
+
+    @abstractmethod
+    def system(self) -> Sequence[sa.Table]:
+        """The adapter's own tables, among them `VERSION_TABLE` and `REGISTRY`."""
+
+    @abstractmethod
+    def of(self, collection: Collection) -> Sequence[sa.Table]:
+        """The tables of a collection, that of its records first. Raises `ConfigError` for a name that no table can have."""
+
+    def compared(self, form: str | None, told: dict[str, str], collections: Sequence[Collection]) -> Comparison:
+        """What is there, as told by it, beside what is asked for. Raises `ConfigError` where the one cannot be made of the other."""
+        for collection in collections:
+            self.of(collection)
+        if form is not None and form != str(FORM):
+            newer = form.isdigit() and int(form) > FORM
+            raise ConfigError(
+                f"store '{self.store}': {self.place} is of version {form}, and this version of memory-tiers knows {FORM}; "
+                + (
+                    "upgrade memory-tiers"
+                    if newer
+                    else f"export its records with the version that wrote them, and import them into another {self.elsewhere}"
+                )
+            )
+        return compared(told, self.store, collections, self.elsewhere)
+
+    # -- changes, on a connection that holds the lock -----------------------------------------------------------------
+
+    def change(self, connection: sa.Connection, collections: Sequence[Collection]) -> Comparison:
+        """Make what is missing; what is there then."""
+        system = self.system()
+        schema = system[0].schema
+        version = sa.table(VERSION_TABLE, sa.column("version_num"), schema=schema)
+        registry = sa.table(REGISTRY, sa.column("name"), sa.column("declaration"), schema=schema)
+        there = sa.inspect(connection).get_table_names(schema=schema)
+        form = connection.scalar(sa.select(version.c.version_num)) if VERSION_TABLE in there else None
+        told = connection.execute(sa.select(registry.c.name, registry.c.declaration)).all() if REGISTRY in there else []
+        comparison = self.compared(form and _text(form), {_text(name): _text(said) for name, said in told}, collections)
+        if form is None:
+            for table in system:
+                self._make(connection, table, there)
+        growing = {growth.collection.name for growth in comparison.grown}
+        unsure = [] if form is not None else [c for c in comparison.tables.values() if c.name not in growing and c not in comparison.new]
+        for table in [table for collection in (*comparison.new, *unsure) for table in self.of(collection)]:
+            self._make(connection, table, there)
+        for collection in comparison.new:
+            connection.execute(registry.insert().values(name=collection.name, declaration=declaration(collection)))
+        for growth in comparison.grown:
+            self._grow(connection, growth)
+            told_now = registry.update().where(registry.c.name == growth.collection.name)
+            connection.execute(told_now.values(declaration=declaration(growth.collection)))
+        if form is None:
+            connection.execute(version.insert().values(version_num=str(FORM)))
+        return comparison
+
+    def _make(self, connection: sa.Connection, table: sa.Table, there: Sequence[str]) -> None:
+        """Create the table with its indexes, where it is missing or was left without them."""
+        if table.name not in there:
+            table.create(connection, checkfirst=False)
+        elif not self.whole:
+            self._index(connection, table.indexes)
+
+    def _grow(self, connection: sa.Connection, growth: Growth) -> None:
+        """Give a table columns, NULL in every row, and then their indexes."""
+        was, now = self.of(growth.was)[0], self.of(growth.collection)[0]
+        columns = {c.name for c in was.c} if self.whole else {c["name"] for c in sa.inspect(connection).get_columns(now.name)}
+        checksums = [checksum_column(collection) for collection in (growth.was, growth.collection)]
+        added = [now.c[field_column(f.name)] for f in growth.fields]
+        changes = [f"ADD COLUMN {sa.schema.CreateColumn(c).compile(dialect=connection.dialect)}" for c in added if c.name not in columns]
+        if checksums[1] not in columns:
+            changes.append("RENAME COLUMN {} TO {}".format(*checksums))
+        for change in changes if self.whole or not changes else [", ".join(changes)]:  # there one statement is all that is whole
+            connection.exec_driver_sql(f"ALTER TABLE {connection.dialect.identifier_preparer.format_table(now)} {change}")
+        names = {index.name for index in was.indexes}
+        self._index(connection, [index for index in now.indexes if index.name not in names])
+
+    def _index(self, connection: sa.Connection, indexes: Iterable[sa.Index]) -> None:
+        """Create each of these indexes; those of one table."""
+        there: set[str | None] = set()
+        for index in sorted(indexes, key=lambda index: str(index.name)):
+            assert index.table is not None  # noqa: S101 - it is of a declared table
+            there = there or (set() if self.whole else {i["name"] for i in sa.inspect(connection).get_indexes(index.table.name)})
+            if index.name not in there:
+                connection.execute(sa.schema.CreateIndex(index))
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,43 @@
+"""Which payload indexes there are: what is asked in every search must not be looked up in the payloads of all candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from memory.adapters.qdrant.edge import EdgeEngine
+from memory.adapters.qdrant.store import QdrantStore
+from memory.ports.collections import Field, FieldType
+from memory.ports.contract.collections import SAMPLES
+from memory.ports.contract.support import T0, asked, done, id_of, put, record
+from memory.ports.query import Ge, Gt, IsNull, Or, Order
+
+pytestmark = pytest.mark.backend("qdrant_edge")
+
+
+def _indexed(store: QdrantStore) -> set[str]:
+    assert isinstance(store._engine, EdgeEngine)
+    return set(store._engine._open_shard.info().payload_schema)
+
+
+async def test_every_moment_has_an_index_also_one_that_is_declared_later(folder: Path) -> None:
+    """The ends of validity and of a record: "empty or later" is asked of both in every search."""
+    store = QdrantStore(f"qdrant+edge:///{folder}")
+    await store.open((SAMPLES,))
+    moments = {f"samples.{f.name}" for f in SAMPLES.fields if f.type is FieldType.TIME} | {"expires_at", "discard_at", "created_at", "updated_at"}
+    assert {"samples.valid_from"} <= moments <= _indexed(store)
+    ends = {1: T0, 2: T0 + timedelta(days=1)}
+    await done(store, *[put(record(n, fields={"valid_from": ends[n]} if n in ends else {})) for n in range(4)])
+    assert await asked(store, part=Or((IsNull("valid_from"), Gt("valid_from", T0)))) == [id_of(n) for n in (0, 2, 3)]
+    assert await asked(store, part=Or((IsNull("valid_from"), Ge("valid_from", T0)))) == [id_of(n) for n in range(4)]
+    assert await asked(store, order=(Order("valid_from", descending=True),)) == [id_of(n) for n in (2, 1, 3, 0)]
+    await store.close()
+    later = replace(SAMPLES, fields=(*SAMPLES.fields, Field("due", FieldType.TIME), Field("place", FieldType.INTEGER, indexed=True)))
+    await store.open((later,))
+    assert {"samples.due", "samples.place"} <= _indexed(store)
+    await done(store, put(record(9, fields={"due": T0}), collection=later))
+    assert await asked(store, part=Or((IsNull("due"), Gt("due", T0))), collection=later) == [id_of(n) for n in range(4)]
+    await store.close()
