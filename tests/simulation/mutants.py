@@ -180,7 +180,8 @@ def deletion_leaves_kept_versions() -> Patch:
 
 
 def erased_generations_are_let_in() -> Patch:
-    return deciding, "_erased", lambda write, slot, generation: None
+    original = deciding._put
+    return deciding, "_put", lambda write, slot, generation: original(write, slot, generation if write.record.generation is None else 0)
 
 
 def erasure_raises_no_generation() -> Patch:

@@ -147,7 +147,7 @@ SLIPS: dict[str, Slip] = {
         erasure, "Erasure._stores", "*self._placement.topology.stores", "*self._placement.topology.homes", ("cache.look",)
     ),
     "erasure-leaves-copies": Slip(
-        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, kind, partition, older, OTHER_ROLES)", "pass", _ERASE
+        erasure, "Erasure._erase_in", "await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)", "pass", _ERASE
     ),
     "erasure-leaves-kept-versions": Slip(
         erasure, "Erasure._erase_in", "in self._placement.kinds.scoped:", "in self._placement.kinds.scoped[::2]:", _ERASE

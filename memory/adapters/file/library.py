@@ -31,7 +31,7 @@ from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Standing
 
-SCHEMA = 1
+SCHEMA = 2
 _SCHEMA_FILE = "store.json"
 
 
@@ -94,6 +94,12 @@ class Library:
         elif found > SCHEMA:
             raise StoreError(
                 self._store, f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one knows {SCHEMA}); upgrade"
+            )
+        elif found < SCHEMA:
+            raise StoreError(
+                self._store,
+                f"the folder '{self.disk.root}' has layout {found}, and this release writes {SCHEMA}: export its records with the version that wrote "
+                "them, and import them into another folder",
             )
 
     # -- who may write, and what has changed --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from memory.adapters.mongo.values import Document
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Names:
@@ -88,6 +88,11 @@ async def _require_version(store: str, database: AsyncDatabase[Document], names:
     if version is not None and version > SCHEMA:
         raise ConfigError(
             f"store '{store}': its data has layout {version}, written by a later release; this one knows layouts up to {SCHEMA}: upgrade"
+        )
+    if version is not None and version < SCHEMA:
+        raise ConfigError(
+            f"store '{store}': its data has layout {version}, and this release writes {SCHEMA}: export its records with the version that wrote "
+            "them, and import them under another prefix"
         )
 
 

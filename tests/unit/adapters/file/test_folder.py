@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.file.library import SCHEMA
 from memory.adapters.file.sealing import seal
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import Thresholds
@@ -177,11 +178,12 @@ async def test_where_files_have_one_name_only_the_version_before_is_a_copy(store
 # -- releases and logs ------------------------------------------------------------------------------------------------
 
 
-async def test_a_folder_of_a_newer_release_is_refused_by_name(folder: Path) -> None:
+@pytest.mark.parametrize(("other", "advice"), [(SCHEMA + 1, "newer release.*upgrade"), (SCHEMA - 1, "export")])
+async def test_a_folder_of_another_layout_is_refused_by_name(folder: Path, other: int, advice: str) -> None:
     store = await opened(folder)
     await store.close()
-    (folder / "store.json").write_bytes(seal({"schema": 2}))
-    with pytest.raises(StoreError, match="newer release"):
+    (folder / "store.json").write_bytes(seal({"schema": other}))
+    with pytest.raises(StoreError, match=advice):
         await store.open((SAMPLES,))
     (folder / "store.json").write_text('{"schema": ')
     with pytest.raises(StoreError, match=r"store\.json"):
@@ -202,7 +204,7 @@ async def test_the_layout_on_disk_is_as_documented(store: FileStore, folder: Pat
     assert "Zürich" in text
     assert list(json.loads(text))[:6] == ["checksum", "collection", "kind", "tenant", "id", "version"]
     assert len(text.splitlines()) == len(json.loads(text)), "a line a key"
-    assert json.loads((folder / "store.json").read_text())["schema"] == 1
+    assert json.loads((folder / "store.json").read_text())["schema"] == SCHEMA
 
 
 async def test_the_log_of_changes_is_begun_anew_and_everyone_notices(folder: Path) -> None:

@@ -242,9 +242,12 @@ async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing
 # -- what is found at open --------------------------------------------------------------------------------------------
 
 
-async def test_data_of_a_later_release_is_refused_by_name(store: MongoStore, build: Callable[[], MongoStore], raw: Raw) -> None:
-    raw["memory_store.schema"].update_one({}, {"$set": {"version": SCHEMA + 1}})
-    with pytest.raises(ConfigError, match=f"layout {SCHEMA + 1}"):
+@pytest.mark.parametrize(("other", "advice"), [(SCHEMA + 1, "upgrade"), (SCHEMA - 1, "export")])
+async def test_data_of_another_layout_is_refused_by_name(
+    other: int, advice: str, store: MongoStore, build: Callable[[], MongoStore], raw: Raw
+) -> None:
+    raw["memory_store.schema"].update_one({}, {"$set": {"version": other}})
+    with pytest.raises(ConfigError, match=f"layout {other}.*{advice}"):
         await build().open(DECLARED)
     assert not (await store.check()).ok
 

@@ -26,7 +26,7 @@ WRITER = """
     from memory.ports.contract.collections import DECLARED, MORE_SAMPLES
     from memory.ports.contract.support import HERE, delete, put, record
     from memory.ports.record import pack_vector
-    from memory.ports.writes import RaiseGeneration
+    from memory.ports.writes import Absent, RaiseGeneration
 
     async def main():
         store = QdrantStore("qdrant+edge:///{folder}")

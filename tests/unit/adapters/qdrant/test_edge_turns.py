@@ -13,7 +13,7 @@ from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreError
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, key_of, put, record
-from memory.ports.query import Query, within
+from memory.ports.query import Order, Query, within
 from memory.ports.record import Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Newer, Status
 
@@ -57,7 +57,7 @@ async def test_closing_amid_a_reading_ends_it(folder: Path) -> None:
     await store.open(DECLARED)
     for start in range(0, 1_200, 400):
         await store.apply([put(record(n), Newer()) for n in range(start, start + 400)])
-    reading = asyncio.create_task(store.query(Query(SAMPLES, within(HERE))))
+    reading = asyncio.create_task(store.query(Query(SAMPLES, within(HERE), order=(Order("type"),))))
     for _ in range(20):
         await asyncio.sleep(0)
     await store.close()
