@@ -12,7 +12,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES, OPERATIONS
 from memory.orchestrator.owed import KEEP
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.record import Key, Record, Role, Tombstone
@@ -305,11 +305,19 @@ class EngineClient(Reader):
                 self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and was told: {done[0]}")
 
     def _may_be_kept_back(self, name: str, entry_id: str) -> bool:
-        """Whether it may be gone, unreadable, or in front of a tombstone that is newer."""
+        """Whether it may be gone, unreadable, in front of a tombstone that is newer, or of a scope that is half erased."""
         register = self.history.registers[name]
-        return register.damaged or (
-            (self.history.may_have_gone(name) or register.may_expire) and not self._way_is_free(Key(register.tenant, entry_id))
+        return (
+            register.damaged
+            or self._scope_is_being_erased(register.tenant, register.scope)
+            or ((self.history.may_have_gone(name) or register.may_expire) and not self._way_is_free(Key(register.tenant, entry_id)))
         )
+
+    def _scope_is_being_erased(self, tenant: str, scope: str) -> bool:
+        """Whether an erasure was broken off after some stores had raised its generation: what is born elsewhere meanwhile waits for its end."""
+        states = [s.store.state for s in self.world.distinct if isinstance(s.store, InMemoryStore)]
+        operations = [stands for state in states for stands in state.everything(OPERATIONS.name) if isinstance(stands, Record) and stands.owed]
+        return any(operation.body.get("tenant") == tenant and operation.body.get("scope") == scope for operation in operations)
 
     def _way_is_free(self, key: Key) -> bool:
         """Whether it has a home that owes nothing, and beside that there are copies of it and older tombstones alone."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import pytest_asyncio
 
+from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.mysql.connection import connect
 from memory.adapters.sql.mysql.schema import NAME_BYTES, TENANT_BYTES
 from memory.adapters.sql.mysql.store import MySqlStore
@@ -71,7 +72,7 @@ async def test_health_tells_settings_and_no_secret(store: MySqlStore, database: 
     health = await store.check()
     assert health.ok
     assert health.version.startswith(("MariaDB ", "MySQL "))
-    assert health.facts["schema"] == "0002"
+    assert health.facts["schema"] == str(FORM)
     assert "STRICT_ALL_TABLES" in str(health.facts["strict"])
     assert health.facts["innodb_flush_log_at_trx_commit"] == 1
     assert database in health.detail

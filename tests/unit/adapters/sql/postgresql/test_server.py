@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
@@ -38,7 +39,7 @@ async def test_health_tells_settings_and_no_secret(store: PostgresStore, schema:
     health = await store.check()
     assert health.ok
     assert health.version.startswith("PostgreSQL ")
-    assert health.facts["schema"] == "0002"
+    assert health.facts["schema"] == str(FORM)
     assert (health.facts["fsync"], health.facts["synchronous_commit"]) == ("on", "on")
     assert str(health.facts["pgvector"]).startswith("off: ")
     assert schema in health.detail
