@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 
+from memory.adapters.redis.names import SCHEMA
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
@@ -186,10 +187,11 @@ async def test_a_user_who_may_not_read_settings_gets_a_store_that_does_not_claim
             client.execute_command("ACL", "DELUSER", "ann")
 
 
-async def test_layout_of_a_later_version_is_refused(server: Server, prefix: str) -> None:
+@pytest.mark.parametrize("other", [SCHEMA + 1, SCHEMA - 1])
+async def test_another_layout_is_refused(server: Server, prefix: str, other: int) -> None:
     with raw(server) as client:
-        client.set(f"{{{prefix}}}:schema", "2")
-    with pytest.raises(ConfigError, match="layout 2"):
+        client.set(f"{{{prefix}}}:schema", str(other))
+    with pytest.raises(ConfigError, match=f"layout {other}"):
         await RedisStore(f"redis://127.0.0.1:{server.port}", prefix=prefix).open(DECLARED)
 
 
