@@ -150,7 +150,7 @@ async def test_words_are_found_by_their_index_and_lengths_are_summed_without_rea
 async def test_every_index_begins_with_the_tenant_or_serves_maintenance(store: MongoStore, raw: Raw) -> None:
     for collection in DECLARED:
         for name, index in raw[f"memory_{collection.name}"].index_information().items():
-            assert name in ("_id_", "passing", "owing", "expires", "discarded", "everywhere") or index["key"][0][0] == "tenant"
+            assert name in ("_id_", "passing", "owing", "expires", "discarded", "everywhere", "age") or index["key"][0][0] == "tenant"
 
 
 # -- at once ----------------------------------------------------------------------------------------------------------
