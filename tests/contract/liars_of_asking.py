@@ -201,19 +201,7 @@ class BuriesTheDeadAgain(InMemoryStore):
         return await super()._delete_matching(query, version, discard_at, carry)
 
 
-@liar("test_tombstones_keep_empty_texts_too_and_their_end_in_utc")
-class KeepsNoEmptyTextInNotes(InMemoryStore):
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        before = {s.key for s in self.state.everything(query.collection.name) if isinstance(s, Record)}
-        count = await super()._delete_matching(query, version, discard_at, carry)
-        for key in before:
-            stands = self.state.standing(query.collection.name, key)
-            if isinstance(stands, Tombstone):
-                self.state.place(query.collection.name, key, replace(stands, note={n: v for n, v in stands.note.items() if v}))
-        return count
-
-
-@liar("test_tombstones_keep_empty_texts_too_and_their_end_in_utc")
+@liar("test_tombstones_of_an_erasure_keep_their_end_in_utc")
 class DropsTheZoneOfErasures(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         return await super()._delete_matching(query, version, None if discard_at is None else discard_at.replace(tzinfo=UTC), carry)

@@ -426,12 +426,6 @@ class HandsItsOwnOutOfQueries(_HandsOut):
 
 
 @liar(OUT)
-class HandsItsOwnOutOfSearches(_HandsOut):
-    async def _search(self, search: Search) -> list[Hit]:
-        return await InMemoryStore._search(self, search)
-
-
-@liar(OUT)
 class HandsItsOwnOutOfConflicts(_HandsOut):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         return await PerWrite._apply(self, writes, together)

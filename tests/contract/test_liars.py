@@ -42,6 +42,8 @@ def contract(folder: Path, *harnesses: str, options: tuple[str, ...] = ()) -> su
         "-p",
         "no:cacheprovider",
         f"--timeout={HANGS}",
+        "--contract-depth",
+        "full",
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
