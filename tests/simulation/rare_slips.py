@@ -10,7 +10,6 @@ from memory.orchestrator import (
     entries,
     erasure,
     generations,
-    maintenance,
     owed,
     past,
     searching,
@@ -110,13 +109,6 @@ RARE_SLIPS: dict[str, Slip] = {
         "await self._cache.invalidate(debt.collection, debt.holder.key)\n    return True",
         ("deleted while the cache is silent",),
     ),
-    "unplacing-is-as-of-now": Slip(
-        owed,
-        "OwedWork._unplace",
-        "version=debt.holder.version,",
-        "version=self._placement.next_version(debt.holder.version),",
-        ("revived while a sweeper is frozen",),
-    ),
     # setbacks
     "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),
     "a-healer-erases-what-is-of-after": Slip(
@@ -155,13 +147,6 @@ RARE_SLIPS: dict[str, Slip] = {
     # what is owed, and sweeps
     "one-step-done-and-all-are-settled": Slip(owed, "OwedWork.finish", "(debt, tuple(done))", "(debt, debt.holder.owed)", ("owed.", "replica.")),
     "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
-    "tombstones-that-owe-are-purged": Slip(
-        maintenance,
-        "Maintenance._purge",
-        'And((Lt("discard_at", self._placement.now()), Not(Eq("owing", True))))',
-        'Lt("discard_at", self._placement.now())',
-        ("a deletion is owed for longer than tombstones live",),
-    ),
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,

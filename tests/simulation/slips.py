@@ -131,9 +131,6 @@ SLIPS: dict[str, Slip] = {
         ("version.read", "write."),
     ),
     "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
-    "a-revived-key-owes-no-replica": Slip(
-        births, "Births._revive", "owed=owed_replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
-    ),
     # deletions
     "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.step != KEEP]", "[]", ("delete.home",)),
     "deletion-leaves-relations": Slip(owed, "OwedWork._delete_children", "if tombstones:", "if False:", ("derive.",)),
