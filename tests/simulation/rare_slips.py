@@ -5,7 +5,6 @@ from __future__ import annotations
 from memory.orchestrator import (
     births,
     browsing,
-    dangling,
     derivation,
     entries,
     erasure,
@@ -110,7 +109,6 @@ RARE_SLIPS: dict[str, Slip] = {
         ("deleted while the cache is silent",),
     ),
     # setbacks
-    "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),
     "a-healer-erases-what-is-of-after": Slip(
         generations,
         "Generations._erase_older",
@@ -146,7 +144,6 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     # what is owed, and sweeps
     "one-step-done-and-all-are-settled": Slip(owed, "OwedWork.finish", "(debt, tuple(done))", "(debt, debt.holder.owed)", ("owed.", "replica.")),
-    "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,
