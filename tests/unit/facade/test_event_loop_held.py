@@ -189,7 +189,7 @@ async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Ho
     wanted = In("source", tuple(f"v{n}" for n in range(40_000)))
     found = 0
     for store in memory._engine.topology.leaves:
-        page = await holding.of(partial(store.query, Query(ENTRIES, where, wanted)))
+        page = await holding.of(partial(store.query, Query(ENTRIES, where, wanted, limit=500)))
         found += len(page.records)
         if store.capabilities.lexical:
             await holding.of(partial(store.search, Search(ENTRIES, where, Words("ferry"), 10, wanted)))
