@@ -77,16 +77,21 @@ class Conditions:
 
     # -- where, roles and kinds ---------------------------------------------------------------------------------------
 
-    def scope(self, shape: Shape) -> Condition:
+    def scope(self, shape: Shape, walking: bool = False) -> Condition:
+        """Whether a row is there. `walking` is through one partition in its order, until a page is full."""
         if shape[0] == "partitions":
             numbers = self.values("i" * shape[1])
-            there = self._table.c.partition_no == numbers[0] if len(numbers) == 1 else self._table.c.partition_no.in_(numbers)
+            there = self._in_partition(numbers[0], walking or shape[2]) if len(numbers) == 1 else self._table.c.partition_no.in_(numbers)
             return sa.and_(there, self._table.c.tenant == self.value("s")) if shape[2] else there
         if shape[0] == "everywhere":
             return sa.true()
         tenant = self.value("s")
         of_tenant = self._table.c.tenant == tenant
         return of_tenant if shape[1] else sa.and_(of_tenant, self._of_tenant(tenant))
+
+    def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> Condition:
+        """Whether a row is in this partition, of which the statement reads but some rows."""
+        return self._table.c.partition_no == number
 
     def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
         """Whether the row is of one of the tenant's partitions, by which it is looked up: the key of a table is not led by the tenant."""

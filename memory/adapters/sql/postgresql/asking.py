@@ -131,6 +131,12 @@ class PgConditions(Conditions):
         column = self._table.c[field if field in SYSTEM_FIELDS else field_column(field)]
         return sa.cast(column, sa.Integer()) if isinstance(column.type, sa.Boolean) else column
 
+    def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> Condition:
+        """Where a page is walked to, or a field's index may serve, the number is told in a subquery: so the server goes by how large partitions are,
+        not by whether it had counted this one when it last counted. One that was not there then it would take for empty, and read it as a whole.
+        """
+        return self._table.c.partition_no == (sa.select(number).scalar_subquery() if some_of_it else number)
+
     def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
         partitions = sa.table("memory_partitions", sa.column("number"), sa.column("tenant"), schema=self._table.schema)
         numbers = sa.select(partitions.c.number).where(partitions.c.tenant == tenant).scalar_subquery()

@@ -109,9 +109,6 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
         columns += [sa.Column("counts", JSONB(), nullable=True), sa.Column("lexemes", TSVECTOR(), nullable=True)]
     table = sa.Table(name, metadata, *columns, sa.PrimaryKeyConstraint("id", "tenant", name=f"pk_{name}"), info={REQUIRED: collection.required})
     c = table.c
-    # A partition that was not there when the server counted would be taken for empty, and read as a whole for whatever is asked of it.
-    uncounted = sa.DDL("ALTER TABLE %(fullname)s ALTER COLUMN partition_no SET STATISTICS 0")  # type: ignore[no-untyped-call]
-    sa.event.listen(table, "after_create", uncounted)
 
     def index(label: str, *over: Any, only: sa.ColumnElement[bool] | None = None, **options: Any) -> None:
         sa.Index(f"ix_{name}_{label}", *over, postgresql_where=only, **options)

@@ -63,7 +63,7 @@ def _is_usual(limit: int, most: int) -> bool:
 def _page(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
     columns, where, roles, kinds, chosen, after, order, written = shape
     conditions = shelf.conditions()
-    wanted = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
+    wanted = [conditions.scope(where, walks(order)), conditions.standing(roles, kinds), conditions.filter(chosen)]
     if after != TRUE:
         wanted.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))

@@ -14,6 +14,7 @@ from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.postgresql.words import lexeme
 from memory.adapters.sql.server.questions import page
+from memory.adapters.sql.shapes import walks
 from memory.adapters.sql.words import token
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
@@ -117,7 +118,9 @@ async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server
     place = store._places.known(HERE)
     assert place is not None
     question = page(shelf, query, [place.number], query.limit)
-    assert index in await _plan(server, shelf.qualified, question.sql, question.arguments)
+    told = await _plan(server, shelf.qualified, question.sql, question.arguments)
+    assert index in told
+    assert "Sort" not in told or not walks(query.order), "a page of the newest is walked to, not sorted out of all there are"
 
 
 async def test_the_word_index_serves_searches(store: PostgresStore, server: Postgres) -> None:
@@ -163,6 +166,7 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         question = page(shelf, query, [place.number], query.limit)
         told = await plan(question.sql, question.arguments)
         assert f"ix_samples_{index}" in told, (name, told)
+        assert "Sort" not in told or not walks(query.order), (name, told)
     for word in ("rare7", "shared"):
         search = Search(PAIRS, within(NEW), Words(word), 10, VISIBLE)
         question = postings(shelf, search, [place.number], lexeme(place.number, word), [token(word)])
