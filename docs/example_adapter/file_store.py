@@ -22,13 +22,13 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, carried, decide
-from memory.ports.query import Count, Everywhere, Kind, Page, Partitions, Query
+from memory.ports.query import Count, Everywhere, Page, Partitions, Query, RowType
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 CLAIMS = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
-KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
+KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
 
 
 Text = tuple[str | None, str, int]
@@ -155,7 +155,7 @@ def _is_there(key: Key, scope: str | None, query: Query) -> bool:
 
 
 def _is_asked(stands: Standing, query: Query) -> bool:
-    return KINDS[type(stands)] in query.kinds and (not isinstance(stands, Record) or stands.role in query.roles)
+    return KINDS[type(stands)] in query.types and (not isinstance(stands, Record) or stands.role in query.roles)
 
 
 def _carry_out(slots: Slots, generations: dict[str, int], write: Write) -> Outcome:

@@ -28,14 +28,14 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Head, Kind, Lt, Not, Query
+from memory.ports.query import And, Eq, Everywhere, Head, Lt, Not, Query, RowType
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Purge, Put
 
 log = logging.getLogger(__name__)
 
-GRAVES = frozenset({Kind.MARK, Kind.TOMBSTONE})
+GRAVES = frozenset({RowType.MARK, RowType.TOMBSTONE})
 LEASE_SCOPE = "leases"
 EXPIRED_GRACE = timedelta(days=1)
 """How long an expired entry stays in a store of the capability `ttl`, whose operators expect it to forget what expired."""
@@ -200,8 +200,8 @@ class Maintenance:
 
     async def _holders(self, store: Store, collection: Collection) -> AsyncIterator[Holder]:
         roles = frozenset({Role.HOME, Role.ARRIVING})
-        for kinds in (frozenset({Kind.RECORD}), GRAVES):
-            query = Query(collection, Everywhere(), Eq("owing", True), limit=self._placement.settings.page, roles=roles, kinds=kinds)
+        for kinds in (frozenset({RowType.RECORD}), GRAVES):
+            query = Query(collection, Everywhere(), Eq("owing", True), limit=self._placement.settings.page, roles=roles, types=kinds)
             async for row in self._rows("sweep.owed", store, query):
                 yield row
 
@@ -266,11 +266,11 @@ class Maintenance:
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
-    async def _purge(self, store: Store, kinds: frozenset[Kind], report: SweepReport) -> None:
+    async def _purge(self, store: Store, kinds: frozenset[RowType], report: SweepReport) -> None:
         """Marks and tombstones whose time is over and which owe nothing. Parts of split stores are asked each: a record in one hides another's."""
         over = And((Lt("discard_at", self._placement.now()), Not(Eq("owing", True))))
         for collection in self._placement.kinds.collections:
-            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, kinds=kinds)
+            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, types=kinds)
             rows = [row async for row in self._rows("sweep.purge", store, query)]
             await self._forget(store, collection, rows, report)
 

@@ -21,7 +21,7 @@ from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.heads import cut
-from memory.ports.query import MAX_LIMIT, Count, Hit, Kind, Page, Partitions, Query, Search, Tenant, Where
+from memory.ports.query import MAX_LIMIT, Count, Hit, Page, Partitions, Query, RowType, Search, Tenant, Where
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Standing, Stored, Tombstone
 from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health, Store
@@ -172,7 +172,7 @@ class SplitStore:
         corrupt = tuple(key for page in pages for key in page.corrupt)
         found: list[Standing]
         found, cursor = merged([(page.records, page.cursor) for page in pages], query)
-        if query.kinds != {Kind.RECORD}:  # a tombstone may stand in several parts, and a record newer than it in one
+        if query.types != {RowType.RECORD}:  # a tombstone may stand in several parts, and a record newer than it in one
             standing = await self._standing(query.collection, [f.key for f in found])
             found = list({f.key: f for f in found if f == counting(standing.get(f.key, {None: f}).values())}.values())
         return Page(tuple(found), cursor, corrupt)
@@ -189,7 +189,7 @@ class SplitStore:
         asked = self._asked(query.collection, query.where)
         counts = await all_of(part.count(replace(query, where=where)) for part, where in asked)
         records = sum(c.records for c in counts)
-        if Kind.TOMBSTONE in query.kinds and len(asked) > 1:  # one may stand in each part
+        if RowType.TOMBSTONE in query.types and len(asked) > 1:  # one may stand in each part
             records = 0
             async for page in follow(self._page, replace(query, order=(), limit=MAX_LIMIT, cursor=None)):
                 records += len(page.records)

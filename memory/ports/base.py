@@ -21,7 +21,7 @@ from memory.ports.checking import vector_problem, write_problem
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search, Tenant, Words
+from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant, Words
 from memory.ports.questions import check_limit, check_order, check_select, checked
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
@@ -110,12 +110,12 @@ class BaseStore(ABC):
             self._must_offer("order")
             check_order(query.collection, query.order)
         check_limit(query.limit)
-        if query.kinds != {Kind.RECORD} and not isinstance(query.where, Everywhere):
-            raise InvalidInput("kinds", "marks and tombstones are listed everywhere or not at all: they name no scope")
+        if query.types != {RowType.RECORD} and not isinstance(query.where, Everywhere):
+            raise InvalidInput("types", "marks and tombstones are listed everywhere or not at all: they name no scope")
         if query.select is None:
             return await self._translated(self._query(query))
         check_select(query.collection, query.select)
-        if query.kinds != {Kind.RECORD}:
+        if query.types != {RowType.RECORD}:
             raise InvalidInput("select", "marks and tombstones have no heads")
         page = await self._translated(self._query(query))
         if not page.records:

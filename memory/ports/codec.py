@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
-from memory.ports.query import Kind
+from memory.ports.query import RowType
 from memory.ports.record import FieldValue, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
 
 
@@ -19,11 +19,11 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
     owed = [[step.id, step.step, dict(step.data)] for step in standing.owed]
     if isinstance(standing, Mark):
         left = {"scope": standing.scope, "to": standing.to, "owed": owed, "discard_at": _micros(standing.discard_at)}
-        return {"kind": Kind.MARK.value, **base, **left}
+        return {"kind": RowType.MARK.value, **base, **left}
     if isinstance(standing, Tombstone):
-        return {"kind": Kind.TOMBSTONE.value, **base, "owed": owed, "note": dict(standing.note), "discard_at": _micros(standing.discard_at)}
+        return {"kind": RowType.TOMBSTONE.value, **base, "owed": owed, "note": dict(standing.note), "discard_at": _micros(standing.discard_at)}
     return {
-        "kind": Kind.RECORD.value,
+        "kind": RowType.RECORD.value,
         **base,
         "scope": standing.scope,
         "created_at": micros(standing.created_at),
@@ -48,9 +48,9 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
 def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing:
     """What `to_json` was given. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
     key, owed = Key(data["tenant"], data["id"]), tuple(Owed(*step) for step in data["owed"])
-    if data["kind"] == Kind.MARK:
+    if data["kind"] == RowType.MARK:
         return Mark(key, data["scope"], data["version"], data["to"], owed, _moment(data["discard_at"]))
-    if data["kind"] == Kind.TOMBSTONE:
+    if data["kind"] == RowType.TOMBSTONE:
         return Tombstone(key, data["version"], owed, data["note"], _moment(data["discard_at"]))
     return record_from_json(collection, data)
 

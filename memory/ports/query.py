@@ -169,7 +169,7 @@ SYSTEM_FIELDS = frozenset("id scope version created_at updated_at expires_at gen
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
-class Kind(StrEnum):
+class RowType(StrEnum):
     """What stands under a key."""
 
     RECORD = "record"
@@ -201,7 +201,7 @@ class Query:
     under ties and concurrent inserts (D52). `limit` is from 1 to `MAX_LIMIT`; counting and deleting take no notice of it, `order` and `cursor`.
     With `select` the page has heads instead of records, each with exactly what is named: declared fields, system fields, `WORDS`, `VECTOR`. Heads
     are not held against a record's checksum: who needs to be sure reads the record by its key.
-    With `kinds` of marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`, `owing` and `discard_at`.
+    With `types` of marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`, `owing` and `discard_at`.
     """
 
     collection: Collection
@@ -211,7 +211,7 @@ class Query:
     limit: int = 100
     cursor: str | None = None
     roles: frozenset[Role] = HOMES
-    kinds: frozenset[Kind] = frozenset({Kind.RECORD})
+    types: frozenset[RowType] = frozenset({RowType.RECORD})
     select: frozenset[str] | None = None
 
 

@@ -33,7 +33,6 @@ from memory.ports.query import (
     Head,
     Hit,
     IsNull,
-    Kind,
     Le,
     Lt,
     Near,
@@ -42,6 +41,7 @@ from memory.ports.query import (
     Page,
     Partitions,
     Query,
+    RowType,
     Search,
     Words,
 )
@@ -583,8 +583,8 @@ class LeavesNoTombstones(InMemoryStore):
 @liar("test_marks_and_tombstones_are_listed_apart_from_records")
 class ListsMarksAmongRecords(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        everything = frozenset(Kind)
-        return await super()._query(replace(query, kinds=everything) if isinstance(query.where, Everywhere) else query)
+        everything = frozenset(RowType)
+        return await super()._query(replace(query, types=everything) if isinstance(query.where, Everywhere) else query)
 
 
 # -- harnesses that would pass by not running -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.collections import Collection
-from memory.ports.query import Count, Hit, Kind, Page, Query, Search, Tenant
+from memory.ports.query import Count, Hit, Page, Query, RowType, Search, Tenant
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write
 from tests.contract.harnesses import InMemoryServer
@@ -213,4 +213,4 @@ class RaisesWhatItTookBack(InMemoryStore):
 @liar("test_tombstones_are_paged_and_filtered_too")
 class ListsTombstonesUnfiltered(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        return await super()._query(replace(query, filter=None) if query.kinds == {Kind.TOMBSTONE} else query)
+        return await super()._query(replace(query, filter=None) if query.types == {RowType.TOMBSTONE} else query)

@@ -25,7 +25,6 @@ from memory.ports.query import (
     Hit,
     In,
     IsNull,
-    Kind,
     Le,
     Lt,
     Near,
@@ -33,6 +32,7 @@ from memory.ports.query import (
     Or,
     Page,
     Query,
+    RowType,
     Search,
     Words,
 )
@@ -135,7 +135,7 @@ class ErasesTenThousandAtMost(InMemoryStore):
 class ListsTenThousandTombstones(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, cursor=None) if Kind.TOMBSTONE in query.kinds and len(page.records) == MOST else page
+        return replace(page, cursor=None) if RowType.TOMBSTONE in query.types and len(page.records) == MOST else page
 
 
 @liar(MANY_GRAVES)

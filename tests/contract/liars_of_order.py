@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.query import VECTOR, And, Count, Eq, Filter, Hit, In, Kind, Near, Not, Or, Page, Query, Search
+from memory.ports.query import VECTOR, And, Count, Eq, Filter, Hit, In, Near, Not, Or, Page, Query, RowType, Search
 from memory.ports.record import Key, Standing, unpack_vector
 from tests.contract.liars import liar
 
@@ -44,7 +44,7 @@ class TakesTagsForASet(_Filters):
 @liar("test_marks_and_tombstones_are_counted_as_they_are_listed")
 class CountsRecordsWhateverIsAsked(InMemoryStore):
     async def _count(self, query: Query) -> Count:
-        return await super()._count(replace(query, kinds=frozenset({Kind.RECORD})))
+        return await super()._count(replace(query, types=frozenset({RowType.RECORD})))
 
 
 @liar("test_ids_come_by_code_point")

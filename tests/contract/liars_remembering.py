@@ -23,11 +23,11 @@ from memory.ports.query import (
     Ge,
     Gt,
     Hit,
-    Kind,
     Near,
     Page,
     Partitions,
     Query,
+    RowType,
     Search,
     Tenant,
     Words,
@@ -229,14 +229,14 @@ class KeepsTheUndatedForAFarFuture(InMemoryStore):
 @liar(LEFT)
 class ListsRecordsAloneBesideTombstones(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        return await super()._query(replace(query, kinds=frozenset({Kind.RECORD})) if Kind.RECORD in query.kinds else query)
+        return await super()._query(replace(query, types=frozenset({RowType.RECORD})) if RowType.RECORD in query.types else query)
 
 
 @liar(LEFT)
 class FiltersMarksByTheirDatesAlone(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.kinds != {Kind.MARK} or query.filter is None:
+        if query.types != {RowType.MARK} or query.filter is None:
             return page
         everything = await super()._query(replace(query, filter=None))
         holds = condition(query.filter)

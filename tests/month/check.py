@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memory.domain.entry import Entry
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.kinds import KINDS
-from memory.ports.query import Everywhere, Kind, Query
+from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
 from memory.ports.scanning import scan
 from tests.month.model import TIERS, Asked, Life, Version, words_in
@@ -319,7 +319,7 @@ async def graves_are_gone(run: Run) -> None:
     """After months and sweeps no mark, tombstone or operation is left."""
     for store in run.memory._engine.topology.leaves:
         for collection in KINDS.collections:
-            graves = Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}))
+            graves = Query(collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.MARK, RowType.TOMBSTONE}))
             if left := [row for row in (await store.query(graves)).records if isinstance(row, Mark | Tombstone)]:
                 raise Wrong("graves are left after months", f"{store.name}, {collection.name}: {left[:3]}")
         if (await store.query(Query(OPERATIONS, Everywhere()))).records:

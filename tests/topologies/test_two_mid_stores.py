@@ -11,7 +11,7 @@ import pytest
 from memory import Memory
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.kinds import KINDS
-from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query
+from memory.ports.query import MAX_LIMIT, Everywhere, Query, RowType
 from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from tests.support import mongo_servers, placings
@@ -86,7 +86,7 @@ async def test_deleting_a_scope_of_one_tenant_leaves_the_others_as_they_are(memo
     for collection in KINDS.collections:
         records = (await named(memory, "eu").query(Query(collection, Everywhere(), roles=frozenset(Role), limit=MAX_LIMIT))).records
         assert not [r for r in records if isinstance(r, Record) and r.scope == "user:ada"], collection.name
-    assert (await named(memory, "eu").query(Query(ENTRIES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE})))).records
+    assert (await named(memory, "eu").query(Query(ENTRIES, Everywhere(), types=frozenset({RowType.TOMBSTONE})))).records
 
 
 async def test_with_one_store_gone_the_other_tenant_notices_nothing(memory: Memory) -> None:

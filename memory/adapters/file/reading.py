@@ -14,11 +14,11 @@ from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
-from memory.ports.query import Count, Hit, Kind, Near, Page, Partitions, Query, Search, Tenant, Where
+from memory.ports.query import Count, Hit, Near, Page, Partitions, Query, RowType, Search, Tenant, Where
 from memory.ports.record import Mark, Record, Standing, Tombstone
 from memory.ports.text import bm25, query_words, rarity
 
-_KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
+_KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
 _TRIES = 8
 """How often a question is asked at most."""
 
@@ -81,9 +81,9 @@ class Reading:
         for entry in self._entries(query):
             standing = entry.standing
             if standing is None:
-                if Kind.RECORD in query.kinds:
+                if RowType.RECORD in query.types:
                     matching.corrupt.append(entry)
-            elif _KINDS[type(standing)] not in query.kinds or (isinstance(standing, Record) and standing.role not in query.roles):
+            elif _KINDS[type(standing)] not in query.types or (isinstance(standing, Record) and standing.role not in query.roles):
                 continue
             elif lets_through(standing):
                 matching.entries.append(entry)

@@ -22,7 +22,7 @@ from memory.adapters.file.sealing import Damaged, Foreign, unseal, unseal_record
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot
-from memory.ports.query import Kind
+from memory.ports.query import RowType
 from memory.ports.record import Corrupt, Key, Record, Standing
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Records:
         except NoFile as exc:
             damage = Damaged(str(exc))
         before, spoiled = self._before(place, collection, key)
-        if damage is not None and damage.kind in (Kind.MARK, Kind.TOMBSTONE):
+        if damage is not None and damage.kind in (RowType.MARK, RowType.TOMBSTONE):
             before = None
         if damage is None and before is None and spoiled is not None:
             damage = Damaged(f"the file is gone, and of the version before {spoiled.problem}")
@@ -163,7 +163,7 @@ class Records:
                 except (Damaged, NoFile) as exc:
                     found.add(exc.scope if isinstance(exc, Damaged) else None)
                     continue
-                if said.get("kind") != Kind.TOMBSTONE.value:
+                if said.get("kind") != RowType.TOMBSTONE.value:
                     found.add(said.get("scope"))
         return found
 

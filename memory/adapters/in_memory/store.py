@@ -22,12 +22,12 @@ from memory.ports.collections import Collection
 from memory.ports.deciding import carried
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
-from memory.ports.query import Count, Everywhere, Hit, Kind, Near, Page, Query, Search
+from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search
 from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Status, Write
 
-_KINDS: dict[type[Standing], Kind] = {Record: Kind.RECORD, Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
+_KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
 
 
 class InMemoryStore(BaseStore):
@@ -150,10 +150,10 @@ class InMemoryStore(BaseStore):
         matching: list[Standing] = []
         corrupt: list[Key] = []
         asked: list[Standing] = []
-        if Kind.RECORD in query.kinds:
+        if RowType.RECORD in query.types:
             asked.extend(self.state.live(query.collection.name, query.where))
-        if isinstance(query.where, Everywhere) and query.kinds != {Kind.RECORD}:
-            asked.extend(s for s in self.state.everything(query.collection.name) if not isinstance(s, Record) and _KINDS[type(s)] in query.kinds)
+        if isinstance(query.where, Everywhere) and query.types != {RowType.RECORD}:
+            asked.extend(s for s in self.state.everything(query.collection.name) if not isinstance(s, Record) and _KINDS[type(s)] in query.types)
         lets_through = condition(query.filter)
         for standing in asked:
             if self.state.spoiled(query.collection.name, standing.key):

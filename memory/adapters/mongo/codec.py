@@ -34,11 +34,11 @@ from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
-from memory.ports.query import VECTOR, WORDS, Head, Kind, Order
+from memory.ports.query import VECTOR, WORDS, Head, Order, RowType
 from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Standing, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable
 
-RECORD, MARK, TOMBSTONE = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value
+RECORD, MARK, TOMBSTONE = RowType.RECORD.value, RowType.MARK.value, RowType.TOMBSTONE.value
 CORRUPT = "corrupt"
 ASIDE = "aside"
 """Beside a document's checksum: a copy of what stood here damaged is set aside. Every replacement keeps it, so that a deletion finds the copy."""

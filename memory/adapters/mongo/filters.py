@@ -33,7 +33,6 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
-    Kind,
     Le,
     Lt,
     Not,
@@ -41,6 +40,7 @@ from memory.ports.query import (
     Order,
     Position,
     Query,
+    RowType,
     Tenant,
     Where,
 )
@@ -94,9 +94,9 @@ class Conditions:
 
     def query(self, query: Query) -> Document:
         """What a query asks for, its cursor aside."""
-        other = sorted(kind.value for kind in query.kinds if kind is not Kind.RECORD)
+        other = sorted(kind.value for kind in query.types if kind is not RowType.RECORD)
         standing: list[Document] = [{"kind": {"$in": other}}] if other else []
-        if Kind.RECORD in query.kinds:
+        if RowType.RECORD in query.types:
             standing.append(records_in(query.where, query.roles))
         return both(standing[0] if len(standing) == 1 else {"$or": standing} if standing else NEVER, self.filter(query.filter))
 

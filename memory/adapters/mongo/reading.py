@@ -20,7 +20,7 @@ from memory.adapters.mongo.values import Document
 from memory.ports.asking import Condition, condition
 from memory.ports.deciding import carried
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Head, Kind, Page, Query, decode_cursor, encode_cursor
+from memory.ports.query import Count, Everywhere, Head, Page, Query, RowType, decode_cursor, encode_cursor
 from memory.ports.record import Corrupt, Key, Owed, Record, Stored, Tombstone
 from memory.ports.storable import Unstorable
 
@@ -104,7 +104,7 @@ async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str
         {"$sort": dict(sort)},
         {"$limit": take},
     ]
-    if Kind.RECORD in query.kinds:
+    if RowType.RECORD in query.types:
         there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
         pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": [{"$match": there | {"kind": {"$eq": CORRUPT}}}]}})
     pipeline.append({"$project": dict(WITHOUT_WORDS if query.select is None else shelf.layout.projection(query.select, query.order))})

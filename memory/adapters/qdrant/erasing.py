@@ -32,7 +32,7 @@ async def count(engine: Engine, query: Query) -> Count:
     compiled = compiler.compile(query.filter)
     if compiled.asked is Always.NO:
         return Count(0, 0)
-    where = compiler.every([*place(make, query.collection, query.where, query.roles, query.kinds), compiled.asked])
+    where = compiler.every([*place(make, query.collection, query.where, query.roles, query.types), compiled.asked])
     if compiled.rest is None:
         records = await engine.count(where)
         sample, _ = await engine.scroll(where, SAMPLE, keys=("bytes",))

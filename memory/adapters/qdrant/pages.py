@@ -64,7 +64,7 @@ class Pager:
         compiler = Compiler(query.collection, make)
         compiled = compiler.compile(query.filter)
         self._lets_through = condition(compiled.rest)
-        part: Part = compiler.every([*place(make, query.collection, query.where, query.roles, query.kinds), compiled.asked])
+        part: Part = compiler.every([*place(make, query.collection, query.where, query.roles, query.types), compiled.asked])
         if part is Always.NO:
             return Page(())
         await self._walk(part, query.order or (BY_ID,), query.order, self._position)
@@ -92,7 +92,7 @@ class Pager:
         after = position.values[len(position.values) - len(rest)] if position is not None and rest else None
         at_missing = position is not None and bool(rest) and after is None and by.field != "id"
         start = self._start(by, position.id if by.field == "id" and position is not None else after)
-        if by.field == "id" or (by.field in _ALWAYS_THERE and self._query.kinds == ONLY_RECORDS):
+        if by.field == "id" or (by.field in _ALWAYS_THERE and self._query.types == ONLY_RECORDS):
             await self._numbers(part, path, by, start)
             return
         missing = make.every([part, make.missing(path)])

@@ -26,7 +26,7 @@ from memory.ports import lexical
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
-from memory.ports.query import VECTOR, WORDS, Head, Kind
+from memory.ports.query import VECTOR, WORDS, Head, RowType
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Mark, Owed, Partition, Record, Role, Standing, Tombstone
 from memory.ports.storable import HALF_A_CHARACTER, Unstorable, encode_integer, encode_real
 
@@ -36,7 +36,7 @@ SCHEMA = 3
 """The form of payloads. A later form gets a higher number, and readers keep reading the earlier ones; of the first none was ever released."""
 REALS = "reals"
 """Where a payload has the engine's own numbers for its real fields."""
-RECORD, MARK, TOMBSTONE, GENERATION = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value, "generation"
+RECORD, MARK, TOMBSTONE, GENERATION = RowType.RECORD.value, RowType.MARK.value, RowType.TOMBSTONE.value, "generation"
 
 _SEALED = (
     "schema", "collection", "kind", "tenant", "id", "partition", "scope", "version", "generation", "role", "tier", "created_at", "updated_at",

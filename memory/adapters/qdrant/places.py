@@ -8,14 +8,16 @@ from memory.adapters.qdrant.engine import Condition, Conditions
 from memory.adapters.qdrant.keys import partition_word
 from memory.adapters.qdrant.payloads import RECORD
 from memory.ports.collections import Collection
-from memory.ports.query import Kind, Partitions, Tenant, Where
+from memory.ports.query import Partitions, RowType, Tenant, Where
 from memory.ports.record import Role
 
 EVERY_ROLE = frozenset(Role)
-ONLY_RECORDS = frozenset({Kind.RECORD})
+ONLY_RECORDS = frozenset({RowType.RECORD})
 
 
-def place(make: Conditions, collection: Collection, where: Where, roles: frozenset[Role], kinds: frozenset[Kind] = ONLY_RECORDS) -> list[Condition]:
+def place(
+    make: Conditions, collection: Collection, where: Where, roles: frozenset[Role], types: frozenset[RowType] = ONLY_RECORDS
+) -> list[Condition]:
     """Conditions that all hold for what stands there. Only live records carry the keyword of their partition."""
     if isinstance(where, Partitions):
         words = list(dict.fromkeys(partition_word(collection.name, p) for p in where.partitions))
@@ -25,11 +27,11 @@ def place(make: Conditions, collection: Collection, where: Where, roles: frozens
         where.tenant.encode()
         conditions.append(make.equals("tenant", where.tenant))
     live = [make.equals("kind", RECORD), *_in_roles(make, roles)]
-    others = [kind.value for kind in sorted(kinds) if kind is not Kind.RECORD]
+    others = [kind.value for kind in sorted(types) if kind is not RowType.RECORD]
     if not others:
         return conditions + live
     gone = _one_of(make, "kind", others)
-    return [*conditions, make.some([make.every(live), gone]) if Kind.RECORD in kinds else gone]
+    return [*conditions, make.some([make.every(live), gone]) if RowType.RECORD in types else gone]
 
 
 def _in_roles(make: Conditions, roles: frozenset[Role]) -> list[Condition]:

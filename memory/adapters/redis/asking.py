@@ -13,11 +13,11 @@ from memory.adapters.redis.reading import Entry, Reader, Source
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, leading, page_of
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Everywhere, Filter, Kind, Page, Query, decode_cursor
+from memory.ports.query import And, Eq, Everywhere, Filter, Page, Query, RowType, decode_cursor
 from memory.ports.record import Corrupt, Key, Mark, Record, Standing, Tombstone
 
-_KINDS: dict[type[Standing], Kind] = {Mark: Kind.MARK, Tombstone: Kind.TOMBSTONE}
-_GRAVES = frozenset({Kind.MARK, Kind.TOMBSTONE})
+_KINDS: dict[type[Standing], RowType] = {Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
+_GRAVES = frozenset({RowType.MARK, RowType.TOMBSTONE})
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Question:
     def __init__(self, link: Link, query: Query) -> None:
         self._query, self._beyond = query, link.config.thresholds.page
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
-        self._wants_records = Kind.RECORD in query.kinds
+        self._wants_records = RowType.RECORD in query.types
         self._roles = tuple(query.roles)  # found by identity: an enum's hash takes longer than comparing all four
         self._lets_through = condition(query.filter)
         self._in_order = self._has_index()
@@ -69,7 +69,7 @@ class Question:
             return await self._reader.by_creation(query.where, after)
         if _needs_owing(query.filter):
             return self._reader.by_id("o", after)
-        return self._reader.by_id(("a" if Kind.RECORD in query.kinds else "") + ("g" if query.kinds & _GRAVES else ""), after)
+        return self._reader.by_id(("a" if RowType.RECORD in query.types else "") + ("g" if query.types & _GRAVES else ""), after)
 
     def _behind(self) -> bytes | None:
         """Where the cursor points in the index."""
@@ -132,7 +132,7 @@ class Question:
         """Whether the query wants this kind, and of records this role."""
         if isinstance(standing, Record):
             return self._wants_records and standing.role in self._roles
-        return _KINDS[type(standing)] in self._query.kinds
+        return _KINDS[type(standing)] in self._query.types
 
 
 def _needs_owing(part: Filter | None) -> bool:

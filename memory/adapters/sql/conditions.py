@@ -16,7 +16,7 @@ from sqlalchemy.sql.elements import Grouping
 from memory.adapters.sql.columns import REQUIRED, field_column
 from memory.adapters.sql.shapes import NEVER_MISSING, Shape
 from memory.adapters.sql.values import RECORD
-from memory.ports.query import SYSTEM_FIELDS, Kind, Order
+from memory.ports.query import SYSTEM_FIELDS, Order, RowType
 from memory.ports.record import Role
 
 Condition = sa.ColumnElement[bool]
@@ -98,10 +98,10 @@ class Conditions:
         partitions = sa.table("memory_partitions", sa.column("number"), sa.column("tenant"), schema=self._table.schema)
         return self._table.c.partition_no.in_(sa.select(partitions.c.number).where(partitions.c.tenant == tenant))
 
-    def standing(self, roles: frozenset[Role], kinds: frozenset[Kind]) -> Condition:
+    def standing(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> Condition:
         """Roles and kinds are ours, not a caller's: written out, so that partial indexes can serve them."""
-        of_kind: list[Condition] = [self._table.c.record_kind == constant(kind) for kind in sorted(kinds) if kind is not Kind.RECORD]
-        if Kind.RECORD in kinds:
+        of_kind: list[Condition] = [self._table.c.record_kind == constant(kind) for kind in sorted(kinds) if kind is not RowType.RECORD]
+        if RowType.RECORD in kinds:
             wanted = [constant(role.value) for role in sorted(roles)]
             of_role = self._table.c.role == wanted[0] if len(wanted) == 1 else self._table.c.role.in_(wanted)
             of_kind.append(sa.and_(self._table.c.record_kind == constant(RECORD), of_role if wanted else sa.false()))

@@ -14,7 +14,7 @@ from typing import Any
 
 from memory.domain.time import micros, moment
 from memory.ports.collections import FieldType
-from memory.ports.query import Kind
+from memory.ports.query import RowType
 from memory.ports.record import FieldValue, JsonValue, Owed
 from memory.ports.storable import Unstorable, encode_integer
 from memory.ports.storable import encode_real as finite
@@ -23,7 +23,7 @@ Row = Sequence[Any]
 """The columns of a row in the order of the table, without `number`."""
 
 CORRUPT = "corrupt"
-RECORD, MARK, TOMBSTONE = Kind.RECORD.value, Kind.MARK.value, Kind.TOMBSTONE.value
+RECORD, MARK, TOMBSTONE = RowType.RECORD.value, RowType.MARK.value, RowType.TOMBSTONE.value
 
 from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

@@ -20,7 +20,7 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
-from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Near, Query, Search
+from memory.ports.query import MAX_LIMIT, Everywhere, Near, Query, RowType, Search
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Always, AtVersion, Delete, Newer, Put, Write
@@ -181,7 +181,7 @@ async def _answer(store: Store, query: Query) -> object:
 async def _all(store: Store, wide: bool) -> object:
     seen: list[object] = [await store.get(collection, KEYS) for collection in (SAMPLES, MORE_SAMPLES)]
     if wide:
-        page = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT, roles=frozenset(Role), kinds=frozenset(Kind)))
+        page = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT, roles=frozenset(Role), types=frozenset(RowType)))
         seen.append(sorted(s.key for s in page.records))
     return seen
 

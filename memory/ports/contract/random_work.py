@@ -22,7 +22,6 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
-    Kind,
     Le,
     Lt,
     Near,
@@ -30,6 +29,7 @@ from memory.ports.query import (
     Or,
     Order,
     Query,
+    RowType,
     Search,
     StartsWith,
     Tenant,
@@ -205,8 +205,8 @@ class RandomWork:
         parts: list[Filter | None] = [None]
         if self.claims.filter:
             parts += [And((Lt("discard_at", T0 + timedelta(days=1)), Not(Eq("owing", True)))), Eq("owing", True)]
-        kinds = (frozenset({Kind.MARK}), frozenset({Kind.TOMBSTONE}), frozenset(Kind))
-        return [Query(SAMPLES, Everywhere(), part, limit=5, kinds=kind) for kind in kinds for part in parts]
+        kinds = (frozenset({RowType.MARK}), frozenset({RowType.TOMBSTONE}), frozenset(RowType))
+        return [Query(SAMPLES, Everywhere(), part, limit=5, types=kind) for kind in kinds for part in parts]
 
     def by_words(self, limit: int) -> Search:
         return Search(SAMPLES, self.where(), Words(self._words(4)), limit, self.maybe_filter(), self.roles())

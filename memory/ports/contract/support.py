@@ -11,7 +11,7 @@ import pytest
 from memory.domain.ids import new_id
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, WORDS, Everywhere, Filter, Hit, Kind, Near, Query, Search, Where, Words, within
+from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, WORDS, Everywhere, Filter, Hit, Near, Query, RowType, Search, Where, Words, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
@@ -130,9 +130,9 @@ def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
     return words + ([Near(pack_vector(vector))] if store.capabilities.semantic else [])
 
 
-async def listed(store: Store, kind: Kind, collection: Collection = SAMPLES) -> Sequence[Stored]:
+async def listed(store: Store, kind: RowType, collection: Collection = SAMPLES) -> Sequence[Stored]:
     """Every mark or tombstone the store lists."""
-    return (await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, kinds=frozenset({kind})))).records
+    return (await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, types=frozenset({kind})))).records
 
 
 def alike(found: Sequence[object], expected: Sequence[object]) -> None:

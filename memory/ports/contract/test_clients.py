@@ -15,7 +15,7 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAM
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, found, key_of, live, one, put, record, release, ways
-from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Kind, Query, Search, Tenant, Where, within
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Query, RowType, Search, Tenant, Where, within
 from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
@@ -230,7 +230,7 @@ async def _seen(client: Store, word: str = "lantern") -> list[object]:
         hits = [await client.search(Search(SAMPLES, where, by, 20, roles=roles)) for by in ways(client, word, 1.0, 0.0)]
         seen += [[(hit.head, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:
-        seen += [await client.query(Query(c, Everywhere(), kinds=frozenset({kind}), limit=MAX_LIMIT)) for c in (SAMPLES, PLAIN) for kind in Kind]
+        seen += [await client.query(Query(c, Everywhere(), types=frozenset({kind}), limit=MAX_LIMIT)) for c in (SAMPLES, PLAIN) for kind in RowType]
     return [*seen, sorted(await client.idle_partitions())]
 
 

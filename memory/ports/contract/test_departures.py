@@ -32,7 +32,7 @@ from memory.ports.contract.support import (
     step_ids,
     ways,
 )
-from memory.ports.query import Kind, Query, Search, within
+from memory.ports.query import Query, RowType, Search, within
 from memory.ports.record import Mark, Owed, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, AtVersion, Delete, Outcome, Purge, Status, Write
@@ -339,9 +339,9 @@ async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
 async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) -> None:
     await done(store, put(record(1)), put(record(2)), release(2, owed=STEPS), delete(3, version=7, note={"k": 1}))
 
-    assert list(await listed(store, Kind.MARK)) == [await marked(store, 2)]
-    assert list(await listed(store, Kind.TOMBSTONE)) == [await buried(store, 3)]
-    assert list(await listed(store, Kind.RECORD)) == [await live(store, 1)]
+    assert list(await listed(store, RowType.MARK)) == [await marked(store, 2)]
+    assert list(await listed(store, RowType.TOMBSTONE)) == [await buried(store, 3)]
+    assert list(await listed(store, RowType.RECORD)) == [await live(store, 1)]
 
 
 @clause("lexical.follows", "semantic.follows", "delete.nothing-said")

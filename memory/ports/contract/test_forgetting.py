@@ -15,7 +15,7 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, listed, put, record, release, step_ids, ways
-from memory.ports.query import Kind, Query, Search, within
+from memory.ports.query import Query, RowType, Search, within
 from memory.ports.record import Mark, Owed, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Purge, Write
@@ -118,7 +118,7 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
     assert (await store.count(Query(SAMPLES, within(HERE), roles=roles))).records == 1
     assert await hits() == [[id_of(4)]] * len(ways(store, "", 1))
     if store.capabilities.tenant_wide:
-        assert [s.key for kind in Kind for s in await listed(store, kind)] == [key_of(4)]
+        assert [s.key for kind in RowType for s in await listed(store, kind)] == [key_of(4)]
     assert (await store.audit()).problems == ()
     again: list[Write] = [put(record(1, generation=0), Absent()), Purge(SAMPLES, key_of(2), 1), delete(3, 2), Annotate(SAMPLES, key_of(2), 1)]
     outcomes = await store.apply(again)

@@ -14,7 +14,7 @@ from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, done, everything_of, live, put, record, selections, ways
 from memory.ports.heads import head_of
-from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, Kind, Order, Query, Search, Tenant, Where, within
+from memory.ports.query import VECTOR, WORDS, Eq, Everywhere, Order, Query, RowType, Search, Tenant, Where, within
 from memory.ports.record import Owed, Record, Role, pack_vector
 from memory.ports.scanning import scan
 from memory.ports.store import Store
@@ -130,4 +130,4 @@ async def test_unknown_names_are_not_selected(store: Store) -> None:
                 await store.search(Search(SAMPLES, within(HERE), by, 5, select=frozenset(select)))  # type: ignore[arg-type]
     if store.capabilities.tenant_wide:
         with pytest.raises(InvalidInput, match="select"):
-            await store.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}), select=frozenset()))
+            await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), select=frozenset()))

@@ -13,7 +13,7 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, delete, done, hit_ids, id_of, key_of, one, put, record, release, step_ids
-from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Near, Query, Search, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Near, Query, RowType, Search, within
 from memory.ports.record import Owed, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
@@ -57,7 +57,7 @@ async def _seen(store: Store) -> dict[str, object]:
     seen["count"] = (await store.count(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records
     seen["generations"] = [(await one(store, RaiseGeneration(p, 0))).number for p in (HERE, ELSEWHERE, FOREIGN)]
     if store.capabilities.tenant_wide:
-        seen["left"] = (await store.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}), limit=MAX_LIMIT))).records
+        seen["left"] = (await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.MARK, RowType.TOMBSTONE}), limit=MAX_LIMIT))).records
     if store.capabilities.durable:
         seen["epoch"] = store.epoch
     return seen

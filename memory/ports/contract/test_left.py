@@ -13,7 +13,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, release
-from memory.ports.query import MAX_LIMIT, And, Eq, Everywhere, Filter, Ge, Gt, In, IsNull, Kind, Le, Lt, Not, Or, Query, within
+from memory.ports.query import MAX_LIMIT, And, Eq, Everywhere, Filter, Ge, Gt, In, IsNull, Le, Lt, Not, Or, Query, RowType, within
 from memory.ports.record import Corrupt, Mark, Owed, Record, Standing, Tombstone
 from memory.ports.store import Store
 
@@ -23,17 +23,17 @@ from memory.ports.store import Store
 @pytest.mark.asyncio
 async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
     await done(store, *[delete(n, version=n + 1, discard_at=T0 + timedelta(seconds=n)) for n in range(9)])
-    tombstones = frozenset({Kind.TOMBSTONE})
+    tombstones = frozenset({RowType.TOMBSTONE})
     ids: list[str] = []
     cursor: str | None = None
     while True:
-        page = await store.query(Query(SAMPLES, Everywhere(), limit=4, cursor=cursor, kinds=tombstones))
+        page = await store.query(Query(SAMPLES, Everywhere(), limit=4, cursor=cursor, types=tombstones))
         ids += [t.key.id for t in page.records]
         cursor = page.cursor
         if cursor is None:
             break
     assert ids == [id_of(n) for n in range(9)]
-    old = await store.query(Query(SAMPLES, Everywhere(), Eq("discard_at", T0 + timedelta(seconds=3)), kinds=tombstones))
+    old = await store.query(Query(SAMPLES, Everywhere(), Eq("discard_at", T0 + timedelta(seconds=3)), types=tombstones))
     assert [t.key for t in old.records] == [key_of(3)]
 
 
@@ -42,9 +42,9 @@ async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_are_counted_as_they_are_listed(store: Store) -> None:
     await done(store, *[delete(n, discard_at=T0 + timedelta(seconds=n)) for n in range(9)], put(record(20)), put(record(21)), release(21))
-    for kind, expected in ((Kind.TOMBSTONE, 9), (Kind.MARK, 1), (Kind.RECORD, 1)):
-        assert (await store.count(Query(SAMPLES, Everywhere(), kinds=frozenset({kind})))).records == expected, kind
-    after = Query(SAMPLES, Everywhere(), Gt("discard_at", T0 + timedelta(seconds=3)), kinds=frozenset({Kind.TOMBSTONE}))
+    for kind, expected in ((RowType.TOMBSTONE, 9), (RowType.MARK, 1), (RowType.RECORD, 1)):
+        assert (await store.count(Query(SAMPLES, Everywhere(), types=frozenset({kind})))).records == expected, kind
+    after = Query(SAMPLES, Everywhere(), Gt("discard_at", T0 + timedelta(seconds=3)), types=frozenset({RowType.TOMBSTONE}))
     assert (await store.count(after)).records == 5
 
 
@@ -69,13 +69,13 @@ async def test_every_operator_holds_for_what_was_left_as_for_records(store: Stor
         And((Eq("owing", True), IsNull("discard_at"))),
         Or((Lt("discard_at", T0 + timedelta(days=3)), And((Eq("owing", False), Gt("version", 10))))),
     ]
-    everything = list(await _left(store, Query(SAMPLES, Everywhere(), kinds=frozenset(Kind), limit=MAX_LIMIT)))
+    everything = list(await _left(store, Query(SAMPLES, Everywhere(), types=frozenset(RowType), limit=MAX_LIMIT)))
     assert len(everything) == 22
-    of_kind = {Kind.RECORD: Record, Kind.MARK: Mark, Kind.TOMBSTONE: Tombstone}
-    for kinds in ({Kind.TOMBSTONE}, {Kind.MARK}, {Kind.MARK, Kind.TOMBSTONE}, {Kind.RECORD, Kind.TOMBSTONE}, set(Kind)):
+    of_kind = {RowType.RECORD: Record, RowType.MARK: Mark, RowType.TOMBSTONE: Tombstone}
+    for kinds in ({RowType.TOMBSTONE}, {RowType.MARK}, {RowType.MARK, RowType.TOMBSTONE}, {RowType.RECORD, RowType.TOMBSTONE}, set(RowType)):
         standing = [s for s in everything if isinstance(s, tuple(of_kind[kind] for kind in kinds))]
         for part in parts:
-            query = Query(SAMPLES, Everywhere(), part, kinds=frozenset(kinds), limit=MAX_LIMIT)
+            query = Query(SAMPLES, Everywhere(), part, types=frozenset(kinds), limit=MAX_LIMIT)
             expected = [s for s in standing if lets_through(part, s)]
             assert await _left(store, query) == expected, (kinds, part)
             assert (await store.count(query)).records == len(expected), (kinds, part)
@@ -88,6 +88,6 @@ async def _left(store: Store, query: Query) -> list[Standing]:
 @clause("query.left", "refused.questions")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_are_listed_everywhere_or_not_at_all(store: Store) -> None:
-    for kinds in ({Kind.MARK}, {Kind.TOMBSTONE}, {Kind.RECORD, Kind.MARK}):
+    for kinds in ({RowType.MARK}, {RowType.TOMBSTONE}, {RowType.RECORD, RowType.MARK}):
         with pytest.raises(InvalidInput):
-            await store.query(Query(SAMPLES, within(HERE), kinds=frozenset(kinds)))
+            await store.query(Query(SAMPLES, within(HERE), types=frozenset(kinds)))

@@ -15,7 +15,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, put, record, ways
-from memory.ports.query import Eq, Everywhere, Kind, Order, Query, Search, Tenant, decode_cursor, within
+from memory.ports.query import Eq, Everywhere, Order, Query, RowType, Search, Tenant, decode_cursor, within
 from memory.ports.record import Key, Record, Role, pack_vector
 from memory.ports.store import Store
 
@@ -296,7 +296,7 @@ async def test_the_last_page_has_no_cursor_also_where_it_is_just_full(store: Sto
     await done(store, *[put(record(n)) for n in range(number)])
     if store.capabilities.conditional and store.capabilities.tenant_wide:
         await done(store, *[delete(100 + n) for n in range(number)])
-        everything += [Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE})), Query(SAMPLES, Everywhere())]
+        everything += [Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE})), Query(SAMPLES, Everywhere())]
     for query in everything:
         for limit in (1, 2, 3, number, number + 1):
             sizes: list[int] = []
@@ -307,5 +307,5 @@ async def test_the_last_page_has_no_cursor_also_where_it_is_just_full(store: Sto
                 cursor = page.cursor
             assert sum(sizes) == number
             assert sizes[-1] > 0, "behind the last page there is none"
-            if query.kinds == {Kind.RECORD}:
+            if query.types == {RowType.RECORD}:
                 assert sizes == [limit] * (number // limit) + [number % limit] * (number % limit > 0), limit

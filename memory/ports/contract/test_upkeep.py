@@ -33,7 +33,7 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Query, RowType, within
 from memory.ports.record import Owed, Partition, Role, pack_vector
 from memory.ports.store import Audit, Store
 from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
@@ -70,7 +70,7 @@ async def _pictured(store: Store) -> dict[str, Any]:
     if store.capabilities.lexical:
         seen["found"] = {word: await hit_ids(store, word) for word in ("lantern", "turn3", "turn4", "word7", "word20", "again")}
     if store.capabilities.tenant_wide:
-        seen["left"] = (await store.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.MARK, Kind.TOMBSTONE}), limit=MAX_LIMIT))).records
+        seen["left"] = (await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.MARK, RowType.TOMBSTONE}), limit=MAX_LIMIT))).records
     return seen
 
 

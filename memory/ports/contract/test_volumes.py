@@ -13,7 +13,7 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, alike, delete, id_of, key_of, live, one, put, record
-from memory.ports.query import MAX_LIMIT, Eq, Everywhere, In, Kind, Near, Order, Query, Search, Tenant, Words, within
+from memory.ports.query import MAX_LIMIT, Eq, Everywhere, In, Near, Order, Query, RowType, Search, Tenant, Words, within
 from memory.ports.record import Corrupt, Key, Record, Tombstone, pack_vector
 from memory.ports.scanning import scan
 from memory.ports.store import Store
@@ -101,7 +101,7 @@ async def _all_erased(store: Store, ids: list[str]) -> None:
     left = await store.get(SAMPLES, [key_of(n) for n in range(many)])
     alike(left, [Tombstone(key_of(n), 50, discard_at=T0) for n in range(many)])
     if store.capabilities.tenant_wide:
-        alike(await _all(store, Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}))), ids)
+        alike(await _all(store, Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}))), ids)
     await live(store, 1, ELSEWHERE)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from memory.domain.ids import new_id
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, done, one, put
-from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Query, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Query, RowType, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Purge, Put, RaiseGeneration, Release
@@ -33,7 +33,7 @@ async def _erase(store: Store, at: Partition) -> None:
 
 async def _purge_all(store: Store) -> None:
     """The tombstones, as sweeps do once their time is over."""
-    while stones := (await store.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}), limit=500))).records:
+    while stones := (await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), limit=500))).records:
         await done(store, *[Purge(SAMPLES, stone.key, stone.version) for stone in stones if isinstance(stone, Tombstone)])
 
 

@@ -22,7 +22,7 @@ from memory.orchestrator.topology import Topology, refuse_away
 from memory.policies.asked import Asked
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
-from memory.ports.query import MAX_LIMIT, Everywhere, Kind, Order, Query, Tenant, within
+from memory.ports.query import MAX_LIMIT, Everywhere, Order, Query, RowType, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Outcome, Purge, RaiseGeneration, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, Clock, Flaky
@@ -146,7 +146,7 @@ async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_othe
 async def test_everywhere_lists_a_tombstone_once_though_each_part_keeps_it() -> None:
     whole, _ = await split()
     await done(whole, delete(1, version=7))
-    page = await whole.query(Query(SAMPLES, Everywhere(), kinds=frozenset({Kind.TOMBSTONE}), limit=MAX_LIMIT))
+    page = await whole.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), limit=MAX_LIMIT))
     assert [t.key for t in page.records] == [key_of(1)]
 
 

@@ -26,7 +26,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder
-from memory.ports.query import Everywhere, Kind, Query
+from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 
 TENANT = "acme"
@@ -204,7 +204,7 @@ class World:
         return [_describe(await self.standing(store, entry.id)) for store in self.stores]
 
     async def rows(self, store: Flaky, collection: Collection) -> list[Record]:
-        page = await InMemoryStore.query(store, Query(collection, Everywhere(), roles=frozenset(Role), kinds=frozenset({Kind.RECORD})))
+        page = await InMemoryStore.query(store, Query(collection, Everywhere(), roles=frozenset(Role), types=frozenset({RowType.RECORD})))
         return [r for r in page.records if isinstance(r, Record)]
 
     async def owed(self) -> int:

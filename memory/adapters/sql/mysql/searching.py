@@ -23,11 +23,11 @@ from memory.adapters.sql.server.shelf import Row
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.words import token
 from memory.ports.pace import paced
-from memory.ports.query import Hit, Kind, Search, Words
+from memory.ports.query import Hit, RowType, Search, Words
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
-_RECORDS = frozenset({Kind.RECORD})
+_RECORDS = frozenset({RowType.RECORD})
 _MOST_WORDS = 128
 """Words weighed before others get a turn."""
 

@@ -14,9 +14,9 @@ from memory.adapters.sql.postgresql.values import checked
 from memory.adapters.sql.prepared import Statement, kept
 from memory.adapters.sql.server.questions import Question, asked, question, summed
 from memory.adapters.sql.shapes import Shape, Values
-from memory.ports.query import Kind, Search
+from memory.ports.query import RowType, Search
 
-_RECORDS = frozenset({Kind.RECORD})
+_RECORDS = frozenset({RowType.RECORD})
 
 
 class _Vector(sa.types.UserDefinedType[bytes]):

@@ -49,7 +49,7 @@ def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int, c
     written = limit if _is_usual(limit, shelf.thresholds.limits_written_out) else None
     if written is None:
         values.append(limit)
-    return question(shelf, _page, (columns, where, query.roles, query.kinds, chosen, after, query.order, written), values)
+    return question(shelf, _page, (columns, where, query.roles, query.types, chosen, after, query.order, written), values)
 
 
 def _is_usual(limit: int, most: int) -> bool:
@@ -75,7 +75,7 @@ def _page(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
 def totals(shelf: AnyShelf, query: Query, partitions: Sequence[int]) -> Question:
     """How many records match, and their bytes."""
     values, where, chosen = asked(shelf, query.where, query.filter, partitions)
-    return question(shelf, _totals, (where, query.roles, query.kinds, chosen), values)
+    return question(shelf, _totals, (where, query.roles, query.types, chosen), values)
 
 
 def _totals(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
@@ -94,7 +94,7 @@ def summed(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 def matches(shelf: AnyShelf, query: Query, partitions: Sequence[int], columns: Sequence[sa.ColumnElement[Any]]) -> Question:
     """These columns of every live row there, locked, and beside them whether the query matches it."""
     values, where, chosen = asked(shelf, query.where, query.filter, partitions)
-    shape = (where, query.roles, query.kinds, chosen, tuple([c.name for c in columns]))
+    shape = (where, query.roles, query.types, chosen, tuple([c.name for c in columns]))
     return question(shelf, _matches, shape, values)
 
 

@@ -14,7 +14,7 @@ from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.shelf import Shelf
 from memory.adapters.sql.values import RECORD
-from memory.ports.query import Everywhere, Filter, Kind, Query, decode_cursor
+from memory.ports.query import Everywhere, Filter, Query, RowType, decode_cursor
 from memory.ports.record import Role
 
 Build = Callable[[Shelf, Shape], sa.Select[Any]]
@@ -54,7 +54,7 @@ def page(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]
     values, where, chosen = _asked(shelf, query, partitions, walking=len(partitions) == 1 and walks(query.order))
     after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     values.append(limit)
-    shape = (columns, where, query.roles, query.kinds, chosen, after, query.order)
+    shape = (columns, where, query.roles, query.types, chosen, after, query.order)
     return prepared(session, shelf, _page, shape, len(values)).rows(session, values)
 
 
@@ -76,7 +76,7 @@ def _columns(shelf: Shelf, names: tuple[str, ...] | None) -> list[Any]:
 def totals(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> tuple[int, int]:
     """How many records match, and their bytes."""
     values, where, chosen = _asked(shelf, query, partitions)
-    shape = (where, query.roles, query.kinds, chosen)
+    shape = (where, query.roles, query.types, chosen)
     ((records, size),) = prepared(session, shelf, _totals, shape, len(values)).rows(session, values)
     return int(records), int(size)
 
@@ -91,7 +91,7 @@ def _totals(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
 def matches(session: Session, shelf: Shelf, query: Query, partitions: Sequence[int]) -> dict[int, bool]:
     """For every live row there, by number, whether the query matches it."""
     values, where, chosen = _asked(shelf, query, partitions)
-    shape = (where, query.roles, query.kinds, chosen)
+    shape = (where, query.roles, query.types, chosen)
     return {number: bool(wanted) for number, wanted in prepared(session, shelf, _matches, shape, len(values)).rows(session, values)}
 
 
@@ -118,5 +118,5 @@ def _among(shelf: Shelf, shape: Shape) -> sa.Select[Any]:
     wide, roles, chosen, columns = shape
     conditions = Conditions(shelf.table)
     these = shelf.table.c.number.in_(conditions.values("i" * wide))
-    asked = [these, conditions.standing(roles, frozenset({Kind(RECORD)})), conditions.filter(chosen)]
+    asked = [these, conditions.standing(roles, frozenset({RowType(RECORD)})), conditions.filter(chosen)]
     return sa.select(*_columns(shelf, columns)).where(*asked)

@@ -18,7 +18,7 @@ from memory.adapters.sql.shapes import walks
 from memory.adapters.sql.words import token
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Kind, Lt, Or, Order, Query, Search, Tenant, Words, within
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, Or, Order, Query, RowType, Search, Tenant, Words, within
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
 from tests.support.postgres_servers import Postgres
@@ -196,12 +196,12 @@ async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young
 
 
 async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) -> None:
-    shelf, tombstones = young._shelf(PAIRS), frozenset({Kind.TOMBSTONE})
+    shelf, tombstones = young._shelf(PAIRS), frozenset({RowType.TOMBSTONE})
     due: dict[str, Query] = {
         "owing": Query(PAIRS, Everywhere(), Eq("owing", True), limit=500),
         "passing": Query(PAIRS, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
         "expires_at": Query(PAIRS, Everywhere(), Lt("expires_at", T0), limit=500),
-        "discard_at": Query(PAIRS, Everywhere(), Lt("discard_at", T0), limit=500, kinds=tombstones),
+        "discard_at": Query(PAIRS, Everywhere(), Lt("discard_at", T0), limit=500, types=tombstones),
         "age": Query(PAIRS, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
     }
     for index, query in due.items():

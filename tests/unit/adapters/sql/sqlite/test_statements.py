@@ -16,7 +16,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, searched
-from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Kind, Lt, Or, Order, Query, Search, Words, within
+from memory.ports.query import And, Eq, Everywhere, Filter, Ge, Gt, Has, In, IsNull, Lt, Or, Order, Query, RowType, Search, Words, within
 from memory.ports.record import Role
 from memory.ports.writes import Newer
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
@@ -130,7 +130,7 @@ async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch:
         "owing": Query(SAMPLES, Everywhere(), Eq("owing", True), limit=500),
         "passing": Query(SAMPLES, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
         "expires_at": Query(SAMPLES, Everywhere(), Lt("expires_at", T0), limit=500),
-        "discard_at": Query(SAMPLES, Everywhere(), Lt("discard_at", T0), limit=500, kinds=frozenset({Kind.TOMBSTONE})),
+        "discard_at": Query(SAMPLES, Everywhere(), Lt("discard_at", T0), limit=500, types=frozenset({RowType.TOMBSTONE})),
         "age": Query(SAMPLES, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
     }
     for index, query in due.items():
