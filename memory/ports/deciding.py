@@ -7,9 +7,12 @@ For adapters that decide by themselves, on what they hold, have locked, or write
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import assert_never
 
-from memory.ports.record import Corrupt, Mark, Owed, Record, Role, Standing, Stored, Tombstone
+from memory.ports.collections import Collection
+from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Standing, Stored, Tombstone
+from memory.ports.rows import Row, stored_of
 from memory.ports.writes import (
     Absent,
     Always,
@@ -28,12 +31,46 @@ from memory.ports.writes import (
 KeyedWrite = Put | Delete | Release | Annotate | Purge
 
 
-@dataclass(frozen=True, slots=True)
 class Slot:
-    """What stands under a key. A corrupt record has the version its payload still tells, which may be none."""
+    """What stands under a key: nothing, what was read, or a row that is decoded only when a decision needs to know what it says.
 
-    stored: Standing | Corrupt | None
-    version: int | None
+    A corrupt record has the version that can still be read of it, which may be none.
+    """
+
+    __slots__ = ("_row", "_stored", "version")
+
+    def __init__(self, stored: Stored | None, version: int | None) -> None:
+        self._stored, self.version = stored, version
+        self._row: tuple[Collection, Row] | None = None
+
+    @classmethod
+    def of(cls, collection: Collection, row: Row, problem: str = "", version: int | None = None) -> Slot:
+        """What the row says; with a `problem` it is corrupt, and `version` what can still be read of it."""
+        if problem:
+            return cls(Corrupt(row.key, problem), version)
+        slot = cls(None, row.version)
+        slot._row = (collection, row)
+        return slot
+
+    @property
+    def stored(self) -> Stored | None:
+        if self._stored is None and self._row is not None:
+            self._stored = stored_of(*self._row)
+        return self._stored
+
+    @property
+    def is_empty(self) -> bool:
+        return self._stored is None and self._row is None
+
+    @property
+    def owes(self) -> bool:
+        """Whether any step is owed there, as far as that can be read."""
+        if self._row is not None:
+            return self._row[1].owed is not None
+        return bool(getattr(self._stored, "owed", ()))
+
+
+EMPTY = Slot(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +92,7 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
         case Put():
             return _put(write, slot, generation)
         case Delete():
-            if not _holds(write.when, slot, write.version) or owes_on(slot.stored, write.owed, write.settles):
+            if not _holds(write.when, slot, write.version) or _owes_on(slot, write.owed, write.settles):
                 return _conflict(slot)
             tombstone = Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)
             return Decision(Outcome(Status.APPLIED, version=write.version), True, tombstone)
@@ -64,9 +101,10 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
         case Annotate():
             return _annotate(write, slot)
         case Purge():
-            if slot.stored is None:
+            stored = slot.stored
+            if stored is None:
                 return Decision(Outcome(Status.APPLIED))
-            takes = write.takes(slot.stored) and not owes_on(slot.stored, (), write.settles)
+            takes = write.takes(stored) and not _owes_on(slot, (), write.settles)
             return Decision(Outcome(Status.APPLIED), True) if takes else _conflict(slot)
         case _:
             assert_never(write)
@@ -74,16 +112,16 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
 
 def _holds(when: When, slot: Slot, version: int) -> bool:
     """Whether the condition lets a write of this version replace what stands there. Of a corrupt record only the version can be asked."""
-    stored = slot.stored
     match when:
         case Absent():
-            return stored is None
+            return slot.is_empty
         case AtVersion(n, role, tier):
+            stored = slot.stored
             if isinstance(stored, Record):
                 return stored.version == n and role in (None, stored.role) and tier in (None, stored.tier)
             return isinstance(stored, Tombstone) and stored.version == n and role is None and tier is None
         case Newer():
-            return stored is None or slot.version is None or slot.version < version
+            return slot.is_empty or slot.version is None or slot.version < version
         case Always():
             return True
         case _:
@@ -96,6 +134,23 @@ def owes_on(stored: Stored | None, owed: tuple[Owed, ...], settles: frozenset[st
         return False
     too = {o.id for o in owed}
     return any(o.id not in too and o.step not in settles for o in stored.owed)
+
+
+def _owes_on(slot: Slot, owed: tuple[Owed, ...], settles: frozenset[str]) -> bool:
+    return slot.owes and owes_on(slot.stored, owed, settles)
+
+
+def tombstone_over(key: Key, slot: Slot, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Tombstone:
+    """What `delete_matching` leaves where this stands: above what stood there, owing what `carry` names of what that owed.
+
+    The version of a corrupt row counts only where it can be true.
+    """
+    stored = slot.stored
+    owed = () if stored is None or isinstance(stored, Corrupt) else carried(stored.owed, carry)
+    stood = slot.version or 0
+    if isinstance(stored, Corrupt) and not 0 < stood < 2 * max(version, 1):
+        stood = 0
+    return Tombstone(key, max(stood + 1, version), owed, discard_at=discard_at)
 
 
 def carried(owed: tuple[Owed, ...], carry: frozenset[str]) -> tuple[Owed, ...]:
@@ -111,7 +166,7 @@ def _put(write: Put, slot: Slot, generation: int) -> Decision:
     record = write.record if write.record.generation is not None else replace(write.record, generation=generation)
     if record.generation is not None and record.generation < generation:
         return Decision(Outcome(Status.REJECTED, version=slot.version, reason="generation"))
-    if not _holds(write.when, slot, record.version) or (not isinstance(write.when, Always) and owes_on(slot.stored, record.owed, write.settles)):
+    if not _holds(write.when, slot, record.version) or (not isinstance(write.when, Always) and _owes_on(slot, record.owed, write.settles)):
         return _conflict(slot)
     return Decision(Outcome(Status.APPLIED, version=record.version, generation=record.generation), True, record)
 
