@@ -47,7 +47,7 @@ def beside(record_id: str, *source: str) -> str:
 
 
 def is_id(text: object) -> bool:
-    """Whether this could be an id of ours; what could not is not found anywhere."""
+    """Whether this could be an id of ours; under what could not nothing stands anywhere."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
@@ -59,8 +59,7 @@ def partition_digest(tenant: str, scope: str) -> int:
 
 def digest_of(record_id: str) -> int:
     """The partition digest that an id carries."""
-    bits = int(record_id.replace("-", ""), 16)
-    return bits >> 30 & (2**32 - 1)
+    return int(record_id[19:23] + record_id[24:], 16) >> 30 & (2**32 - 1)
 
 
 def _framed(part: str) -> str:

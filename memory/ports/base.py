@@ -17,7 +17,7 @@ from typing import ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.capabilities import Capabilities
-from memory.ports.checking import vector_problem, write_problem
+from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
@@ -86,6 +86,8 @@ class BaseStore(ABC):
 
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         self._known(collection)
+        if problem := next((p for key in keys if (p := id_problem(key.id))), ""):
+            raise InvalidInput("id", problem.removeprefix("id: "))
         return await self._translated(self._get(collection, keys)) if keys else []
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:

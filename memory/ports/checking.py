@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from memory.domain.ids import digest_of, is_id, partition_digest
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Record, Role
 from memory.ports.writes import Annotate, Delete, Put, RaiseGeneration, Release, Write
@@ -73,7 +74,7 @@ def record_problem(collection: Collection, record: Record) -> str:
             return f"collection '{collection.name}' takes no vectors"
         if problem := vector_problem(record.vector):
             return f"vector: {problem}"
-    return _key(record.key) or _text("scope", record.scope) or _system(record) or (_json("body", record.body) if record.body else "")
+    return _place(record.key, record.scope) or _system(record) or (_json("body", record.body) if record.body else "")
 
 
 def vector_problem(packed: object) -> str:
@@ -165,8 +166,21 @@ def _owed(owed: object) -> str:
     return "owed: two steps have the same id" if len({step.id for step in owed}) < len(owed) else ""
 
 
+def _place(key: Key, scope: str) -> str:
+    """An id carries its partition, so that what stands under it is never of another one."""
+    if names := _text("tenant", key.tenant) or _text("scope", scope):
+        return names
+    made_here = is_id(key.id) and digest_of(key.id) == partition_digest(key.tenant, scope)
+    return "" if made_here else "id: not made for this partition"
+
+
 def _key(key: Key) -> str:
-    return _text("tenant", key.tenant) or _text("id", key.id)
+    return _text("tenant", key.tenant) or id_problem(key.id)
+
+
+def id_problem(value: object) -> str:
+    """Why nothing can stand under this id."""
+    return "" if is_id(value) else "id: takes a UUID made for a partition"
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.domain.errors import InvalidInput
-from memory.ports.checking import value_problem
+from memory.ports.checking import id_problem, value_problem
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.query import (
@@ -125,6 +125,8 @@ class _Checker:
                 kind = type_of(self._collection, field)
                 if kind in _UNORDERED:
                     raise InvalidInput(field, "tags and bytes have no order")
+                if field == "id":
+                    raise InvalidInput(field, "takes Eq and In, no ranges")
                 self._check_values(field, kind, (value,))
             case _:
                 raise InvalidInput("filter", f"takes parts of filters, not {type(part).__name__}")
@@ -140,6 +142,10 @@ class _Checker:
         self._values += len(values)
         if self._values > MAX_FILTER_VALUES:
             raise InvalidInput("filter", f"has more than {MAX_FILTER_VALUES} values")
+        if field == "id":
+            if problem := next((p for value in values if value is not None and (p := id_problem(value))), ""):
+                raise InvalidInput("filter", problem)
+            return
         text = kind is FieldType.TEXT
         for value in values:
             if value is None or (text and type(value) is str and value.isascii()):

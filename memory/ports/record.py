@@ -44,7 +44,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """The address of a record. The same id under another tenant is another record; a foreign id reads as not found."""
+    """The address of a record. `id` is a UUID made for its partition, whose digest it carries (`memory.domain.ids`): what stands under a key is never
+    of another scope. A foreign id reads as not found.
+    """
 
     tenant: str
     id: str

@@ -66,13 +66,18 @@ _ALL = (
     Clause("owed.untouched", "Steps are kept in order and untouched until settled.", "Owed"),
     Clause("shared.nothing-in", "What was handed in, changed later, changes nothing stored.", "Store"),
     Clause("shared.nothing-out", "What was handed out, changed by its holder, changes nothing stored; nor do later writes change it.", "Store"),
-    Clause("names.apart", "Tenants, scopes and ids that are alike are held apart, in every call.", "Partition, Key"),
+    Clause("names.apart", "Tenants and scopes that are alike are held apart, in every call.", "Partition, Key"),
     Clause("names.or-refused", "A name that a store does not hold as it is is rejected, and touches nothing else.", "Partition, Key"),
     Clause("isolation.where", "A question sees the asked partitions and collection, and nothing of others.", "Partitions, Tenant, Collection"),
     # -- refusing
     Clause("refused.record", "What no store keeps of a record is rejected, and what stood there stands.", "memory.ports.checking"),
     Clause("refused.writes", "So it is in every kind of write.", "memory.ports.checking"),
     Clause("refused.names", "Half a character in a name is refused.", "memory.ports.checking"),
+    Clause(
+        "refused.ids",
+        "A record has an id of its partition; what is no id stands in no write and no question.",
+        "Key, memory.domain.ids",
+    ),
     Clause("refused.by-name", "A rejection names field and limit, and nothing of what the record says.", "Outcome.reason"),
     Clause(
         "refused.questions",

@@ -1,10 +1,10 @@
-"""Hostile names of tenants, scopes and ids. A name stands beside those it is easily taken for."""
+"""Hostile names of tenants and scopes. A name stands beside those it is easily taken for."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from memory.ports.contract.support import T0
+from memory.ports.contract.support import T0, id_of
 from memory.ports.record import Key, Partition, Record
 
 NAMES = (
@@ -24,30 +24,47 @@ STRANGE = ("", "acme\x00", "\x00acme", "\x00", "\ud800", "acme\udfff", "y" * 3_0
 
 assert len(set(NAMES + STRANGE)) == len(NAMES + STRANGE)
 
-_ID = "01f2c5a0-0000-8000-8000-000000000001"
-SINGLE = ("tenants", "scopes", "ids")
+SINGLE = ("tenants", "scopes")
 """Families in which one name differs."""
-FAMILIES = (*SINGLE, "joined")
-"""In the last one no name is alike: two that are written one behind the other, with something in between or nothing, are."""
+FAMILIES = (*SINGLE, "joined", "digests")
+"""Of joined ones no name is alike, but two that are written one behind the other, with something in between or nothing, are. Of the last family
+names differ, and the digests that ids carry are the same."""
 
 JOINTS = (
     "", ":", "::", "/", "//", "|", ".", "-", "_", ",", ";", " ", "\t", "\n", "#", "@", "+", "~", "\\", "'", '"', "\x01", "\x1f", "{", "}", "%", "%2F",
 )  # fmt: skip
-"""What stores write between a tenant and a scope, or an id to make one name of them."""
+"""What stores write between a tenant and a scope to make one name of them."""
+
+TWINS = (
+    *[Partition("acme", scope) for scope in ("user:41484", "user:83338", "user:50484", "user:108565")],
+    *[Partition(tenant, "user:ann") for tenant in ("t13218", "t39749", "t69286", "t79333")],
+)
+"""Two by two of one digest (see `memory.domain.ids.partition_digest`)."""
+
+
+def partitions(family: str, names: tuple[str, ...] = NAMES) -> list[Partition]:
+    """A partition for each name; of joined ones tenant and scope are two ways to cut one text."""
+    match family:
+        case "joined":
+            return [Partition(first, second) for joint in JOINTS for first, second in (("a", f"b{joint}c"), (f"a{joint}b", "c"))]
+        case "digests":
+            return list(TWINS)
+        case "tenants":
+            return [Partition(name, "user:ann") for name in names]
+        case _:
+            return [Partition("acme", name) for name in names]
 
 
 def named(family: str, names: tuple[str, ...] = NAMES) -> list[tuple[Key, str]]:
-    """A key and a scope for each name: tenants hold one id and one scope each, scopes and ids are of one tenant, ids of one scope.
+    """A key and a scope for each partition of the family."""
+    return [(Key(at.tenant, _id(n, at)), at.scope) for n, at in enumerate(partitions(family, names))]
 
-    Of joined ones tenant and scope, and tenant and id, are two ways to cut one text.
-    """
-    if family == "joined":
-        return [(Key(first, second), second) for joint in JOINTS for first, second in (("a", f"b{joint}c"), (f"a{joint}b", "c"))]
-    if family == "tenants":
-        return [(Key(name, _ID), "user:ann") for name in names]
-    if family == "scopes":
-        return [(Key("acme", f"{_ID[:-3]}{n:03}"), name) for n, name in enumerate(names)]
-    return [(Key("acme", name), "user:ann") for name in names]
+
+def _id(n: int, at: Partition) -> str:
+    try:
+        return id_of(n, at)
+    except UnicodeEncodeError:  # half a character: there is no id that would be this partition's
+        return id_of(n)
 
 
 def partition_of(key: Key, scope: str) -> Partition:
@@ -56,7 +73,7 @@ def partition_of(key: Key, scope: str) -> Partition:
 
 def owner(key: Key, scope: str) -> list[str]:
     """What the record under this key says of whose it is: what may be a hostile name stands there as plain text."""
-    return [ascii(key.tenant), ascii(scope), ascii(key.id)]
+    return [ascii(key.tenant), ascii(scope), key.id]
 
 
 def made(key: Key, scope: str, version: int = 1, **parts: Any) -> Record:

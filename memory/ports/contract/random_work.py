@@ -41,8 +41,8 @@ from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, 
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, RaiseGeneration, Release, When, Write
 
 PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
-IDS = (*[id_of(n, PLACES[n % 4]) for n in range(24)], "*", "a{b}c", "x\x01", "x", "X", "é", "e\u0301", "~78", "A" * 70)
-"""Of the partition whose records bear them, of another's making, and not of this library's at all."""
+IDS_OF = {place: [id_of(n, place) for n in range(8)] for place in PLACES}
+IDS = [id_ for ids in IDS_OF.values() for id_ in ids]
 WORDS = "deploy deploys deployment café cafe naïve 東京 東 server O'Brien NEAR AND * ( x1 über straße connection connected".split()
 TEXTS = ("", "a", "A", "ab", "é", "\uffff", "\U0001f600", "a b", '"', "\\", "\n")
 REALS = (0.0, -0.0, 0.1 + 0.2, 0.3, 0.5, 1.0, 2.0**53, 2.5, -1e308)
@@ -76,11 +76,10 @@ VALUES: dict[str, Sequence[FieldValue]] = {
     "number": NUMBERS,
     "created_at": MOMENTS,
     "expires_at": MOMENTS,
-    "id": IDS,
     "tier": ("", "short", "mid"),
 }
 EQUAL: dict[str, Sequence[FieldValue]] = {"pinned": (True, False), "seal": SEALS}
-"""Asked for by equality alone."""
+"""Asked for by equality alone, as ids are."""
 DIMENSIONS = 8
 
 
@@ -122,7 +121,7 @@ class RandomWork:
             tier=chance.choice(("", "short", "mid")),
             owed=tuple(chance.sample(STEPS, chance.randrange(3))) if chance.random() < 0.4 else (),
         )
-        return replace(made, key=Key(at.tenant, chance.choice(IDS)))
+        return replace(made, key=Key(at.tenant, chance.choice(IDS_OF[at])))
 
     def vector(self) -> bytes:
         return pack_vector([self.chance.gauss(0, 1) for _ in range(DIMENSIONS)])
@@ -185,7 +184,8 @@ class RandomWork:
             In(name, tuple(chance.choices(values, k=2))),
             IsNull(chance.choice([name, "tags"])),
             Has("tags", chance.choice(TEXTS)),
-            *[Eq(field, chance.choice(options)) for field, options in EQUAL.items()],
+            *[Eq(field, chance.choice(options)) for field, options in (*EQUAL.items(), ("id", IDS))],
+            In("id", tuple(chance.choices(IDS, k=6))),
             StartsWith("type", chance.choice(TEXTS)[: chance.randrange(3)]),
             Eq("owing", chance.random() < 0.5),
         ]

@@ -11,7 +11,7 @@ import math
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from memory.ports.contract.support import T0
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of
 from memory.ports.query import (
     MAX_FILTER_DEPTH,
     MAX_FILTER_PARTS,
@@ -30,7 +30,7 @@ from memory.ports.query import (
     Or,
     StartsWith,
 )
-from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Owed, pack_vector
+from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Owed, Partition, pack_vector
 
 NAIVE = datetime(2024, 1, 1)
 EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
@@ -145,6 +145,36 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 """Of records, in every write that brings one: what its parts are, and the name that the refusal must tell."""
 
+_MINE = id_of(1)
+IDS: dict[str, Any] = {
+    "no id": "",
+    "a name for an id": "meeting notes",
+    "half a character for an id": HALF,
+    "a number for an id": 1,
+    "nothing for an id": None,
+    "an id in capitals": _MINE.upper(),
+    "an id without dashes": _MINE.replace("-", ""),
+    "an id in braces": f"{{{_MINE}}}",
+    "an id with a space behind it": f"{_MINE} ",
+    "an id with a line's end behind it": f"{_MINE}\n",
+    "an id with NUL behind it": f"{_MINE}\x00",
+    "an id cut short": _MINE[:-1],
+    "an id with digits of another script": _MINE.replace("0", "\u0660"),
+    "an id of another version": f"{_MINE[:14]}4{_MINE[15:]}",
+    "an id of another variant": f"{_MINE[:19]}c{_MINE[20:]}",
+    "the id of nothing": "00000000-0000-0000-0000-000000000000",
+}
+"""What no library of ours made for any partition: of every write, and of what is asked for."""
+
+FOREIGN_IDS: dict[str, str] = {
+    "an id of another scope": id_of(1, ELSEWHERE),
+    "an id of another tenant": id_of(1, FOREIGN),
+    "an id of a scope within": id_of(1, Partition(HERE.tenant, f"{HERE.scope}/more")),
+    "an id of tenant and scope cut elsewhere": id_of(1, Partition(HERE.tenant + HERE.scope[:1], HERE.scope[1:])),
+    "an id with a bit of its partition turned": f"{_MINE[:24]}{int(_MINE[24:], 16) ^ 1 << 30:012x}",
+}
+"""Of records of `HERE`. In other writes they are ids as any other: a key does not tell its scope."""
+
 GIVEN: dict[str, tuple[dict[str, Any], str]] = {
     **{f"{what} in a step": ({"owed": (Owed("k", "k", {"x": value}),)}, "owed") for what, value in _NO_JSON.items()},
     "a naive end": ({"discard_at": NAIVE}, "discard_at"),
@@ -214,7 +244,7 @@ _WIDEST = (
 _LONGEST = (
     In("type", (*_NAMES[:-1], "a")),
     Not(In("version", tuple(range(2, MAX_FILTER_VALUES + 2)))),
-    Or((In("type", (*_NAMES[: MAX_FILTER_VALUES // 2], None)), In("id", _NAMES[MAX_FILTER_VALUES // 2 + 1 :]))),
+    Or((In("type", (*_NAMES[: MAX_FILTER_VALUES // 2], None)), In("tier", _NAMES[MAX_FILTER_VALUES // 2 + 1 :]))),
 )
 _TEXT = (Eq("type", NUL), In("type", ("a", None)), Ge("type", "\U0010ffff"))
 _REAL = (Eq("confidence", 1), Gt("confidence", -1.7e308), In("confidence", (2**53, -0.0, None)))
@@ -226,6 +256,7 @@ _MOMENT = (
 )
 _TAGS = (Has("tags", ""), Eq("tags", ("a", NUL)), In("tags", ((), None)))
 _PREFIX = (StartsWith("type", ""), StartsWith("type", "\ud7ff\ue000"), StartsWith("tier", "\U0010ffff"))
+_IDS = (Eq("id", _MINE), In("id", (id_of(1, FOREIGN), _MINE, None)), Not(In("id", (id_of(2), id_of(99)))))
 _ORDERS: tuple[type, ...] = (Lt, Le, Gt, Ge)
 _COMPARED: tuple[type, ...] = (Eq, *_ORDERS)
 
@@ -252,7 +283,6 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     **{f"{kind.__name__} of a number and a text": (kind("type", 5), "type", _TEXT) for kind in _COMPARED},
     **{f"{kind.__name__} of bytes and a text": (kind("type", b"a"), "type", _TEXT) for kind in _COMPARED},
     **{f"{kind.__name__} of half a character": (kind("type", HALF), "type", _TEXT) for kind in _COMPARED},
-    **{f"{kind.__name__} of half a character and an id": (kind("id", HALF), "id", _TEXT) for kind in _COMPARED},
     **{f"{kind.__name__} of a boolean and a real": (kind("confidence", True), "confidence", _REAL) for kind in _COMPARED},
     **{f"{kind.__name__} of NaN": (kind("confidence", math.nan), "confidence", _REAL) for kind in _COMPARED},
     **{f"{kind.__name__} of infinity": (kind("confidence", -math.inf), "confidence", _REAL) for kind in _COMPARED},
@@ -272,12 +302,16 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     "half a character in tags": (Eq("tags", ("a", HALF)), "tags", _TAGS),
     "a number for a truth": (Eq("owing", 1), "owing", (Eq("owing", True), In("owing", (False, None)), IsNull("owing"))),
     "one bad value of many": (In("type", ("a", "b", 5)), "type", _TEXT),
-    "half a character among many": (In("id", ("a", HALF)), "id", _TEXT),
+    "half a character among many": (In("type", ("a", HALF)), "type", _TEXT),
     "one naive moment of many": (In("valid_from", (T0, NAIVE)), "valid_from", _MOMENT),
     "values in a list": (In("type", ["a"]), "type", _TEXT),  # type: ignore[arg-type]
     "a text for values": (In("type", "a"), "type", _TEXT),  # type: ignore[arg-type]
+    # ids
+    **{f"Eq of {what}": (Eq("id", value), "id", _IDS) for what, value in IDS.items() if value is not None},
+    **{f"{what} among many": (Not(In("id", (_MINE, value))), "id", _IDS) for what, value in IDS.items() if value is not None},
+    **{f"{kind.__name__} of an id": (kind("id", _MINE), "id", _IDS) for kind in _ORDERS},
     # prefixes
-    "a prefix of an id": (StartsWith("id", "a"), "id", _PREFIX),
+    "a prefix of an id": (StartsWith("id", _MINE[:8]), "id", _PREFIX),
     "a prefix of tags": (StartsWith("tags", "a"), "tags", _PREFIX),
     "a prefix of a number": (StartsWith("version", "1"), "version", _PREFIX),
     "a prefix of a moment": (StartsWith("created_at", "2024"), "created_at", _PREFIX),

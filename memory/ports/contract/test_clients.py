@@ -258,7 +258,7 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
         (RaiseGeneration(ELSEWHERE, 4), RaiseGeneration(NEW), put(record(4, ELSEWHERE, **said("lantern")))),
         (put(record(1), collection=PLAIN), put(record(2, FOREIGN), collection=PLAIN)),
         (release(2), delete(3, 5)),
-        (delete(1, at=FOREIGN), put(replace(record(4, ELSEWHERE, version=2, **said("lantern")), scope=HERE.scope), AtVersion(1))),
+        (delete(1, at=FOREIGN), delete(4, 2, at=ELSEWHERE), put(record(4, version=2, **said("lantern")), Absent())),
         (Annotate(SAMPLES, key_of(3), 5, discard_at=T0), Annotate(SAMPLES, key_of(2), 1, discard_at=T0)),
         (Purge(SAMPLES, key_of(2), 1), Purge(SAMPLES, key_of(3), 5), Purge(SAMPLES, key_of(1, FOREIGN), 100)),
         (put(record(2, version=9)), delete(1, 50)),

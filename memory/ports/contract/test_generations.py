@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from memory.ports.collections import Collection
@@ -109,20 +107,3 @@ async def test_what_was_stored_before_is_not_touched_by_a_raised_generation(stor
     before = await live(store, 1)
     await done(store, RaiseGeneration(HERE))
     assert await live(store, 1) == before
-
-
-@clause("generation.binds", "generation.stamps")
-@needs("conditional")
-@pytest.mark.asyncio
-@cells("when", [AtVersion(1), Newer(), Always()], ids=lambda w: type(w).__name__)
-async def test_a_record_that_moves_is_of_the_generation_of_the_scope_it_moves_to(store: Store, when: When) -> None:
-    """Whatever that of the scope is in which it stands."""
-    there = ELSEWHERE.scope
-    await done(store, put(record(1)), put(record(2)), RaiseGeneration(ELSEWHERE, 4))
-    late = await one(store, put(replace(record(1, version=2, generation=3), scope=there), when))
-    assert (late.status, late.reason) == (Status.REJECTED, "generation")
-    moved = await one(store, put(replace(record(1, version=2), scope=there), when))
-    assert (moved.generation, (await live(store, 1)).generation) == (4, 4)
-    await done(store, RaiseGeneration(HERE, 9))
-    again = await one(store, put(replace(record(2, version=2, generation=5), scope=there), when))
-    assert (again.generation, (await live(store, 2)).generation) == (5, 5)

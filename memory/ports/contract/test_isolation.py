@@ -8,30 +8,25 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.names import NAMES, named, partition_of
-from memory.ports.contract.support import HERE, asked, delete, done, hit_ids, id_of, key_of, one, put, record, ways
+from memory.ports.contract.names import FAMILIES, partitions
+from memory.ports.contract.support import HERE, asked, done, hit_ids, id_of, key_of, one, put, record, ways
 from memory.ports.query import MAX_LIMIT, Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
-from memory.ports.record import Key, Partition, Record, pack_vector
+from memory.ports.record import Key, Owed, Partition, Record, Role, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, RaiseGeneration
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Purge, RaiseGeneration, Release, Status, Write
 
-TENANTS = [Partition(tenant, "user:ann") for tenant in NAMES]
-SCOPES = [Partition("acme", scope) for scope in NAMES]
-JOINED = [partition_of(*place) for place in named("joined")]
-FAMILIES = {"tenants": TENANTS, "scopes": SCOPES, "joined": JOINED}
+TENANTS, SCOPES = partitions("tenants"), partitions("scopes")
 
 
-def _filled(partitions: list[Partition]) -> list[Record]:
-    return [
-        record(n, p, body={"of": [p.tenant, p.scope]}, texts={"content": "shared word"}, vector=pack_vector([1.0])) for n, p in enumerate(partitions)
-    ]
+def _filled(places: list[Partition]) -> list[Record]:
+    return [record(n, p, body={"of": [p.tenant, p.scope]}, texts={"content": "shared word"}, vector=pack_vector([1.0])) for n, p in enumerate(places)]
 
 
 @clause("isolation.where")
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_a_partition_sees_its_own_records_and_no_others(store: Store, family: str) -> None:
-    records = _filled(FAMILIES[family])
+    records = _filled(partitions(family))
     await done(store, *[put(r) for r in records])
     for r in records:
         assert await asked(store, within(r.partition)) == [r.key.id]
@@ -58,7 +53,7 @@ async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_search_by_words_stays_in_its_partition(store: Store, family: str) -> None:
-    records = _filled(FAMILIES[family])
+    records = _filled(partitions(family))
     await done(store, *[put(r) for r in records])
     for r in records:
         assert await hit_ids(store, "shared word", within(r.partition)) == {r.key.id}
@@ -69,7 +64,7 @@ async def test_search_by_words_stays_in_its_partition(store: Store, family: str)
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_search_by_meaning_stays_in_its_partition(store: Store, family: str) -> None:
-    records = _filled(FAMILIES[family])
+    records = _filled(partitions(family))
     await done(store, *[put(r) for r in records])
     for r in records:
         hits = await store.search(Search(SAMPLES, within(r.partition), Near(pack_vector([1.0])), 50))
@@ -82,39 +77,30 @@ async def test_search_by_meaning_stays_in_its_partition(store: Store, family: st
 async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> None:
     mine, others = record(1, TENANTS[0]), [record(n, p) for n, p in enumerate([*TENANTS[1:], *SCOPES[1:]], start=2)]
     await done(store, *[put(r) for r in [mine, *others]])
-    for part in (Not(Eq("id", "nothing")), Eq("scope", mine.scope), Not(Eq("scope", mine.scope))):
+    for part in (Not(Eq("id", id_of(99))), Eq("scope", mine.scope), Not(Eq("scope", mine.scope))):
         assert set(await asked(store, within(mine.partition), part)) <= {mine.key.id}
-
-
-@clause("names.apart")
-@pytest.mark.asyncio
-async def test_the_same_id_under_another_tenant_is_another_record(store: Store) -> None:
-    shared = record().key.id
-    mine, theirs = (
-        Record(Key(tenant, shared), "user:ann", 1, record().created_at, record().updated_at, body={"of": tenant}) for tenant in ("acme", "Acme")
-    )
-    await done(store, put(mine), put(theirs))
-
-    got = await store.get(SAMPLES, [mine.key, theirs.key, Key("acmE", shared)])
-
-    assert [dict(r.body) if isinstance(r, Record) else r for r in got] == [{"of": "acme"}, {"of": "Acme"}, None]
-    assert await asked(store, within(theirs.partition)) == [shared]
 
 
 @clause("names.apart")
 @needs("conditional")
 @pytest.mark.asyncio
-async def test_no_write_reaches_another_tenants_record_of_the_same_id(store: Store) -> None:
-    mine = record()
-    foreign = Key("ACME", mine.key.id)
+async def test_an_id_under_another_tenant_finds_nothing_and_no_write_reaches_the_record(store: Store) -> None:
+    mine = record(owed=(Owed("k", "k"),), role=Role.ARRIVING)
     await done(store, put(mine, Absent()))
     before = await store.get(SAMPLES, [mine.key])
-
-    await done(store, put(Record(foreign, mine.scope, 9, mine.created_at, mine.updated_at), Absent()))
-    await done(store, delete(1, version=50, at=Partition("umbrella", "user:ann")))
-    await done(store, RaiseGeneration(Partition("ACME", mine.scope)))
-
-    assert await store.get(SAMPLES, [mine.key]) == before
+    for tenant in ("ACME", "umbrella", "acme "):
+        foreign = Key(tenant, mine.key.id)
+        assert await store.get(SAMPLES, [foreign]) == [None]
+        writes: list[Write] = [
+            Annotate(SAMPLES, foreign, 1, tier="x"),
+            Release(SAMPLES, foreign, 1, "mid"),
+            Delete(SAMPLES, foreign, 50, AtVersion(1)),
+        ]
+        assert {o.status for o in await store.apply(writes)} == {Status.CONFLICT}
+        await done(
+            store, Purge(SAMPLES, foreign, 1, Role.ARRIVING), Delete(SAMPLES, foreign, 50, Newer()), RaiseGeneration(Partition(tenant, mine.scope))
+        )
+        assert await store.get(SAMPLES, [mine.key]) == before
 
 
 @clause("isolation.where", "query.all")

@@ -1,4 +1,4 @@
-"""Hostile names of tenants, scopes and ids, under every method: each is held as it is and reached by itself alone, or refused.
+"""Hostile names of tenants and scopes, under every method: each is held as it is and reached by itself alone, or refused.
 
 What reading makes of the partitions they name is in `test_isolation`.
 """
@@ -17,7 +17,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.names import FAMILIES, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
-from memory.ports.contract.support import HERE, T0, done, one, put
+from memory.ports.contract.support import HERE, T0, asked, done, id_of, key_of, one, put, record
 from memory.ports.query import Count, Eq, In, Not, Order, Query, within
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -112,7 +112,7 @@ async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(store: 
 
 @clause("names.apart", "generation.counts")
 @pytest.mark.asyncio
-@cells("family", ["tenants", "scopes", "joined"])
+@cells("family", FAMILIES)
 async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
     places = named(family)
     outcomes = await done(store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)])
@@ -128,7 +128,7 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
 
 @clause("names.apart", "erase.matches")
 @pytest.mark.asyncio
-@cells("family", ["tenants", "scopes", "joined"])
+@cells("family", FAMILIES)
 async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -> None:
     places = named(family)
     await done(store, *[put(made(*place)) for place in places])
@@ -141,7 +141,7 @@ async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -
 
 @clause("names.apart", "upkeep.forget", "upkeep.idle")
 @pytest.mark.asyncio
-@cells("family", ["tenants", "scopes", "joined"])
+@cells("family", FAMILIES)
 async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str) -> None:
     places = [partition_of(*place) for place in named(family)]
     await done(store, *[RaiseGeneration(place, n + 1) for n, place in enumerate(places)])
@@ -152,20 +152,19 @@ async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str
     assert [o.number for o in outcomes] == [n % 2 * (n + 1) for n in range(len(places))]
 
 
-# -- reading ids ------------------------------------------------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
-@clause("names.apart", "query.pages")
+@clause("query.pages")
 @needs("order")
 @pytest.mark.asyncio
-@cells("order", [(), (Order("id", True),), (Order("type"),), (Order("type", True),)], ids=str, shared=True)
-async def test_pages_over_hostile_ids_lose_and_repeat_nothing(store: Store, order: tuple[Order, ...]) -> None:
-    """Also where the values that are sorted by are as hostile, and where only the id tells two records apart."""
-    places = named("ids")
-    await done(store, *[put(made(*place, fields={"type": NAMES[n // 2]})) for n, place in enumerate(places)])
-    ids = sorted(NAMES, reverse=bool(order) and order[0].descending)
-    if order and order[0].field == "type":
-        ids.sort(key=lambda name: NAMES[NAMES.index(name) // 2], reverse=order[0].descending)
+@cells("descending", [False, True], shared=True)
+async def test_pages_over_hostile_values_lose_and_repeat_nothing(store: Store, descending: bool) -> None:
+    """Also where only the id tells two records apart."""
+    values = {id_of(n): NAMES[n // 2] for n in range(len(NAMES))}
+    await done(store, *[put(record(n, fields={"type": NAMES[n // 2]})) for n in range(len(NAMES))])
+    ids = sorted(values, key=lambda id_: (values[id_], id_), reverse=descending)
+    order = (Order("type", descending),)
 
     for limit in (1, 7):
         query: Query | None = Query(SAMPLES, within(HERE), order=order, limit=limit)
@@ -177,19 +176,17 @@ async def test_pages_over_hostile_ids_lose_and_repeat_nothing(store: Store, orde
         assert walked == ids
 
 
-@clause("names.apart", "filter.holds")
+@clause("filter.holds")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) -> None:
-    places = named("ids")
-    await done(store, *[put(made(*place, fields={"type": name})) for place, name in zip(places, NAMES, strict=True)])
-    for field in ("id", "type"):
-        for name in NAMES:
-            page = await store.query(Query(SAMPLES, within(HERE), Eq(field, name)))
-            assert [r.key.id for r in page.records] == [name]
-    assert (await store.count(Query(SAMPLES, within(HERE), Not(In("id", NAMES[1:]))))).records == 1
-    assert await store.delete_matching(Query(SAMPLES, within(HERE), In("id", NAMES[::2])), 1000) == len(NAMES[::2])
-    assert [isinstance(s, Tombstone) for s in await _stands(store, places)] == [n % 2 == 0 for n in range(len(NAMES))]
+    await done(store, *[put(record(n, fields={"type": name})) for n, name in enumerate(NAMES)])
+    for n, name in enumerate(NAMES):
+        assert await asked(store, part=Eq("type", name)) == [id_of(n)]
+    assert (await store.count(Query(SAMPLES, within(HERE), Not(In("type", NAMES[1:]))))).records == 1
+    assert await store.delete_matching(Query(SAMPLES, within(HERE), In("type", NAMES[::2])), 1000) == len(NAMES[::2])
+    stands = await store.get(SAMPLES, [key_of(n) for n in range(len(NAMES))])
+    assert [isinstance(s, Tombstone) for s in stands] == [n % 2 == 0 for n in range(len(NAMES))]
 
 
 # -- names that a store need not hold ---------------------------------------------------------------------------------
@@ -200,7 +197,6 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
 @cells("family", SINGLE)
 async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, family: str) -> None:
     plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
-    strange = strange if family != "scopes" else [(Key(key.tenant, f"strange-{key.id}"), scope) for key, scope in strange]
     together = [place for pair in zip(strange, (plain * 2)[: len(strange)], strict=True) for place in pair]
 
     outcomes = await store.apply([put(made(*place)) for place in together])
@@ -246,8 +242,6 @@ async def test_writes_to_what_a_store_does_not_hold_touch_nothing_else(store: St
             Purge(SAMPLES, key, 1),
             Delete(SAMPLES, key, 5, AtVersion(1)),
         ]
-        if family == "scopes":  # the ids are those of the plain ones
-            writes = []
         outcomes = await store.apply([*writes, RaiseGeneration(partition_of(key, scope), 0)])
         assert all(o.status is not Status.REJECTED or o.reason for o in outcomes)
     assert await _stands(store, plain) == before

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
+from memory.domain.ids import derived_id
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, put, record, ways
-from memory.ports.query import Eq, Everywhere, Order, Query, RowType, Search, Tenant, decode_cursor, within
-from memory.ports.record import Key, Record, Role, pack_vector
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, put, record
+from memory.ports.query import Eq, Everywhere, Order, Query, RowType, Tenant, decode_cursor, within
+from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 
 SORTED: list[str | None] = [None, "", "A", "B", "a", "ab", "é", "\uffff", "\U0001f600"]  # as code points sort
@@ -79,46 +80,14 @@ ORDERS: list[tuple[Order, ...]] = [
 @clause("query.all", "query.pages")
 @pytest.mark.asyncio
 async def test_without_an_order_records_come_by_id(store: Store) -> None:
-    rows = _mixed()
-    await done(store, *[put(r) for r in reversed(rows)])
-    assert await asked(store) == [r.key.id for r in rows]
-    assert await _pages(store, 5) == [r.key.id for r in rows]
-
-
-@clause("query.order", "query.pages", "search.limit")
-@pytest.mark.asyncio
-async def test_ids_come_by_code_point(store: Store) -> None:
-    """Not by case or language, and not by the halves that characters beyond the basic plane have elsewhere."""
-    ids = sorted(
-        [
-            "Z",
-            "a",
-            "z",
-            "\u00e9",
-            "e\u0301",
-            "\u05d0",
-            "\ud7ff",
-            "\ue000",
-            "\uffff",
-            "\U00010000",
-            "\U0001f600",
-            "\U0010ffff",
-            "a b",
-            "a!b",
-            "a-b",
-            "a_b",
-        ]
-    )
-    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    rows = [replace(record(1, texts={"content": "lantern"}, vector=vector), key=Key("acme", i)) for i in ids]
-    await done(store, *[put(r) for r in reversed(rows)])
+    """Fresh ids and derived ones together, by every one of their digits."""
+    rows = _mixed() + [replace(record(), key=Key(HERE.tenant, derived_id(HERE.tenant, HERE.scope, str(n)))) for n in range(40)]
+    ids = sorted(r.key.id for r in rows)
+    await done(store, *[put(r) for r in rows])
     assert await asked(store) == ids
-    for limit in (1, 3, 15):
-        assert await _pages(store, limit) == ids
-        if store.capabilities.order:
-            assert await _pages(store, limit, order=(Order("type"), Order("created_at", True))) == ids[::-1]
-    for by in ways(store, "lantern", 1.0, 0.0):
-        assert [h.head.key.id for h in await store.search(Search(SAMPLES, within(HERE), by, 50))] == ids
+    assert await _pages(store, 5) == ids
+    if store.capabilities.order:
+        assert await _pages(store, 7, order=(Order("id", True),)) == ids[::-1]
 
 
 @clause("query.order", "query.pages")
@@ -193,24 +162,6 @@ async def test_pages_run_through_several_partitions_and_a_whole_tenant(store: St
     order = (Order("updated_at", True),)
     for where in (within(HERE, ELSEWHERE), Tenant("acme"), Everywhere()):
         assert await _pages(store, 3, where=where, order=order) == _expected(rows, *order)
-
-
-@clause("query.pages", "everywhere.all")
-@needs("tenant_wide")
-@pytest.mark.asyncio
-async def test_pages_lose_no_record_whose_id_another_tenants_record_bears_too(store: Store) -> None:
-    """A cursor names no tenant. Such records may come on one page, which is longer then."""
-    twins = [replace(record(n), key=Key(tenant, id_of(n))) for n in range(5) for tenant in ("acme", "umbrella", "third")]
-    await done(store, *map(put, twins))
-    for limit in (1, 2, 3, 4, 7, 20):
-        for order in ((), (Order("version"),), (Order("id", True),)) if store.capabilities.order else ((),):
-            walked: list[Key] = []
-            query: Query | None = Query(SAMPLES, Everywhere(), order=order, limit=limit)
-            while query is not None:
-                page = await store.query(query)
-                walked += [r.key for r in page.records]
-                query = None if page.cursor is None else replace(query, cursor=page.cursor)
-            assert sorted(walked) == sorted(r.key for r in twins), (limit, order)
 
 
 @clause("query.cursor")

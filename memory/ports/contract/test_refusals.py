@@ -13,10 +13,12 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through
 from memory.ports.contract.clauses import clause
-from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.refusals import EARLY, GIVEN, HALF, LATE, LAWFUL, NAIVE, NOTED, NUL, QUESTIONS, REFUSED, SECRET, deep
+from memory.ports.contract.refusals import EARLY, FOREIGN_IDS, GIVEN, HALF, IDS, LATE, LAWFUL, NAIVE, NOTED, NUL, QUESTIONS, REFUSED, SECRET, deep
 from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
     HERE,
     T0,
     asked,
@@ -127,19 +129,59 @@ async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Stor
 @pytest.mark.asyncio
 async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(store: Store) -> None:
     rows: list[tuple[str, Write, str]] = []
-    for key, name in ((Key(HALF, id_of(1)), "tenant"), (Key("acme", HALF), "id")):
-        rows += [
-            (name, put(replace(record(1), key=key)), name),
-            (name, Delete(SAMPLES, key, 5, Newer()), name),
-            (name, Release(SAMPLES, key, 1, "mid"), name),
-            (name, Annotate(SAMPLES, key, 1, tier="x"), name),
-            (name, Purge(SAMPLES, key, 1), name),
-        ]
+    rows += [("a tenant", write, "tenant") for write in (put(replace(record(1), key=Key(HALF, id_of(1)))), *_to(Key(HALF, id_of(1))))]
     rows += [
-        ("scope", put(replace(record(1), scope=HALF)), "scope"),
-        ("scope", RaiseGeneration(Partition("acme", HALF)), "scope"),
+        ("a scope", put(replace(record(1), scope=HALF)), "scope"),
+        ("a scope", RaiseGeneration(Partition("acme", HALF)), "scope"),
+        ("a tenant", RaiseGeneration(Partition(HALF, "user:ann")), "tenant"),
     ]
     await _refused(store, rows)
+
+
+def _to(key: Key) -> list[Write]:
+    """Every write that names no scope."""
+    return [
+        Delete(SAMPLES, key, 5, Newer()),
+        Release(SAMPLES, key, 1, "mid"),
+        Annotate(SAMPLES, key, 1, tier="x"),
+        Purge(SAMPLES, key, 1),
+    ]
+
+
+@clause("refused.ids", "apply.neighbours")
+@pytest.mark.asyncio
+async def test_a_record_has_an_id_of_its_partition_or_is_rejected(store: Store) -> None:
+    rows: list[tuple[str, Write, str]] = []
+    for what, value in (IDS | FOREIGN_IDS).items():
+        wrong = replace(record(1), key=Key(HERE.tenant, value))
+        rows += [(what, put(wrong, collection=collection), "id: not made for this partition") for collection in (SAMPLES, PLAIN)]
+    for partition in (ELSEWHERE, FOREIGN):
+        wrong = replace(record(1), key=Key(partition.tenant, id_of(1)), scope=partition.scope)
+        rows.append(("an id of another partition", put(wrong), "id: not made for this partition"))
+    await _refused(store, rows)
+    assert await store.get(SAMPLES, [Key(HERE.tenant, id_) for id_ in FOREIGN_IDS.values()]) == [None] * len(FOREIGN_IDS)
+
+
+@clause("refused.ids", "apply.neighbours")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_what_is_no_id_is_rejected_in_every_kind_of_write(store: Store) -> None:
+    await _refused(store, [(what, write, "id") for what, value in IDS.items() for write in _to(Key(HERE.tenant, value))])
+    for at in (HERE, ELSEWHERE, FOREIGN):
+        assert (await one(store, Delete(SAMPLES, key_of(1, at), 5, Newer()))).applied
+
+
+@clause("refused.ids", "get.order")
+@pytest.mark.asyncio
+async def test_what_is_no_id_is_not_asked_for(store: Store) -> None:
+    await done(store, put(record(1)), put(record(2)))
+    for what, value in IDS.items():
+        for keys in ([Key(HERE.tenant, value)], [key_of(1), Key(HERE.tenant, value), key_of(2)]):
+            with pytest.raises(InvalidInput) as refused:
+                await store.get(SAMPLES, keys)
+            assert "id" in str(refused.value), what
+    near = [key_of(1), Key(FOREIGN.tenant, id_of(1)), key_of(2), key_of(3), *[Key(HERE.tenant, id_) for id_ in FOREIGN_IDS.values()]]
+    assert [isinstance(s, Record) for s in await store.get(SAMPLES, near)] == [True, False, True] + [False] * (len(near) - 3)
 
 
 ASKED_OF = [

@@ -12,13 +12,13 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, delete, done, found, key_of, put, record, searched, ways
-from memory.ports.query import Eq, Query, Search, Tenant, Where, within
-from memory.ports.record import Partition, Record, Role, pack_vector
+from memory.ports.contract.support import HERE, delete, done, key_of, put, record, searched
+from memory.ports.query import Eq, Query, Tenant, Where, within
+from memory.ports.record import Partition, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Newer, Purge, Release
 
-FRESH, AWAY = Partition("acme", "user:fresh"), Partition("acme", "user:away")
+FRESH = Partition("acme", "user:fresh")
 KEPT, GONE = range(4), range(10, 16)
 LONG = "walrus penguin lantern harbour " * 6
 
@@ -59,10 +59,6 @@ async def _silenced(store: Store) -> None:
     await done(store, *[put(record(n, version=2), Newer()) for n in GONE], *[delete(n, at=HERE) for n in GONE])
 
 
-async def _moved(store: Store) -> None:
-    await done(store, *[put(replace(_gone(n, HERE), version=2, scope=AWAY.scope)) for n in GONE])
-
-
 async def _changed_role(store: Store) -> None:
     await done(store, *[Annotate(SAMPLES, key_of(n), 1, role=Role.REPLICA) for n in GONE])
 
@@ -77,7 +73,6 @@ CHANGES: dict[str, Callable[[Store], Awaitable[None]]] = {
     "released": _released,
     "purged": _purged,
     "silenced and deleted": _silenced,
-    "moved to another scope": _moved,
     "of another role": _changed_role,
     "deleted beside rewritten ones": _rewritten,
 }
@@ -143,28 +138,9 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
     await sized(500_000, 4)
     await done(store, delete(1), Release(SAMPLES, key_of(2), 1, "long"), Annotate(SAMPLES, key_of(3), 1, role=Role.REPLICA))
     await sized(100_000, 1)
-    await done(store, put(replace(of(100_000, 4), version=2, scope=AWAY.scope)))
+    await done(store, delete(4))
     await sized(0, 0)
     await done(store, put(of(100_000, 5)), put(of(100_000, 6)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 300) == 2
     await sized(0, 0)
     assert (await store.count(Query(SAMPLES, within(HERE)))).bytes == 0
-
-
-@clause("isolation.where", "put.whole", "lexical.follows", "semantic.follows")
-@pytest.mark.asyncio
-async def test_a_record_that_moves_to_another_scope_is_found_there_alone(store: Store) -> None:
-    vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    here, away = (record(1, texts={"content": "lantern"}, vector=vector), record(1, version=2, texts={"content": "lantern"}, vector=vector))
-    await done(store, put(here), put(replace(away, scope=AWAY.scope)))
-    for place, ids in ((HERE, []), (AWAY, [here.key.id])):
-        assert await asked(store, within(place)) == ids
-        assert (await store.count(Query(SAMPLES, within(place)))).records == len(ids)
-        for by in ways(store, "lantern", 1.0, 0.0):
-            assert [hit.head.key.id for hit in await store.search(Search(SAMPLES, within(place), by, 9))] == ids
-    assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 0
-    stands = await found(store, 1)
-    assert isinstance(stands, Record)
-    assert stands.scope == AWAY.scope
-    assert await store.delete_matching(Query(SAMPLES, within(AWAY)), 50, T0) == 1
-    assert (await store.audit()).problems == ()

@@ -239,8 +239,7 @@ async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Sto
     if store.capabilities.conditional:
         await done(store, put(record(1, FOREIGN)), replace(release(1), key=key_of(1, FOREIGN)))
         assert await store.idle_partitions() == [(EMPTY, 6)], "a mark is something"
-        numbered = replace(put(record(2), Absent(), MORE_SAMPLES), record=replace(record(2), scope=EMPTY.scope))
-        await done(store, numbered)
+        await done(store, put(record(2, EMPTY), Absent(), MORE_SAMPLES))
         assert await store.idle_partitions() == []
     await store.delete_matching(Query(SAMPLES, within(HERE)), 9)
     assert {p for p, _ in await store.idle_partitions()} <= ({HERE} if store.capabilities.conditional else {HERE, FOREIGN, EMPTY})
