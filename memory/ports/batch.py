@@ -118,13 +118,17 @@ class Desk:
         for number in self.writes:
             self.decide(number)
 
+    def generation(self, partition: Partition) -> int:
+        """The partition's generation, as it was read or has been raised since."""
+        return self._generations.get(partition, 0)
+
     @property
     def changes(self) -> list[Change]:
         """What is to be stored, one change a key; what was not there and is not to be is no change."""
         return [c for c in self._changes.values() if c.row is not None or c.held.row is not None or c.held.problem]
 
     def _raise(self, write: RaiseGeneration) -> Outcome:
-        current = self._generations.get(write.partition, 0)
+        current = self.generation(write.partition)
         raised = current + 1 if write.to is None else max(current, write.to)
         if raised != current:
             self._generations[write.partition] = self.raised[write.partition] = raised
@@ -137,7 +141,7 @@ class Desk:
         if slot is None:
             slot = self._slots[address] = slot_of(collection, write.key, self._held.get(address, NOTHING))
         born = write.record.partition if isinstance(write, Put) else None
-        decision = decide(write, slot, 0 if born is None else self._generations.get(born, 0))
+        decision = decide(write, slot, 0 if born is None else self.generation(born))
         if decision.changes:
             self._become(address, collection, decision, born)
         return decision.outcome
@@ -240,7 +244,7 @@ async def carry_out(store: str, backend: Backend, writes: Sequence[Write], *, to
             pass  # all of it again
         else:
             if not backend.fenced:
-                lost |= await _taken_back(backend, stored, together)
+                lost |= await _taken_back(backend, desk, stored, together)
             outcomes |= desk.outcomes
             left = {i: write for i, write in left.items() if together or _touches(write, lost)} if lost else {}
         if not left:
@@ -269,13 +273,14 @@ async def _round(desk: Desk, backend: Backend, together: bool) -> tuple[list[Cha
     return [c for c in changes if c.address not in lost], lost
 
 
-async def _taken_back(backend: Backend, stored: Sequence[Change], together: bool) -> set[Address]:
+async def _taken_back(backend: Backend, desk: Desk, stored: Sequence[Change], together: bool) -> set[Address]:
     """What was stored under a generation that was raised meanwhile, and no longer stands. A call that is kept whole goes whole."""
     born = list(dict.fromkeys(c.born for c in stored if c.born is not None))
     if not born:
         return set()
     now = await backend.generations(born)
-    void = [c for c in stored if c.row is not None and c.born is not None and c.row.generation < now.get(c.born, 0)]
+    raised = {partition for partition, number in now.items() if number > desk.generation(partition)}
+    void = [c for c in stored if c.row is not None and c.born in raised and c.row.generation < now[c.born]]
     return await backend.take_back(stored if together else void) if void else set()
 
 

@@ -58,5 +58,13 @@ def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[s
     return found
 
 
+def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
+    """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
+    bits = _bits(collection)
+    most, weights = 2**bits - 1, [(place * bits, part.weight) for place, part in enumerate(collection.texts)]
+    held: dict[str, int] = json.loads(packed)[1]
+    return {stem: sum([weight * ((numbers >> shift) & most) for shift, weight in weights]) for stem, numbers in held.items()}
+
+
 def _bits(collection: Collection) -> int:
     return _BITS // max(1, len(collection.texts))

@@ -57,7 +57,7 @@ class Row(NamedTuple):
     body: str | None = None
     """JSON; None where it is empty."""
     fields: Mapping[str, Any] = {}
-    """Declared fields that have a value: texts, integers (truth, moments), real numbers, bytes, and tags as tuples of texts."""
+    """Those that have a value: texts, integers (truth, moments), real numbers, bytes, and tags as tuples of texts."""
     texts: Mapping[str, str] = {}
     vector: bytes | None = None
     words: bytes | None = None
@@ -85,7 +85,6 @@ def row_of(collection: Collection, standing: Standing, words: bytes | None = Non
     if isinstance(standing, Tombstone):
         note = json_of(dict(standing.note)) if standing.note else None
         return Row(tenant, record_id, TOMBSTONE, standing.version, discard_at=_micros(standing.discard_at), owed=owed, note=note)
-    given = standing.fields
     texts = {name: _text(text) for name, text in standing.texts.items()}
     if words is None and collection.texts:
         words = lexical.index(collection, texts)
@@ -110,7 +109,7 @@ def row_of(collection: Collection, standing: Standing, words: bytes | None = Non
         owed,
         None,
         json_of(dict(standing.body)) if standing.body else None,
-        {name: _ENCODERS[kind](value) for name, kind in _types(collection) if (value := given.get(name)) is not None} if given else {},
+        _fields(collection, standing.fields),
         texts,
         None if standing.vector is None else bytes(standing.vector),
         words,
@@ -155,9 +154,15 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
 """Of those whose rows do not hold the value itself."""
 
 
+def _fields(collection: Collection, given: Mapping[str, FieldValue]) -> Mapping[str, Any]:
+    """Fields as rows have them. One that is declared elsewhere only stays as it was read."""
+    encoders = _encoders(collection)
+    return {name: encoders[name](value) if name in encoders else value for name, value in given.items() if value is not None}
+
+
 @lru_cache(maxsize=256)
-def _types(collection: Collection) -> tuple[tuple[str, FieldType], ...]:
-    return tuple([(f.name, f.type) for f in collection.fields])
+def _encoders(collection: Collection) -> Mapping[str, Callable[[Any], Any]]:
+    return {f.name: _ENCODERS[f.type] for f in collection.fields}
 
 
 @lru_cache(maxsize=256)
@@ -240,4 +245,4 @@ def _by_name(values: Mapping[str, Any]) -> Sequence[tuple[str, Any]] | None:
 def size_of(row: Row) -> int:
     """About how much room the content takes: characters of its texts, bytes of its vector."""
     size = sum(map(len, row.texts.values())) + len(row.body or "") + len(row.vector or b"")
-    return size + sum([len(v) for v in row.fields.values() if v.__class__ in (str, bytes, tuple)])
+    return size + sum([len(v) for v in row.fields.values() if v.__class__ in (str, bytes, tuple, list)])

@@ -2,7 +2,7 @@
 
 Of each point whose checksum fits:
 
-- it stands at the point of its key, and its payload has of `partition`, `rank`, `owing`, `bytes` and `untagged` what a payload made now has;
+- it stands at the point of its key, and its payload has of `partition`, `rank`, `owing`, `bytes`, `counted` and `untagged` what one made now has;
 - the engine's own real numbers (`reals`) are there for each real field and no other, and may stand for what the field says (`rounding`);
 - `words` are the words of its texts, each once, with their weights; there are none where no live record stands;
 - the one dense vector is that of the record, of its number of dimensions; there is none where the record has none.
@@ -16,14 +16,15 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memory.adapters.qdrant.applying import change_to
+from memory.adapters.qdrant.batch import change_to
+from memory.adapters.qdrant.codec import REALS, Payload, held_in
 from memory.adapters.qdrant.engine import WORDS, Change, Engine, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.keys import record_point
-from memory.adapters.qdrant.payloads import REALS, Payload, reader_of
 from memory.adapters.qdrant.rounding import stands_for
+from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
-from memory.ports.record import Corrupt
+from memory.ports.rows import RECORD, Row
 from memory.ports.store import Audit
 
 MOST_PROBLEMS = 100
@@ -44,17 +45,17 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
                 collection = collections.get(str(point.payload.get("collection")))
                 if collection is None:
                     continue
-                standing = reader_of(collection).read(point.payload)
-                if isinstance(standing, Corrupt):
+                row = held_in(collection, point.payload).row
+                if row is None:
                     continue  # told and repaired elsewhere: nothing can be derived from it
                 checked += 1
-                if point.point != record_point(collection.name, standing.key):
+                if point.point != record_point(collection.name, row.key):
                     problems.append(
-                        f"{collection.name} {standing.key.id}: stands at another point than its own"
+                        f"{collection.name} {row.key.id}: stands at another point than its own"
                     )  # told, not touched: it may be the only copy
                     continue
-                change = change_to(collection, point.point, point.payload, standing)
-                wrong = [f"{collection.name} {standing.key.id}: {problem}" for problem in _problems(point, change)]
+                change = change_to(collection, point.point, point.payload, row._replace(words=_words(collection, row)))
+                wrong = [f"{collection.name} {row.key.id}: {problem}" for problem in _problems(point, change)]
                 problems += wrong
                 if wrong:
                     changes.append(change)
@@ -63,6 +64,10 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
         if after is None:
             return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
         await asyncio.sleep(0)
+
+
+def _words(collection: Collection, row: Row) -> bytes | None:
+    return lexical.index(collection, row.texts) if row.type == RECORD and collection.texts else None
 
 
 def _problems(point: Whole, wanted: Change) -> Iterator[str]:

@@ -19,9 +19,9 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from memory.adapters.qdrant.client_conditions import ClientConditions
 from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
+from memory.adapters.qdrant.codec import Payload
 from memory.adapters.qdrant.config import ServerConfig
 from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
-from memory.adapters.qdrant.payloads import Payload
 from memory.adapters.qdrant.thresholds import Thresholds
 from memory.domain.errors import ConfigError
 

@@ -23,13 +23,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import qdrant_edge as edge
 
+from memory.adapters.qdrant.codec import Payload
 from memory.adapters.qdrant.config import EdgeConfig
 from memory.adapters.qdrant.edge_folder import Folder
 from memory.adapters.qdrant.engine import WORDS, Change, Condition, Conditions, Found, Index, Sparse, Vectors, Whole, dense_name
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
-from memory.adapters.qdrant.payloads import RECORD, Payload
 from memory.domain.errors import StoreError
 from memory.ports.pace import paced
+from memory.ports.rows import RECORD
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """What the store asks of a Qdrant engine. Two answer: Edge in this process (`edge`), and a server or the client's local mode (`client`).
 
 One design of the data serves both, so that what was gathered in Edge can be moved to a server point by point: one Qdrant collection for
-all collections of records, payloads as `payloads` makes them, one sparse vector `words`, and one dense vector for each number of
+all collections of records, payloads as `codec` makes them, one sparse vector `words`, and one dense vector for each number of
 dimensions met (`dense_256`), unit vectors under the dot product, whose scores are cosines.
 """
 
@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from memory.adapters.qdrant.payloads import Payload
+from memory.adapters.qdrant.codec import Payload
 from memory.adapters.qdrant.thresholds import Thresholds
 
 WORDS = "words"

@@ -15,15 +15,17 @@ from datetime import datetime
 from enum import Enum
 from typing import TypeAlias
 
+from memory.adapters.qdrant.codec import REALS, UNTAGGED, pack_bytes
 from memory.adapters.qdrant.engine import Condition, Conditions
-from memory.adapters.qdrant.payloads import REALS, pack_bytes
+from memory.adapters.qdrant.keys import partition_word
 from memory.adapters.qdrant.rounding import EXACT, bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
-from memory.ports.query import SYSTEM_FIELDS, And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or
-from memory.ports.record import FieldValue
+from memory.ports.query import SYSTEM_FIELDS, And, Eq, Filter, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, Partitions, RowType, Tenant, Where
+from memory.ports.record import FieldValue, Role
+from memory.ports.rows import RECORD
 
 
 class Always(Enum):
@@ -135,7 +137,7 @@ class Compiler:
         missing = self._make.missing(path_of(self._collection, field))
         if type_of(self._collection, field) is not FieldType.TAGS:
             return missing
-        return self._make.every([missing, self._make.none([self._make.equals("untagged", field)])])  # no tags are a value
+        return self._make.every([missing, self._make.none([self._make.equals(UNTAGGED, field)])])  # no tags are a value
 
     def _equals(self, field: str, value: FieldValue, wide: bool) -> Part:
         kind, path = type_of(self._collection, field), path_of(self._collection, field)
@@ -216,3 +218,36 @@ def _float_of(value: float) -> float | None:
     except OverflowError:
         return None
     return number if number == value and math.isfinite(number) else None
+
+
+# -- where a question looks ------------------------------------------------------------------------------------------
+
+EVERY_ROLE = frozenset(Role)
+ONLY_RECORDS = frozenset({RowType.RECORD})
+
+
+def located(
+    make: Conditions, collection: Collection, where: Where, roles: frozenset[Role], types: frozenset[RowType] = ONLY_RECORDS
+) -> list[Condition]:
+    """Conditions that all hold for what stands there. Only live records carry the keyword of their partition."""
+    if isinstance(where, Partitions):
+        words = list(dict.fromkeys(partition_word(collection.name, p) for p in where.partitions))
+        return [_one_of(make, "partition", words), *_in_roles(make, roles)]
+    conditions = [make.equals("collection", collection.name)]
+    if isinstance(where, Tenant):
+        where.tenant.encode()
+        conditions.append(make.equals("tenant", where.tenant))
+    live = [make.equals("kind", RECORD), *_in_roles(make, roles)]
+    others = [kind.value for kind in sorted(types) if kind is not RowType.RECORD]
+    if not others:
+        return conditions + live
+    gone = _one_of(make, "kind", others)
+    return [*conditions, make.some([make.every(live), gone]) if RowType.RECORD in types else gone]
+
+
+def _in_roles(make: Conditions, roles: frozenset[Role]) -> list[Condition]:
+    return [] if roles >= EVERY_ROLE else [_one_of(make, "role", sorted(role.value for role in roles))]
+
+
+def _one_of(make: Conditions, path: str, values: Sequence[str]) -> Condition:
+    return make.equals(path, values[0]) if len(values) == 1 else make.among(path, values)

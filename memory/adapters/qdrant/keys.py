@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import accumulate
 from uuid import UUID
 
 from memory.ports.record import Key, Partition
@@ -42,24 +41,10 @@ def partition_word(collection: str, partition: Partition) -> str:
     return word
 
 
-# -- a number that sorts as ids do ------------------------------------------------------------------------------------
-# The engine sorts by numbers, ids are text. An id's rank is where it lies between the smallest and the largest text, in 2**53 steps, which is
-# what the engine compares exactly. Each character narrows the interval to its share; those of UUIDs have large shares, so that an id's first
-# twelve characters count, forty bits of its time. Ids of one rank are told apart by reading them.
+def rank(record_id: str) -> int:
+    """A number below 2**53, which the engine compares exactly: of two ids the one that sorts first never has the higher one.
 
-_COMMON = b"-0123456789abcdef"
-_SHARES = [128 if byte in _COMMON else 1 for byte in range(256)]
-_STARTS = [0, *accumulate([1, *_SHARES])]  # the first share is the end of the text, which sorts before any continuation
-_WHOLE = _STARTS[-1]
-_STEPS = 2**53
-_READ = 24
-
-
-@lru_cache(maxsize=8192)
-def rank(text: str) -> int:
-    """A number below 2**53: of two texts the one that sorts first, by code point, never has the higher one."""
-    low, width = 0, _STEPS << 64
-    for byte in text.encode("utf-8", "surrogatepass")[:_READ]:
-        low += width * _STARTS[byte + 1] // _WHOLE
-        width = width * _SHARES[byte] // _WHOLE
-    return low >> 64
+    It is an id's time, to 32 microseconds: 48 bits and, past the version, the first five that follow. Ids of one rank are told apart by reading them.
+    """
+    bits = UUID(record_id).int
+    return bits >> 80 << 5 | bits >> 71 & 31

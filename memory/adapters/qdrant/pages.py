@@ -15,13 +15,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from memory.adapters.qdrant.codec import stored_in
 from memory.adapters.qdrant.engine import Condition, Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler, Part, is_indexed, path_of, type_of
+from memory.adapters.qdrant.filters import ONLY_RECORDS, Always, Compiler, Part, is_indexed, located, path_of, type_of
 from memory.adapters.qdrant.keys import rank
-from memory.adapters.qdrant.payloads import reader_of
-from memory.adapters.qdrant.places import ONLY_RECORDS, place
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
+from memory.domain.ids import is_id
 from memory.domain.time import micros
 from memory.ports.asking import condition, is_after, leading, page_of
 from memory.ports.collections import FieldType
@@ -54,7 +54,6 @@ class Pager:
     def __init__(self, engine: Engine, query: Query) -> None:
         self._engine, self._query, self._thresholds = engine, query, engine.thresholds
         self._first = replace(query, cursor=None)  # what stands before the cursor is never taken
-        self._read = reader_of(query.collection).read
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._found: dict[Key, Standing] = {}
         self._corrupt: dict[Key, None] = {}
@@ -64,7 +63,7 @@ class Pager:
         compiler = Compiler(query.collection, make)
         compiled = compiler.compile(query.filter)
         self._lets_through = condition(compiled.rest)
-        part: Part = compiler.every([*place(make, query.collection, query.where, query.roles, query.types), compiled.asked])
+        part: Part = compiler.every([*located(make, query.collection, query.where, query.roles, query.types), compiled.asked])
         if part is Always.NO:
             return Page(())
         await self._walk(part, query.order or (BY_ID,), query.order, self._position)
@@ -120,7 +119,7 @@ class Pager:
 
     async def _take(self, found: Sequence[Found]) -> None:
         async for point in paced(found):
-            stored = self._read(point.payload)
+            stored = stored_in(self._query.collection, point.payload)
             if isinstance(stored, Corrupt):
                 self._corrupt[stored.key] = None
             elif stored.key not in self._found and self._is_wanted(stored):
@@ -150,11 +149,16 @@ class Pager:
         if after is None:
             return None
         if by.field == "id":
-            return rank(after)
+            return self._rank(after)
         number = micros(after) if isinstance(after, datetime) else after
         if not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
             raise InvalidInput("cursor", _FOREIGN_CURSOR)
         return self._back(by, number)
+
+    def _rank(self, record_id: Any) -> float:
+        if not is_id(record_id):
+            raise InvalidInput("cursor", _FOREIGN_CURSOR)
+        return rank(record_id)
 
     def _back(self, by: Order, number: float) -> float:
         """Where to begin so that all that may be tied with the number is among what is found; engines round the number they begin at, too."""

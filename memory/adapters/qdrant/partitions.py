@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from memory.adapters.qdrant.codec import GENERATION, Payload, is_sound
 from memory.adapters.qdrant.engine import Change, Condition, Conditions, Engine, Vectors
 from memory.adapters.qdrant.keys import generation_point
 from memory.adapters.qdrant.pages import everything
-from memory.adapters.qdrant.payloads import GENERATION, MARK, RECORD, Payload, is_sound
 from memory.ports.record import Partition
+from memory.ports.rows import MARK, RECORD
 
 
 async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:

@@ -9,19 +9,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from memory.adapters.qdrant import auditing, erasing, partitions
-from memory.adapters.qdrant.applying import apply, points_changed
+from memory.adapters.qdrant import auditing, matching, partitions
+from memory.adapters.qdrant.batch import Points, points_changed
+from memory.adapters.qdrant.codec import Payload, stored_in
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index
 from memory.adapters.qdrant.filters import is_indexed, path_of
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import Pager
-from memory.adapters.qdrant.payloads import Payload, reader_of
-from memory.adapters.qdrant.searching import search
+from memory.adapters.qdrant.search import search
 from memory.adapters.qdrant.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.qdrant.turns import Turns
 from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
 from memory.ports.base import BaseStore
+from memory.ports.batch import carry_out
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
 from memory.ports.pace import paced
@@ -30,6 +31,8 @@ from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
+PATIENCE = 30.0
+"""Seconds for which a call tries again where others keep getting there first."""
 _SYSTEM_INDEXES = (
     Index("partition", "tenant"),
     *[Index(path, "keyword") for path in ("tenant", "scope", "collection", "kind", "role", "tier")],
@@ -111,24 +114,22 @@ class QdrantStore(BaseStore):
         return [_stored(collection, key, standing.get(point)) async for key, point in paced(zip(keys, points, strict=True))]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        if self._engine.alone:
-            return await apply(self.name, self._engine, writes)
         async with AsyncExitStack() as turns:
-            for point in sorted({point for write in writes for point in points_changed(write)}):
+            for point in [] if self._engine.alone else sorted(points_changed(writes)):
                 await turns.enter_async_context(self._turns.at(point))
-            return await apply(self.name, self._engine, writes)
+            return await carry_out(self.name, Points(self.name, self._engine), writes, together=together, patience=PATIENCE)
 
     async def _query(self, query: Query) -> Page:
         return await Pager(self._engine, query).page()
 
     async def _count(self, query: Query) -> Count:
-        return await erasing.count(self._engine, query)
+        return await matching.count(self._engine, query)
 
     async def _search(self, wanted: Search) -> list[Hit]:
         return await search(self._engine, wanted)
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        return await erasing.delete_matching(self._engine, query, version, discard_at, carry)
+        return await matching.delete_matching(self._engine, query, version, discard_at, carry)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class QdrantStore(BaseStore):
 def _stored(collection: Collection, key: Key, payload: Payload | None) -> Stored | None:
     if payload is None:
         return None
-    stored = reader_of(collection).read(payload)
+    stored = stored_in(collection, payload)
     if isinstance(stored, Corrupt):
         return Corrupt(key, stored.problem)
     return stored if stored.key == key else Corrupt(key, "another record stands in its place")

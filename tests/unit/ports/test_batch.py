@@ -190,6 +190,12 @@ async def test_a_raised_generation_is_seen_by_what_follows_it() -> None:
     assert (raised.number, refused.reason, born.generation) == (3, "generation", 3)
 
 
+async def test_what_a_call_brought_before_it_raised_the_generation_itself_stays() -> None:
+    toy = Toy()
+    assert all(o.applied for o in await done(toy, put(record(1)), RaiseGeneration(HERE)))
+    assert (toy.stands().generation, toy.raised) == (0, {HERE: 1})
+
+
 async def test_who_never_gets_there_says_so() -> None:
     toy = Toy()
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
+from memory.adapters.qdrant.codec import head_in, head_keys, stored_in
 from memory.adapters.qdrant.engine import Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler
-from memory.adapters.qdrant.payloads import reader_of
-from memory.adapters.qdrant.places import place
-from memory.adapters.qdrant.words import sparse_query
+from memory.adapters.qdrant.filters import Always, Compiler, located
+from memory.adapters.qdrant.words import sparse_query, unit
 from memory.ports.asking import condition
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
@@ -25,7 +22,7 @@ async def search(engine: Engine, wanted: Search) -> list[Hit]:
     if ranked is None:
         return []
     take, rest = ranked
-    keys = None if rest is not None else reader_of(wanted.collection).keys(wanted.select)
+    keys = None if rest is not None else head_keys(wanted.collection, wanted.select)
     asked = wanted.limit + 1
     while True:
         found = await take(asked, keys)
@@ -42,7 +39,7 @@ def _ranker(engine: Engine, wanted: Search) -> Any:
     """How to take the best so many, and the filter that is left to apply; None where nothing can be found."""
     make = engine.conditions
     compiler = Compiler(wanted.collection, make)
-    there = place(make, wanted.collection, wanted.where, wanted.roles)
+    there = located(make, wanted.collection, wanted.where, wanted.roles)
     compiled = compiler.compile(wanted.filter)
     if compiled.asked is Always.NO:
         return None
@@ -59,29 +56,15 @@ def _ranker(engine: Engine, wanted: Search) -> Any:
 
 async def _hits(wanted: Search, found: Sequence[Found], rest: Any) -> list[Hit]:
     """Those that can be read and that the filter lets through: the best first, ties by id. For what is left of the filter records are read."""
-    reader, lets_through = reader_of(wanted.collection), condition(rest)
+    collection, lets_through = wanted.collection, condition(rest)
     hits = []
     async for point in paced(found):
         if rest is None:
-            head = reader.head(point.payload, wanted.select)
+            head = head_in(collection, point.payload, wanted.select)
         else:
-            record = reader.read(point.payload)
-            head = head_of(wanted.collection, record, wanted.select) if isinstance(record, Record) and lets_through(record) else None
+            record = stored_in(collection, point.payload)
+            head = head_of(collection, record, wanted.select) if isinstance(record, Record) and lets_through(record) else None
         if head is not None:
             hits.append(Hit(head, point.value))
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits
-
-
-@lru_cache(maxsize=64)
-def unit(packed: bytes) -> list[float]:
-    """The vector at length one: the dot product of two of these is their cosine."""
-    import numpy
-
-    vector = numpy.frombuffer(packed, dtype="<f4")
-    exact = vector.astype("f8")
-    square = float(exact.dot(exact))
-    if abs(square - 1.0) > 2e-6:  # else it is one already, as embedders make them
-        vector = (exact / math.sqrt(square)).astype("<f4")
-    found: list[float] = vector.tolist()
-    return found

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from memory.adapters.qdrant.applying import change_to, read_slot
+from memory.adapters.qdrant.batch import change_to
+from memory.adapters.qdrant.codec import Payload, held_in, key_of, stored_in
 from memory.adapters.qdrant.engine import Change, Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler
+from memory.adapters.qdrant.filters import Always, Compiler, located
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
-from memory.adapters.qdrant.payloads import Payload, key_of, reader_of
-from memory.adapters.qdrant.places import place
 from memory.ports.asking import condition
-from memory.ports.collections import Collection
-from memory.ports.deciding import Slot, carried
+from memory.ports.batch import slot_of
+from memory.ports.deciding import tombstone_over
 from memory.ports.pace import paced
 from memory.ports.query import Count, Query
-from memory.ports.record import Corrupt, Key, Owed, Record, Tombstone
+from memory.ports.record import Corrupt, Record
+from memory.ports.rows import row_of
 
 SAMPLE = 256
 """Points whose sizes tell how large all of them are. Their ids are digests, so the first ones are as good as drawn by lot."""
@@ -32,14 +32,16 @@ async def count(engine: Engine, query: Query) -> Count:
     compiled = compiler.compile(query.filter)
     if compiled.asked is Always.NO:
         return Count(0, 0)
-    where = compiler.every([*place(make, query.collection, query.where, query.roles, query.types), compiled.asked])
+    where = compiler.every([*located(make, query.collection, query.where, query.roles, query.types), compiled.asked])
     if compiled.rest is None:
         records = await engine.count(where)
         sample, _ = await engine.scroll(where, SAMPLE, keys=("bytes",))
         return Count(records, _sizes(sample) * records // len(sample) if sample else 0)
-    read, lets_through, records, size = reader_of(query.collection).read, condition(compiled.rest), 0, 0
+    lets_through, records, size = condition(compiled.rest), 0, 0
     async for found in everything(engine, where):
-        matching = [f async for f in paced(found) if not isinstance(stored := read(f.payload), Corrupt) and lets_through(stored)]
+        matching = [
+            f async for f in paced(found) if not isinstance(stored := stored_in(query.collection, f.payload), Corrupt) and lets_through(stored)
+        ]
         records += len(matching)
         size += _sizes(matching)
     return Count(records, size)
@@ -51,20 +53,20 @@ def _sizes(found: Sequence[Found]) -> int:
 
 async def delete_matching(engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
     """Tombstones for what matches and for every corrupt record there, whatever the filter: so the filter is applied here."""
-    eraser = _Eraser(engine, query, version, discard_at, carry)
-    where = engine.conditions.every(place(engine.conditions, query.collection, query.where, query.roles))
+    deletion = _Deletion(engine, query, version, discard_at, carry)
+    where = engine.conditions.every(located(engine.conditions, query.collection, query.where, query.roles))
     deleted = 0
     after: Any = None
     while True:
         async with engine.turn:
             found, after = await engine.scroll(where, engine.thresholds.read_at_once, after)
-            deleted += await eraser.delete({str(f.value): f.payload for f in found})
+            deleted += await deletion.delete({str(f.value): f.payload for f in found})
         if after is None:
             return deleted
         await asyncio.sleep(0)
 
 
-class _Eraser:
+class _Deletion:
     def __init__(self, engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> None:
         self._engine, self._query = engine, query
         self._version, self._discard_at, self._carry = version, discard_at, carry
@@ -81,23 +83,13 @@ class _Eraser:
         return deleted
 
     def _change(self, point: str, payload: Payload) -> Change | None:
-        slot = read_slot(self._query.collection, payload)
+        collection, key = self._query.collection, key_of(payload)
+        slot = slot_of(collection, key, held_in(collection, payload))
         stored = slot.stored
         if isinstance(stored, Corrupt):
-            if _point_of(self._query.collection, stored.key) != point:  # whose it was is damaged too: a tombstone would be nobody's
+            if record_point(collection.name, key) != point:  # whose it was is damaged too: a tombstone would be nobody's
                 return Change(point, payload, None)
-            return self._tombstone(point, payload, slot, ())
-        if not isinstance(stored, Record) or stored.role not in self._query.roles or not self._lets_through(stored):
+        elif not isinstance(stored, Record) or stored.role not in self._query.roles or not self._lets_through(stored):
             return None
-        return self._tombstone(point, payload, slot, carried(stored.owed, self._carry))
-
-    def _tombstone(self, point: str, payload: Payload, slot: Slot, owed: tuple[Owed, ...]) -> Change:
-        over = self._version if slot.version is None else max(slot.version + 1, self._version)
-        return change_to(self._query.collection, point, payload, Tombstone(key_of(payload), over, owed, discard_at=self._discard_at))
-
-
-def _point_of(collection: Collection, key: Key) -> str | None:
-    try:
-        return record_point(collection.name, key)
-    except UnicodeEncodeError:
-        return None
+        tombstone = tombstone_over(key, slot, self._version, self._discard_at, self._carry)
+        return change_to(collection, point, payload, row_of(collection, tombstone))

@@ -1,0 +1,114 @@
+"""A call's writes, read and stored point by point: what `memory.ports.batch` asks of a Qdrant engine.
+
+Where the engine is this store's alone (Edge), reading, deciding and storing are one turn, and nothing is ever decided twice. On a server each change
+is conditional on the very payload it was decided on. A record cannot be made conditional on its partition's generation, which is another point: so
+that is read again afterwards, and a record of a generation that was raised, or forgotten, meanwhile is taken back and decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from memory.adapters.qdrant.codec import Payload, generation_payload, held_in, is_sound, over, payload_of
+from memory.adapters.qdrant.engine import Change, Engine, Vectors
+from memory.adapters.qdrant.keys import generation_point, record_point
+from memory.adapters.qdrant.words import sparse_record, unit
+from memory.domain.errors import CorruptRecord
+from memory.ports import batch
+from memory.ports.batch import Address, Held, Reads
+from memory.ports.collections import Collection
+from memory.ports.record import Partition
+from memory.ports.rows import RECORD, Row
+from memory.ports.writes import RaiseGeneration, Write
+
+
+def points_changed(writes: Iterable[Write]) -> set[str]:
+    """The points that the writes may change."""
+    return {generation_point(w.partition) if isinstance(w, RaiseGeneration) else record_point(w.collection.name, w.key) for w in writes}
+
+
+def vectors_of(collection: Collection, row: Row | None) -> Vectors:
+    """What the point is found by: only live records are."""
+    if row is None or row.type != RECORD:
+        return Vectors()
+    words = sparse_record(collection, row.words) if row.words is not None else None
+    return Vectors(words, None if row.vector is None else unit(row.vector))
+
+
+def change_to(collection: Collection, point: str, before: Payload | None, row: Row, *, found_anew: bool = True) -> Change:
+    """The change that lets the row stand at the point."""
+    return Change(point, before, over(collection, payload_of(collection, row), before), vectors_of(collection, row) if found_anew else None)
+
+
+class Points:
+    """One call's view of an engine."""
+
+    atomic = False
+
+    def __init__(self, store: str, engine: Engine) -> None:
+        self._store, self._engine = store, engine
+        self.fenced = engine.alone
+        self._numbered: dict[Partition, Payload] = {}
+        """The generations as they were read."""
+        self._stored: dict[Address, Change] = {}
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        return self._engine.turn
+
+    def lay_out(self, collection: Collection, row: Row) -> None:
+        """Whatever the port lets through has a payload, which is made when it is stored."""
+
+    async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
+        addresses = {record_point(c.name, key): (c, key) for c, keys in reads.keys.items() for key in keys}
+        partitions = {generation_point(p): p for p in reads.partitions}
+        found = await self._engine.retrieve(sorted([*addresses, *partitions]))
+        self._numbered = {partition: found[point] for point, partition in partitions.items() if point in found}
+        held = {(c.name, key): held_in(c, found[point]) for point, (c, key) in addresses.items() if point in found}
+        return held, {partition: self._number(payload) for partition, payload in self._numbered.items()}
+
+    def _number(self, payload: Payload) -> int:
+        number = payload.get("number")
+        if not is_sound(payload) or not isinstance(number, int):
+            raise CorruptRecord(self._store, "generation of a partition", "checksum mismatch")
+        return number
+
+    async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
+        changes = {
+            generation_point(p): Change(generation_point(p), self._numbered.get(p), generation_payload(p, number), Vectors())
+            for p, number in raised.items()
+        }
+        lost = await self._engine.commit(list(changes.values()))
+        return {p for p in raised if generation_point(p) in lost}
+
+    async def store(self, changes: Sequence[batch.Change]) -> set[Address]:
+        made = {c.address: self._change(c) for c in changes}
+        lost = await self._engine.commit(list(made.values()))
+        self._stored = made
+        return {address for address, change in made.items() if change.point in lost}
+
+    def _change(self, change: batch.Change) -> Change:
+        point, before = record_point(change.collection.name, change.key), change.held.token
+        if change.row is None:
+            return Change(point, before, None)
+        return change_to(change.collection, point, before, change.row, found_anew=change.found_anew)
+
+    async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """A generation that was forgotten meanwhile counts as raised: above any there was."""
+        found = await self._engine.retrieve([generation_point(p) for p in partitions])
+        payloads = {p: found.get(generation_point(p)) for p in partitions}
+        return {p: _FORGOTTEN if payload is None and p in self._numbered else (payload or {}).get("number", 0) for p, payload in payloads.items()}
+
+    async def take_back(self, changes: Sequence[batch.Change]) -> set[Address]:
+        standing = await self._engine.retrieve([self._stored[c.address].point for c in changes])
+        undo: dict[str, tuple[Address, Change]] = {}
+        for change in changes:
+            stored, held = self._stored[change.address], change.held
+            now = standing.get(stored.point)
+            if now is not None and now.get("checksum") == (stored.payload or {}).get("checksum"):
+                undo[stored.point] = (change.address, Change(stored.point, now, held.token, vectors_of(change.collection, held.row)))
+        lost = await self._engine.commit([change for _, change in undo.values()]) if undo else set()
+        return {address for point, (address, _) in undo.items() if point not in lost}
+
+
+_FORGOTTEN = 2**63

@@ -1,0 +1,246 @@
+"""Rows as payloads and back, and the checksum that tells whether a payload is as it was written.
+
+A payload holds all there is to a record, readable in any Qdrant tool; vectors beside it are only for finding it and can be made again
+from it. Declared fields stand under the name of their collection (`entries.type`), so that two collections may declare one name with
+two types. What is JSON in a record (body, owed steps, notes) is JSON text here: engines reorder keys and round numbers, text they keep.
+
+So are real numbers, as the shortest text that reads back as the same 64 bits: engines keep payloads as JSON, and the double they read from it
+may be the neighbour of the one that was written (Edge 0.9 changes one in five of those with 17 digits). The engine's own number stands beside it
+under `reals`, for filters and orders only: nobody is handed it, the checksum leaves it out, and `NEAR` says how far off it may be.
+"""
+
+from __future__ import annotations
+
+import marshal
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from memory.adapters.qdrant.keys import partition_word, rank
+from memory.ports import lexical
+from memory.ports.batch import Held
+from memory.ports.collections import Collection, FieldType
+from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.heads import BESIDE
+from memory.ports.query import VECTOR, WORDS, Head
+from memory.ports.record import Corrupt, FieldValue, Key, Partition, Role, Stored
+from memory.ports.rows import RECORD, Row, cached_moment, size_of, stored_of
+
+Payload: TypeAlias = dict[str, Any]
+
+SCHEMA = 4
+"""The form of payloads. One of another form is not read."""
+REALS = "reals"
+"""Where a payload has the engine's own numbers for its real fields."""
+UNTAGGED = "untagged"
+"""Where it names the tag fields that are empty: to an engine an empty list is nothing."""
+GENERATION = "generation"
+
+_SEALED = (
+    *("schema", "collection", "kind", "tenant", "id", "scope", "version", "generation", "role", "tier", "created_at", "updated_at", "expires_at"),
+    *("discard_at", "accesses", "accessed_at", "cached_at", "epoch", "previous", "owed", "note", "body", "vector", "partition", "number"),
+)
+"""What the checksum covers beside fields and texts, in this order. Not in it are tokens of writers, which change nothing of what is said, and what is
+derived for filters and searches."""
+_SAME = (
+    *("tenant", "id", "version", "scope", "generation", "role", "tier", "created_at", "updated_at", "expires_at", "discard_at", "accesses"),
+    *("accessed_at", "cached_at", "epoch", "previous", "owed", "note", "body"),
+)
+"""What a payload has as a row has it."""
+_OF_HEADS = ("tenant", "id", "scope", "version", "role", "tier", "generation")
+_ROLES = {role.value: role for role in Role}
+
+
+def pack_bytes(value: bytes) -> str:
+    return b2a_base64(value, newline=False).decode("ascii")
+
+
+_PACK: dict[FieldType, Callable[[Any], Any]] = {FieldType.REAL: repr, FieldType.TAGS: list, FieldType.BYTES: pack_bytes}
+_UNPACK: dict[FieldType, Callable[[Any], Any]] = {FieldType.REAL: float, FieldType.TAGS: tuple, FieldType.BYTES: a2b_base64}
+_VALUES: dict[FieldType, Callable[[Any], FieldValue]] = {**_UNPACK, FieldType.BOOLEAN: bool, FieldType.TIME: cached_moment}
+"""Of those fields whose payload does not hold the value itself."""
+
+
+# -- the checksum -----------------------------------------------------------------------------------------------------
+
+
+def checksum(payload: Mapping[str, Any]) -> str:
+    """A 64-bit digest of everything the payload says, as marshal's version 2 writes it: type, length and content of each value."""
+    get = payload.get
+    fields, texts = get(get("collection") or ""), get("texts")
+    said: Any = (list(map(get, _SEALED)), sorted(fields.items()) if fields else None, sorted(texts.items()) if texts else None)
+    return blake2b(marshal.dumps(said, 2), digest_size=8).hexdigest()
+
+
+def is_sound(payload: Mapping[str, Any]) -> bool:
+    """Whether the payload is as it was written."""
+    try:
+        return payload.get("checksum") == checksum(payload)
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def _sealed(payload: Payload) -> Payload:
+    """The payload without what has no value, with its checksum."""
+    said = {name: value for name, value in payload.items() if value is not None}
+    said["checksum"] = checksum(said)
+    return said
+
+
+# -- to payloads ------------------------------------------------------------------------------------------------------
+
+
+def payload_of(collection: Collection, row: Row) -> Payload:
+    """The row as its payload."""
+    payload: Payload = {name: getattr(row, name) for name in _SAME}
+    payload |= {
+        "schema": SCHEMA,
+        "collection": collection.name,
+        "kind": row.type,
+        "rank": rank(row.id),
+        "owing": int(row.owed is not None),
+        "generation": row.generation if row.type == RECORD else None,
+        "accesses": row.accesses if row.type == RECORD else None,
+    }
+    if row.type == RECORD:
+        types = _types(collection)
+        packed = {name: _PACK[types[name]](value) if types.get(name) in _PACK else value for name, value in row.fields.items()}
+        payload |= {
+            "partition": partition_word(collection.name, Partition(row.tenant, row.scope or "")),
+            "vector": None if row.vector is None else pack_bytes(row.vector),
+            "bytes": size_of(row._replace(fields=packed)),
+            "texts": dict(row.texts) or None,
+            "counted": None if row.words is None else row.words.decode(),
+            UNTAGGED: [name for name, value in row.fields.items() if value == () and name in types] or None,
+            REALS: {name: value for name, value in row.fields.items() if types.get(name) is FieldType.REAL} or None,
+            collection.name: packed or None,
+        }
+    return _sealed(payload)
+
+
+def over(collection: Collection, payload: Payload, before: Payload | None) -> Payload:
+    """The payload as it goes in the place of one that has fields which are declared elsewhere: of these it keeps what the engine compares them by."""
+    others = {*((before or {}).get(collection.name) or {})} - _types(collection).keys() & (payload.get(collection.name) or {}).keys()
+    if not before or not others:
+        return payload
+    reals = {name: number for name, number in (before.get(REALS) or {}).items() if name in others}
+    untagged = [name for name in before.get(UNTAGGED) or () if name in others]
+    kept = {REALS: {**(payload.get(REALS) or {}), **reals}, UNTAGGED: [*(payload.get(UNTAGGED) or ()), *untagged]}
+    return {**payload, **{name: value for name, value in kept.items() if value}}
+
+
+def generation_payload(partition: Partition, number: int) -> Payload:
+    """A partition's generation, as the point that holds it."""
+    return _sealed({"schema": SCHEMA, "kind": GENERATION, "tenant": partition.tenant, "scope": partition.scope, "number": number})
+
+
+# -- from payloads ----------------------------------------------------------------------------------------------------
+
+
+def row_in(collection: Collection, payload: Payload) -> Row:
+    """The row of a sound payload. Raises `TypeError`, `ValueError`, `KeyError` or `AttributeError` for what is none."""
+    get = payload.get
+    if payload["schema"] != SCHEMA:
+        raise ValueError(f"schema {payload['schema']}")
+    types, vector, counted = _types(collection), get("vector"), get("counted")
+    return Row(
+        payload["tenant"],
+        payload["id"],
+        payload["kind"],
+        payload["version"],
+        get("scope"),
+        get("generation", 0),
+        get("role"),
+        get("tier"),
+        get("created_at"),
+        get("updated_at"),
+        get("expires_at"),
+        get("discard_at"),
+        get("accesses", 0),
+        get("accessed_at"),
+        get("cached_at"),
+        get("epoch"),
+        get("previous"),
+        get("owed"),
+        get("note"),
+        get("body"),
+        {name: _UNPACK[types[name]](value) if types.get(name) in _UNPACK else value for name, value in (get(collection.name) or {}).items()},
+        get("texts") or {},
+        None if vector is None else a2b_base64(vector),
+        None if counted is None else counted.encode(),
+    )
+
+
+def held_in(collection: Collection, payload: Payload | None) -> Held:
+    """What stands at a point, to be decided on; its token is the payload."""
+    if payload is None:
+        return Held()
+    problem = "" if is_sound(payload) else "checksum mismatch"
+    if not problem:
+        try:
+            return Held(row_in(collection, payload), payload)
+        except (TypeError, ValueError, KeyError, AttributeError) as exc:
+            problem = f"cannot be read: {type(exc).__name__}"
+    version = payload.get("version")
+    return Held(None, payload, problem, version if isinstance(version, int) and 0 < version < 2**62 else None)
+
+
+def stored_in(collection: Collection, payload: Payload) -> Stored:
+    """What the payload says; `Corrupt` where it is not as it was written."""
+    held = held_in(collection, payload)
+    return Corrupt(key_of(payload), held.problem) if held.row is None else stored_of(collection, held.row)
+
+
+def key_of(payload: Payload) -> Key:
+    """The key of a payload that may be damaged there too."""
+    return Key(str(payload.get("tenant", "")), str(payload.get("id", "")))
+
+
+# -- heads ------------------------------------------------------------------------------------------------------------
+
+
+def head_keys(collection: Collection, select: frozenset[str]) -> tuple[str, ...]:
+    """What of payloads their heads take."""
+    system = sorted(name for name in select if name in SYSTEM_TYPES)
+    declared = [collection.name] if select - BESIDE - set(system) else []
+    return (*_OF_HEADS, *system, *declared, *(["counted"] if WORDS in select else []), *(["vector"] if VECTOR in select else []))
+
+
+def head_in(collection: Collection, payload: Payload, select: frozenset[str]) -> Head | None:
+    """The head of a payload, of which the `head_keys` are there; None where one of its values is none."""
+    get = payload.get
+    try:
+        vector = get("vector") if VECTOR in select else None
+        return Head(
+            Key(payload["tenant"], payload["id"]),
+            payload["scope"],
+            payload["version"],
+            _ROLES[payload["role"]],
+            payload["tier"],
+            payload["generation"],
+            {name: value for name in select - BESIDE if (value := _named(collection, payload, name)) is not None},
+            _words(collection, get("counted")) if WORDS in select else None,
+            None if vector is None else a2b_base64(vector),
+        )
+    except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
+        return None
+
+
+def _words(collection: Collection, counted: str | None) -> bytes:
+    return lexical.index(collection, {}) if counted is None else counted.encode()
+
+
+def _named(collection: Collection, payload: Payload, name: str) -> FieldValue:
+    """The value of a declared or system field."""
+    if name in SYSTEM_TYPES:
+        value, kind = payload.get(name), SYSTEM_TYPES[name]
+        return _ROLES[payload[name]] if name == "role" else value if value is None or kind not in _VALUES else _VALUES[kind](value)
+    value, declared = (payload.get(collection.name) or {}).get(name), _types(collection)[name]
+    return value if value is None or declared not in _VALUES else _VALUES[declared](value)
+
+
+@lru_cache(maxsize=256)
+def _types(collection: Collection) -> Mapping[str, FieldType]:
+    return {f.name: f.type for f in collection.fields}
