@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from memory.domain.errors import InvalidInput
+from memory.domain.ids import is_id
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection
 from memory.ports.record import FieldValue, Key, Partition, Role, Stored
@@ -322,6 +323,6 @@ def decode_cursor(cursor: str, order: Sequence[Order]) -> Position:
         restored = tuple(moment(v["t"]) if isinstance(v, dict) else v for v in values)
     except (ValueError, TypeError, KeyError, OverflowError) as exc:
         raise InvalidInput("cursor", "this is not a cursor that a query returned") from exc
-    if len(restored) != len(order) or not isinstance(record_id, str):
+    if len(restored) != len(order) or not is_id(record_id):
         raise InvalidInput("cursor", "this cursor was made for a query with another order")
     return Position(restored, record_id)

@@ -21,7 +21,6 @@ from memory.adapters.qdrant.filters import ONLY_RECORDS, Always, Compiler, Part,
 from memory.adapters.qdrant.keys import rank
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
-from memory.domain.ids import is_id
 from memory.domain.time import micros
 from memory.ports.asking import condition, is_after, leading, page_of
 from memory.ports.collections import FieldType
@@ -149,16 +148,11 @@ class Pager:
         if after is None:
             return None
         if by.field == "id":
-            return self._rank(after)
+            return rank(after)
         number = micros(after) if isinstance(after, datetime) else after
         if not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
             raise InvalidInput("cursor", _FOREIGN_CURSOR)
         return self._back(by, number)
-
-    def _rank(self, record_id: Any) -> float:
-        if not is_id(record_id):
-            raise InvalidInput("cursor", _FOREIGN_CURSOR)
-        return rank(record_id)
 
     def _back(self, by: Order, number: float) -> float:
         """Where to begin so that all that may be tied with the number is among what is found; engines round the number they begin at, too."""

@@ -136,7 +136,7 @@ async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorte
 
 async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: MongoStore) -> None:
     with pytest.raises(InvalidInput, match="64 bits"):
-        await store.query(Query(SAMPLES, within(HERE), Eq("version", 1), (Order("version"),), 1, encode_cursor([2**70], "x")))
+        await store.query(Query(SAMPLES, within(HERE), Eq("version", 1), (Order("version"),), 1, encode_cursor([2**70], id_of(1))))
 
 
 async def _by_key(store: MongoStore) -> None:
