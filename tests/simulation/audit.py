@@ -39,7 +39,7 @@ async def settle(client: EngineClient) -> None:
     await sweep_clean(client)
     client.history.settled()
     client.world.agrees(client.engine.generations)
-    Inspection(client).no_copy_of_what_is_gone(client)
+    Inspection(client).before_anything_moves(client)
     if client.world.scenario.setback:
         set_back(client.world)
         await aftermath(client)
@@ -47,7 +47,7 @@ async def settle(client: EngineClient) -> None:
     await _read_everything(client)
     await _work_goes_on(client)
     settings = client.engine.settings
-    for life in (settings.mark_life, *(settings.tombstone_life,) * 3):  # the last for marks of moves that age brought about
+    for life in (settings.mark_life, settings.tombstone_life, settings.tombstone_life):  # the last for marks of moves that age brought about
         await asyncio.sleep(life.total_seconds() + 300)
         await sweep_clean(client)
     await _read_everything(client)
@@ -140,7 +140,12 @@ class Inspection:
             if standing.role is not Role.CACHED or standing.tier != "short" or standing.owed:
                 self._broken("foreign", standing.key.id, f"is no copy for the cache {name}, and is in it as one of {collection}: {standing}")
 
-    def no_copy_of_what_is_gone(self, client: EngineClient) -> None:
+    def before_anything_moves(self, client: EngineClient) -> None:
+        """Once nothing is owed any more: a later edit or move would bring a replica that is missing now."""
+        self._no_copy_of_what_is_gone(client)
+        self._inspect_replicas(alone=True)
+
+    def _no_copy_of_what_is_gone(self, client: EngineClient) -> None:
         """Once nothing is owed any more a cache has no copy, of those it may serve, of what was deleted."""
         now, oldest = client.process.clock(), client.engine.settings.cache_max_age
         for name, collection, standing in self._everything():

@@ -341,6 +341,9 @@ class EngineClient(Reader):
         for moved in done[0].moved:
             if (name := self.history.names.get(moved.entry_id)) is not None:
                 self.lives(name, moved.to_tier, done[1])
+        for kept in done[0].kept if done[1].alone and not self.history.refuses else ():
+            if kept.tier in ("short", "mid") and (name := self.history.names.get(kept.entry_id)) and not self._may_be_kept_back(name, kept.entry_id):
+                self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and says: {kept}")
 
     async def sweep(self, o: Operation) -> None:
         start = self.history.moment()

@@ -132,7 +132,13 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
     # deletions
-    "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.step != KEEP]", "[]", ("delete.home",)),
+    "deletion-drops-debts": Slip(
+        erasure,
+        "Erasure._grave",
+        "[o for o in carried_over(record) if o.step != KEEP]",
+        "[]",
+        ("summed up, edited, and its sources still to be deleted",),
+    ),
     "deletion-leaves-relations": Slip(owed, "OwedWork._delete_children", "if tombstones:", "if False:", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
@@ -260,4 +266,10 @@ SLIPS: dict[str, Slip] = {
     ),
     # more reading
     # stores
+    # what a second life owes
+    "a-revived-key-owes-no-replica": Slip(
+        births, "Births._revive", "owed=owed_replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
+    ),
+    # what moves together
+    "replicas-are-adopted-one-at-a-time": Slip(tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)),
 }
