@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
@@ -32,8 +31,7 @@ MOST_MEANWHILE = 40
 def set_back(world: World) -> None:
     """One durable store, drawn from the seed, loses what it acknowledged since a moment of the run, or everything."""
     random = seeded(world.scenario.seed, 6)
-    durable = [s.store for s in world.distinct if s.restart is None and isinstance(s.store, InMemoryStore)]
-    store = durable[int(random.random() * len(durable))]
+    store = world.durable[int(random.random() * len(world.durable))]
     earlier = world.remembered.get(store.name, [])
     if earlier and random.random() < 0.6:
         store.state.restore(random.choice(earlier))
@@ -62,22 +60,21 @@ async def aftermath(client: EngineClient) -> None:
         left = await client.engine.browsing.browse(Asked(tenant, ALL_SCOPES, limit=200))
         if left:
             _broken(client, "resurrected", f"after the erasure of every scope there is {[e.content for e in left]}")
-    for server in client.world.distinct:
-        assert isinstance(server.store, InMemoryStore)
+    for store in client.world.stores:
         for collection in (ENTRIES, ENTRY_VERSIONS, RELATIONS):
-            for standing in server.store.state.everything(collection.name):
-                if isinstance(standing, Record) and not (server.restart is not None and standing.cached_at is not None):
-                    _broken(client, "leftover", f"after the erasure of every scope {server.store.name} holds {standing}")
+            for standing in store.state.everything(collection.name):
+                if isinstance(standing, Record) and (store.capabilities.durable or standing.cached_at is None):
+                    _broken(client, "leftover", f"after the erasure of every scope {store.name} holds {standing}")
 
 
 async def _healers_die(client: EngineClient, tenant: str, scope: Scope) -> list[str]:
     """Where stores disagree about a scope: one process after the other writes there, and dies when it has raised a store that is behind."""
     from tests.simulation.audit import sweep_clean
 
-    states = [s.store.state for s in client.world.distinct if s.restart is None and isinstance(s.store, InMemoryStore)]
+    partition = Partition(tenant, scope.text)
     new: list[str] = []
     for _ in range(2):  # a cache is raised before the others
-        if len({state.generation(Partition(tenant, scope.text)) for state in states}) > 1:
+        if len({store.state.generation(partition) for store in client.world.durable}) > 1:
             new += await _healer_dies(client, tenant, scope)
     if new:
         await sweep_clean(client)
