@@ -76,7 +76,7 @@ class ClientFactory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run showed. `steps` counts the fault-injected calls; `trace` is filled on demand."""
+    """What a run showed; `trace` is filled on demand."""
 
     violations: list[Violation]
     coverage: Coverage
