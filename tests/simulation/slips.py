@@ -132,13 +132,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
     # deletions
-    "deletion-drops-debts": Slip(
-        erasure,
-        "Erasure._grave",
-        "[o for o in carried_over(record) if o.step != KEEP]",
-        "[]",
-        ("summed up, edited, and its sources still to be deleted",),
-    ),
+    "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.step != KEEP]", "[]", ("delete.home",)),
     "deletion-leaves-relations": Slip(owed, "OwedWork._delete_children", "if tombstones:", "if False:", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
