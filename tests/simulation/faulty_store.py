@@ -9,7 +9,6 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.orchestrator.steps import current_step
 from memory.ports.capabilities import Capabilities
@@ -82,7 +81,7 @@ class FaultyStore:
 
         partial = some if len(writes) > 1 and not self.capabilities.atomic else None
         store, late = self._server.store, None
-        if not store.capabilities.fenced and isinstance(store, InMemoryStore) and self._process.plan.active:
+        if not store.capabilities.fenced and self._process.plan.active:
             late = unlooked_for(store, writes, together)
         call = lambda: self._server.store.apply(writes, together=together)  # noqa: E731
         return await self._call("apply", call, writes=True, partial=partial, late=late, shown=writes)

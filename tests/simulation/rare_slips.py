@@ -5,6 +5,7 @@ from __future__ import annotations
 from memory.orchestrator import (
     births,
     browsing,
+    dangling,
     derivation,
     entries,
     erasure,
@@ -33,7 +34,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("the past is asked for while it is owed",),
     ),
     "history-has-the-version-read-twice": Slip(
-        past, "kept_versions", "if row.version < record.version and same_life(row, record)", "if same_life(row, record)", ("version.",)
+        past,
+        "kept_versions",
+        "if row.version < record.version and same_life(row, record)",
+        "if same_life(row, record)",
+        ("edited while its past is read",),
     ),
     "the-past-expires-by-today": Slip(
         visibility, "filter_of", 'Ge("expires_at", asked.known_at or now)', 'Ge("expires_at", now)', ("an expiry is put off",)
@@ -170,4 +175,16 @@ RARE_SLIPS: dict[str, Slip] = {
     "ids-tell-no-kind-of-scope": Slip(
         split, "SplitStore._part_of", 'scope_kind_of(key.id) if is_id(key.id) else ""', '""', ("revived where a tier is split",)
     ),
+    # what a later life, a healer and a silent store are for
+    "unplacing-is-as-of-now": Slip(
+        owed,
+        "OwedWork._unplace",
+        "version=debt.holder.version,",
+        "version=self._placement.next_version(debt.holder.version),",
+        ("revived while a sweeper is frozen",),
+    ),
+    "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),
+    "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
 }
+"""Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and
+every store refuses one that would forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same."""

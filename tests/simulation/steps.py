@@ -140,7 +140,7 @@ _ENDED_WHILE_EDITED = (
     *(*_THREE, Turn(_K.END_SESSION, meets=True, lured=True), Turn(_K.UPDATE, who=1, entry=1, meets=True, late=0.006)),
     *(Turn(_K.DELETE, who=1, entry=2), Turn(_K.RETRIEVE), Turn(_K.GET, entry=1)),
 )
-_AGED = (*_THREE, Turn(_K.END_SESSION), Turn(_K.SWEEP, rest=12 * _DAY), Turn(_K.SWEEP, who=1, rest=60.0), Turn(_K.RETRIEVE))
+_ENDED_TWICE = (*_THREE, Turn(_K.END_SESSION), Turn(_K.END_SESSION, who=1, rest=1.0), Turn(_K.RETRIEVE))
 """Several move together: two movers, one and those who change what it moves, and what finds its replicas in the target."""
 _MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=4)
 _AIMS = {
@@ -235,7 +235,7 @@ _AIMS_AT_PAIRS = {
 """What is aimed at one fault at the step, and takes a scene of its own; the step's other faults are aimed at as `_AIMS` says."""
 
 _MOVED_TOGETHER = {
-    "move.adopt": Aim((), APART, (SESSION,), share=12, scene=_AGED),
+    "move.adopt": Aim((), APART, (SESSION,), share=12, scene=_ENDED_TWICE),
     "move.relabel": Aim((), (Layout.ONE, Layout.SHARED), (SESSION,), share=12, scene=_ENDED_BY_TWO),
     "cache.invalidate": Aim((), (Layout.CACHE,), (SESSION,), share=12, scene=_ENDED_WHILE_EDITED),
     "move.copy": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION,), share=12, scene=_ENDED_WHILE_EDITED),

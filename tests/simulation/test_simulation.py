@@ -88,6 +88,7 @@ def test_there_are_enough_mutants_and_each_is_named_by_what_goes_wrong() -> None
 def test_a_seed_is_replayed_to_the_letter() -> None:
     for seed in range(0, 60, 7):
         first, second = run_seed(seed, traced=True), run_seed(seed, traced=True)
+        assert not first.violations, "a run that is traced is judged like any other"
         assert first.trace == second.trace
         assert first.struck == second.struck
 
