@@ -21,7 +21,7 @@ from memory.orchestrator.collections import LEASES
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import SYSTEM_TENANT, Generations
-from memory.orchestrator.owed import Debt, Holder, OwedWork
+from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.steps import step
@@ -29,7 +29,7 @@ from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of
 from memory.ports.collections import Collection
 from memory.ports.query import And, Eq, Everywhere, Head, Lt, Not, Query, RowType
-from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
+from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Standing, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Purge, Put
 
@@ -71,7 +71,7 @@ class Maintenance:
         self,
         placement: Placement,
         *,
-        owed: OwedWork,
+        outbox: Outbox,
         erasure: Erasure,
         generations: Generations,
         tiering: Tiering,
@@ -80,7 +80,7 @@ class Maintenance:
         dangling: Dangling,
     ) -> None:
         self._placement = placement
-        self._owed = owed
+        self._outbox = outbox
         self._erasure = erasure
         self._generations = generations
         self._tiering = tiering
@@ -113,7 +113,7 @@ class Maintenance:
         finally:
             await self._give_back(lease)
         report.healed = len(self._generations.healed) - before
-        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in await self._owed.still_owed() if not p.waits)
+        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in await self._outbox.still_owed() if not p.waits)
         return report
 
     async def _jobs_of(self, store: Store, report: SweepReport, away: set[str]) -> bool:
@@ -178,7 +178,7 @@ class Maintenance:
         report, away = SweepReport(), set[str]()
         for store in self._placement.topology.homes:
             await self._job(report, self._finish_owed, store, report, away, most)
-        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in await self._owed.still_owed()]
+        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in await self._outbox.still_owed()]
         return [*report.waiting, *report.stays, *said][:most]
 
     # -- owed work ----------------------------------------------------------------------------------------------------
@@ -187,18 +187,18 @@ class Maintenance:
         """Finish what is owed here, at most so many of each collection's. What one record cannot be rid of costs that record."""
         for collection in self._placement.kinds.collections:
             holders = [row async for row in self._holders(store, collection)]
-            for debt in [Debt(collection, store, holder) for holder in holders[:most]]:
+            for debt in [Pending(collection, store, holder) for holder in holders[:most]]:
                 failure = await self._job(report, self._finish_one, debt, report, away)
                 if isinstance(failure, StoreUnavailable):
                     raise failure
 
-    async def _finish_one(self, debt: Debt, report: SweepReport, away: set[str]) -> None:
-        if await self._owed.finish(debt, away):
+    async def _finish_one(self, debt: Pending, report: SweepReport, away: set[str]) -> None:
+        if await self._outbox.finish(debt, away):
             report.still_owed += 1
         else:
             report.finished += 1
 
-    async def _holders(self, store: Store, collection: Collection) -> AsyncIterator[Holder]:
+    async def _holders(self, store: Store, collection: Collection) -> AsyncIterator[Standing]:
         roles = frozenset({Role.HOME, Role.ARRIVING})
         for kinds in (frozenset({RowType.RECORD}), GRAVES):
             query = Query(collection, Everywhere(), Eq("owing", True), limit=self._placement.settings.page, roles=roles, types=kinds)

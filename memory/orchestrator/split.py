@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -20,6 +20,7 @@ from memory.domain.scope import ScopeKind
 from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
+from memory.ports.due import Due, DueRow, cursor_at, place_of
 from memory.ports.heads import cut
 from memory.ports.query import Count, Hit, Page, Partitions, Query, Search, Tenant, Where
 from memory.ports.record import JsonValue, Key, Partition, Standing, Stored
@@ -215,6 +216,29 @@ class SplitStore:
             equal = [(await part.apply([RaiseGeneration(write.partition, highest)]))[0] for part in places]
             return equal[0]
         return outcomes[0]
+
+    @_to_its_end
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        """Part after part. Of a key of which something stands in several parts, what counts."""
+        rows: list[DueRow] = []
+        number, inner = place_of(cursor, len(self.parts))
+        while True:
+            part = self.parts[number]
+            found = await part.due(now, limit - len(rows), inner, expired=expired)
+            rows += await self._counting_rows(part, found.rows)
+            number, inner = (number, found.cursor) if found.cursor is not None else (number + 1, None)
+            if number == len(self.parts) or len(rows) >= limit:
+                return Due(tuple(rows), cursor_at(number, inner, len(self.parts)))
+
+    async def _counting_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
+        """Those that are told by this part: where the same stands in several, by the first."""
+        standing = {c: await self._standing(c, [r.key for r in rows if r.collection is c]) for c in dict.fromkeys(r.collection for r in rows)}
+        kept: list[DueRow] = []
+        for row in rows:
+            found = standing[row.collection].get(row.key, {})
+            counts = max(found, key=lambda held: _rank(found[held]), default=part)
+            kept += [row] if counts is part else []
+        return kept
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

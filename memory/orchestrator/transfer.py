@@ -11,9 +11,8 @@ from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.kinds import Kind, Kinds
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.outbox import Outbox, Pending, replicas
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.versions import version_at
 from memory.ports.record import Key, Record
 from memory.ports.writes import Absent, Put
@@ -35,11 +34,11 @@ def id_here(tenant: str, kind: Kind, scope: str, record_id: str) -> str:
 class Transfer:
     """Reads and restores them."""
 
-    def __init__(self, placement: Placement, *, browsing: Browsing, meaning: Meaning, owed: OwedWork) -> None:
+    def __init__(self, placement: Placement, *, browsing: Browsing, meaning: Meaning, outbox: Outbox) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
-        self._owed = owed
+        self._outbox = outbox
 
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
         """Every record of these kinds, of a tenant or of one scope, kind by kind."""
@@ -54,7 +53,7 @@ class Transfer:
         there = await self._placement.locate(kind.collection, key, born_in=store)
         if there.record is not None or there.tombstone is not None:
             return False
-        owed = owed_replicas(self._placement, kind.collection, store, tier)
+        owed = replicas(self._placement, kind.collection, store, tier)
         fresh = Record(
             key,
             record.scope,
@@ -74,5 +73,5 @@ class Transfer:
         if (error := refused(store, outcome)) is not None:
             raise error
         if outcome.applied:
-            await self._owed.try_finish(Debt(kind.collection, store, replace(fresh, generation=outcome.generation)))
+            await self._outbox.finish(Pending(kind.collection, store, replace(fresh, generation=outcome.generation)))
         return outcome.applied

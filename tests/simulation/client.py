@@ -12,7 +12,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.owed import KEEP
+from memory.orchestrator.outbox import kept_in
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation import relating
@@ -284,7 +284,7 @@ class EngineClient(Reader):
         if copies:
             state, copy = copies[0 if o.pick % 4 else o.pick % len(copies)]  # the home, mostly
             state.spoil(ENTRIES.name, key)
-            self.history.registers[name].unknown |= {owed.data["record"]["version"] for c in copies for owed in c[1].owed if owed.step == KEEP}
+            self.history.registers[name].unknown |= {version["version"] for c in copies for version in kept_in(c[1])}
             self.history.registers[name].damaged |= copy.role is not Role.CACHED
 
     # -- moving -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime
 from random import Random
@@ -13,6 +13,7 @@ from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.orchestrator.steps import current_step
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.due import Due
 from memory.ports.query import Count, Hit, Page, Query, Search
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health
@@ -85,6 +86,9 @@ class FaultyStore:
             late = unlooked_for(store, writes, together)
         call = lambda: self._server.store.apply(writes, together=together)  # noqa: E731
         return await self._call("apply", call, writes=True, partial=partial, late=late, shown=writes)
+
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        return await self._call("due", lambda: self._server.store.due(now, limit, cursor, expired=expired))
 
     async def audit(self, *, repair: bool = False) -> Audit:
         return await self._call("audit", lambda: self._server.store.audit(repair=repair))

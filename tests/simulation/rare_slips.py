@@ -10,7 +10,7 @@ from memory.orchestrator import (
     entries,
     erasure,
     generations,
-    owed,
+    outbox,
     past,
     searching,
     split,
@@ -93,24 +93,24 @@ RARE_SLIPS: dict[str, Slip] = {
         ("a copy expires before its original",),
     ),
     "an-edit-forgets-whose-deletion-is-owed": Slip(
-        owed, "carried_over", "o.step != REPLICATE", "o.step == KEEP", ("summed up, edited, and its sources still to be deleted",)
+        outbox, "Outbox.carried", "> past)", "is Until.DELETED)", ("summed up, edited, and its sources still to be deleted",)
     ),
     # deletions
     "what-cannot-be-read-leaves-its-past": Slip(
         erasure,
-        "Erasure._owed_blindly",
-        '(Owed(UNKEEP, UNKEEP, {"versions": []}),)',
-        "()",
-        ("delete.unreadable", "version.find"),
+        "Erasure._delete_unreadable",
+        "self._placement.kinds.of(collection), [])",
+        "self._placement.kinds.of(collection), None)",
+        ("delete.unreadable", "hanging."),
     ),
     "with-a-cache-later-stores-are-forgotten": Slip(
-        erasure, "Erasure._owed_elsewhere", "[Owed(UNCACHE, UNCACHE), *owed]", "[Owed(UNCACHE, UNCACHE)]", ("delete.elsewhere",)
+        outbox, "elsewhere", "topology.later(store)]", "topology.later(store) if topology.cache is None]", ("delete.elsewhere",)
     ),
     "a-silent-cache-counts-as-cleared": Slip(
-        erasure,
-        "Erasure._uncache",
-        "return await self._cache.invalidate(debt.collection, debt.holder.key)",
-        "await self._cache.invalidate(debt.collection, debt.holder.key)\n    return True",
+        outbox,
+        "Outbox._deliver",
+        "[await self._cache.invalidate(pending.collection, pending.owner.key)",
+        "[await self._cache.invalidate(pending.collection, pending.owner.key) or True",
         ("deleted while the cache is silent",),
     ),
     # setbacks
@@ -122,7 +122,11 @@ RARE_SLIPS: dict[str, Slip] = {
         _SETBACK,
     ),
     "what-is-refused-for-its-generation-is-given-up": Slip(
-        owed, "OwedWork._done", "return not await self._generations.lives_on(about, home)", "return True", _SETBACK
+        outbox,
+        "Outbox._is_settled",
+        "return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner, pending.store))",
+        "return True",
+        _SETBACK,
     ),
     "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._met", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
     # moves
@@ -141,14 +145,14 @@ RARE_SLIPS: dict[str, Slip] = {
         ("read by way of the cache while it moves",),
     ),
     "a-mark-waits-for-what-is-forgotten": Slip(
-        owed,
-        "_is_there",
-        "outcome.status is not Status.REJECTED",
-        "outcome.applied or outcome.stored is not None",
+        outbox,
+        "Outbox._is_settled",
+        "        return False\n    return True",
+        "        return False\n    return outcome.applied or outcome.stored is not None",
         ("an arrival is told of once its tombstone is forgotten",),
     ),
     # what is owed, and sweeps
-    "one-step-done-and-all-are-settled": Slip(owed, "OwedWork.finish", "(debt, tuple(done))", "(debt, debt.holder.owed)", ("owed.", "replica.")),
+    "one-step-done-and-all-are-settled": Slip(outbox, "Outbox.finish_all", "(one, tuple(steps))", "(one, one.owner.owed)", ("owed.", "replica.")),
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,

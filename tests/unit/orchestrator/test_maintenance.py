@@ -309,8 +309,8 @@ async def test_a_record_whose_steps_cannot_be_taken_from_it_costs_itself_alone(w
 
     monkeypatch.setattr(world.mid, "apply", refuses_one)
     report = await world.engine.maintenance.sweep()
-    assert report.finished == len(others)
-    assert report.waiting == ("store 'mid': will not have it",)
+    assert (report.finished, report.still_owed) == (len(others), 1)
+    assert report.stays == (f"deliver.replica of {bad.id}: store 'mid': will not have it",)
 
 
 async def test_what_is_overdue_is_told_though_a_store_does_not_answer(world: World) -> None:

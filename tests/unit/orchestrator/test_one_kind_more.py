@@ -17,10 +17,11 @@ from memory.domain.time import micros
 from memory.facade.transfer import Message, Row, exported, exported_record, read, rows_here
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.kinds import KINDS, Kind, Kinds
+from memory.orchestrator.outbox import replicas
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.query import Query, within
-from memory.ports.record import Key, Owed, Partition, Record, Role, Tombstone
+from memory.ports.record import Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Always, Put
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, Flaky, World
 
@@ -89,7 +90,7 @@ async def test_what_belongs_to_an_entry_is_deleted_with_it_and_what_is_left_of_a
 
 
 async def test_what_is_owed_is_counted_and_done_and_graves_are_forgotten_in_their_time(drawn: World) -> None:
-    record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", owed=(Owed("replicate:long", "replicate", {"to": "long"}),)))
+    record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", owed=replicas(drawn.engine.placement, SKETCHES, drawn.mid, "mid")))
     assert await drawn.owed() == 1
     assert (await drawn.engine.maintenance.sweep()).finished == 1
     replica = await drawn.standing(drawn.long, record.key.id, SKETCHES)
