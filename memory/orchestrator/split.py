@@ -219,26 +219,16 @@ class SplitStore:
 
     @_to_its_end
     async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
-        """Part after part. Of a key of which something stands in several parts, what counts."""
+        """Part after part."""
         rows: list[DueRow] = []
         number, inner = place_of(cursor, len(self.parts))
         while True:
             part = self.parts[number]
             found = await part.due(now, limit - len(rows), inner, expired=expired)
-            rows += await self._counting_rows(part, found.rows)
+            rows += found.rows
             number, inner = (number, found.cursor) if found.cursor is not None else (number + 1, None)
             if number == len(self.parts) or len(rows) >= limit:
                 return Due(tuple(rows), cursor_at(number, inner, len(self.parts)))
-
-    async def _counting_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
-        """Those that are told by this part: where the same stands in several, by the first."""
-        standing = {c: await self._standing(c, [r.key for r in rows if r.collection is c]) for c in dict.fromkeys(r.collection for r in rows)}
-        kept: list[DueRow] = []
-        for row in rows:
-            found = standing[row.collection].get(row.key, {})
-            counts = max(found, key=lambda held: _rank(found[held]), default=part)
-            kept += [row] if counts is part else []
-        return kept
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

@@ -181,10 +181,10 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     # what a later life, a healer and a silent store are for
     "unplacing-is-as-of-now": Slip(
-        owed,
-        "OwedWork._unplace",
-        "version=debt.holder.version,",
-        "version=self._placement.next_version(debt.holder.version),",
+        outbox,
+        "Outbox._write",
+        "owner.key, version=owner.version, when=Newer()",
+        "owner.key, version=self._placement.next_version(owner.version), when=Newer()",
         ("revived while a sweeper is frozen",),
     ),
     "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),

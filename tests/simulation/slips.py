@@ -268,7 +268,7 @@ SLIPS: dict[str, Slip] = {
     # stores
     # what a second life owes
     "a-revived-key-owes-no-replica": Slip(
-        births, "Births._revive", "owed=owed_replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
+        births, "Births._revive", "owed=replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
     ),
     # what moves together
     "replicas-are-adopted-one-at-a-time": Slip(tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)),
