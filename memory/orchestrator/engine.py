@@ -77,7 +77,7 @@ class Engine:
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, owed=self.owed)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
-        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, owed=self.owed)
+        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, owed=self.owed, erasure=self.erasure)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
         self.tiering = Tiering(self.placement, self.owed, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
