@@ -63,6 +63,21 @@ class Relations:
         await self._check_ends(tenant, record, source_id, target_id)
         return _relation(record)
 
+    async def restore(self, tenant: str, source_id: str, label: str, target_id: str, made: datetime) -> bool:
+        """Link two entries as they were linked where they were exported, also retired ones.
+
+        False, and nothing done, where they are linked so already or one of them is gone: expired since, or deleted after an earlier import.
+        """
+        try:
+            await self.relate(tenant, source_id, label, target_id, restored_from=made)
+        except Conflict:
+            return False
+        except InvalidInput as refused:
+            if refused.field != "relation":
+                raise
+            return False
+        return True
+
     async def _put(self, tenant: str, source: Record, label: str, target_id: str, made: datetime | None) -> Record:
         """The link in the archive: where there is none, or over the tombstone of one."""
         archive, tombstone = self._placement.topology.archive, 0
