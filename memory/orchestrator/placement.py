@@ -93,7 +93,7 @@ class Placement:
         is known that such records are born in, the stores before it are not asked: moves go onward.
         """
         found = {key: Located(key) for key in keys}
-        searching = [key for key in found if ids.is_id(key.id)]
+        searching = list(found)
         for store in self.topology.homes if born_in is None else self.topology.since(born_in):
             if not searching:
                 break

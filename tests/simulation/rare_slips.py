@@ -176,8 +176,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("moved while everything is read",),
     ),
     # split stores
-    "ids-tell-no-kind-of-scope": Slip(
-        split, "SplitStore._part_of", 'scope_kind_of(key.id) if is_id(key.id) else ""', '""', ("revived where a tier is split",)
+    "a-tombstone-speaks-for-the-record": Slip(
+        split, "SplitStore._find", "counts = max(found", "counts = min(found", ("revived where a tier is split",)
+    ),
+    "the-first-part-speaks-for-all": Slip(
+        split, "SplitStore.get", "counting(found.values()) if", "next(iter(found.values())) if", ("revived where a tier is split",)
     ),
     # what a later life, a healer and a silent store are for
     "unplacing-is-as-of-now": Slip(
