@@ -89,7 +89,7 @@ def _opened(file: str) -> AbstractContextManager[IO[bytes]]:
     return nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")
 
 
-def _spell_out(what: str, problems: list[str]) -> None:
+def _spell_out(what: str, problems: Sequence[str]) -> None:
     for problem in problems[:SHOWN]:
         sys.stderr.write(f"{what}: {problem}\n")
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -68,12 +68,12 @@ class Imported(Shown):
 class BadFile(BadLine):
     """An import of which nothing was written because lines are bad: the first by number, and what is wrong with it. `problems` says so of each."""
 
-    def __init__(self, name: str, first: BadLine, report: Imported) -> None:
-        more = len(report.skipped_lines) - 1
-        others = f"; {more} more bad line{'s' * (more > 1)}" if more else ""
+    def __init__(self, name: str, line: int, problem: str, problems: Sequence[str]) -> None:
+        others = len(problems or ()) - 1
+        more = f"; {others} more bad line{'s' * (others > 1)}" if others > 0 else ""
         advice = "correct the file, or leave bad lines out (skip_bad, on the command line --skip-bad)"
-        super().__init__(name, first.line, f"{first.problem}{others}; nothing was imported: {advice}")
-        self.problems = report.problems
+        super().__init__(name, line, f"{problem}{more}; nothing was imported: {advice}")
+        self.problems = problems
 
 
 class Import:
@@ -158,7 +158,7 @@ class Import:
                 self._skip(bad)
         self._report.skipped_lines.sort()
         if first is not None and not self._skip_bad:
-            raise BadFile(self._name, first, self._report)
+            raise BadFile(self._name, first.line, first.problem, self._report.problems)
 
     def _lacks(self, item: Item) -> str | None:
         """Why an item of the whole file cannot be imported; None where it can."""

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
@@ -23,6 +24,7 @@ from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, cursor_at, place_of
 from memory.ports.heads import cut
 from memory.ports.query import MAX_LIMIT, Count, Hit, Page, Partitions, Query, RowType, Search, Tenant, Where
+from memory.ports.questions import check_limit
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Standing, Stored, Tombstone
 from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health, Store
@@ -266,13 +268,13 @@ class SplitStore:
         """
         behind: dict[int, dict[Store, Stored]] = {}
         keys = {number: write.key for number in numbers if not isinstance(write := writes[number], RaiseGeneration)}
-        standing = await self._standing(collection, list(keys.values()))
+        standing = await self._standing(collection, [key for key in keys.values() if is_id(key.id)])
         for number, key in keys.items():
             if found := standing.get(key):
                 counts = max(found, key=lambda part: _rank(found[part]))
                 places[number] = (counts,)
                 behind[number] = {part: stored for part, stored in found.items() if part is not counts}
-            elif not (isinstance(write := writes[number], Delete) and isinstance(write.when, Newer)):
+            elif not (isinstance(write := writes[number], Delete) and isinstance(write.when, Newer) and is_id(key.id)):
                 places[number] = places[number][:1]
         return behind
 
@@ -286,16 +288,27 @@ class SplitStore:
 
     @_to_its_end
     async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
-        """Part after part."""
+        """Part after part. Of a key of which something stands in several parts, what counts."""
+        check_limit(limit)
         rows: list[DueRow] = []
         number, inner = place_of(cursor, len(self.parts))
         while True:
             part = self.parts[number]
             found = await part.due(now, limit - len(rows), inner, expired=expired)
-            rows += found.rows
+            rows += await self._counting_rows(part, found.rows)
             number, inner = (number, found.cursor) if found.cursor is not None else (number + 1, None)
             if number == len(self.parts) or len(rows) >= limit:
                 return Due(tuple(rows), cursor_at(number, inner, len(self.parts)))
+
+    async def _counting_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
+        """Those that are told by this part: where the same stands in several, by the first."""
+        standing = {c: await self._standing(c, [r.key for r in rows if r.collection is c]) for c in dict.fromkeys(r.collection for r in rows)}
+        kept: list[DueRow] = []
+        for row in rows:
+            found = standing[row.collection].get(row.key, {})
+            counts = max(found, key=lambda held: _rank(found[held]), default=part)
+            kept += [row] if counts is part else []
+        return kept
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

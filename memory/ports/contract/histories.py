@@ -75,13 +75,13 @@ def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = Tru
         while turn < until:
             turn += 1
             write = _fresh(work) if chance.random() < 0.5 else work.write()
-            yield write if revives else _upward(write)
+            yield write if revives else upward(write)
             if not quiet:
                 yield from _between(work, chance, turn)
         yield LookAtAll()
 
 
-def _upward(write: Write) -> Write:
+def upward(write: Write) -> Write:
     """The same, but never over what has a higher version."""
     match write:
         case Put(record=Record(version=version), when=when) | Delete(version=version, when=when):
