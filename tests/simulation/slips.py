@@ -130,7 +130,13 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
     # deletions
-    "deletion-drops-debts": Slip(erasure, "Erasure._deletion", "*self._outbox.carried(record, past=Until.DELETED), ", "", ("delete.home",)),
+    "deletion-drops-debts": Slip(
+        erasure,
+        "Erasure._deletion",
+        "*self._outbox.carried(record, past=Until.DELETED), ",
+        "",
+        ("summed up, edited, and its sources still to be deleted",),
+    ),
     "deletion-leaves-relations": Slip(outbox, "hanging_on", "kind.named_by.items()", "()", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._deletion", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
