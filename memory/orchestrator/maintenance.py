@@ -97,7 +97,7 @@ class Maintenance:
         """
         report, lease, away = SweepReport(), Lease(self._placement), set[str]()
         before = len(self._generations.healed)
-        await self._job(report, self._tell_accesses)
+        await self._job(report, self._accesses.tell)
         try:
             await self._sweep(report, lease.hold, away)
         except NotHeld as error:
@@ -118,15 +118,15 @@ class Maintenance:
                 await self._job(report, self._do_due, leaf, store, over, report, hold, away)
         for leaf in over:  # once every mark has told what it can
             await self._job(report, self._purge, leaf, report, hold)
-        await self._job(report, self._watch, report, hold)
-        await self._job(report, self._forget_scopes, report, hold)
+        await self._job(report, self._count, report, "repeated_erasures", self._erasure.watch, hold)
+        await self._job(report, self._count, report, "forgotten_scopes", self._erasure.forget, hold)
         for leaf in self._placement.topology.leaves:
-            await self._job(report, self._forget_idle, leaf, report, hold)
+            await self._job(report, self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold)
         await self._job(report, self._clear_cache, report, hold)
-        await self._job(report, self._drop_relations, report, hold)
+        await self._job(report, self._count, report, "dropped_relations", self._dangling.drop, hold)
         await self._job(report, self._apply_rules, report, hold, away)
 
-    async def _job(self, report: SweepReport, job: Callable[..., Awaitable[None]], *about: Any) -> Exception | None:
+    async def _job(self, report: SweepReport, job: Callable[..., Awaitable[object]], *about: Any) -> Exception | None:
         """Do one job; what it raises is told in the report and returned."""
         try:
             await job(*about)
@@ -142,20 +142,9 @@ class Maintenance:
             return error
         return None
 
-    async def _tell_accesses(self) -> None:
-        await self._accesses.tell()
-
-    async def _watch(self, report: SweepReport, hold: Hold) -> None:
-        report.repeated_erasures += await self._erasure.watch(hold)
-
-    async def _forget_scopes(self, report: SweepReport, hold: Hold) -> None:
-        report.forgotten_scopes += await self._erasure.forget(hold)
-
-    async def _forget_idle(self, leaf: Store, report: SweepReport, hold: Hold) -> None:
-        report.forgotten_scopes += await self._erasure.forget_idle(leaf, hold)
-
-    async def _drop_relations(self, report: SweepReport, hold: Hold) -> None:
-        report.dropped_relations += await self._dangling.drop(hold)
+    async def _count(self, report: SweepReport, name: str, job: Callable[..., Awaitable[int]], *about: Any) -> None:
+        """Add what a job has done to the report."""
+        setattr(report, name, getattr(report, name) + await job(*about))
 
     async def _apply_rules(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
         promoted = await self._promotion.by_sweep(away, hold)
