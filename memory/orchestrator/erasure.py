@@ -22,6 +22,7 @@ from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, OPERATIONS
 from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.kinds import Kind
+from memory.orchestrator.lease import Hold
 from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -259,7 +260,7 @@ class Erasure:
 
     # -- after an erasure ---------------------------------------------------------------------------------------------
 
-    async def watch(self) -> int:
+    async def watch(self, hold: Hold) -> int:
         """Repeat watched erasures whose time has come in the stores that need it; how many were repeated."""
         due: dict[tuple[str, int], list[tuple[Record, int]]] = {}
         for operation in await self._operations(Eq("kind", WATCHED)):
@@ -270,6 +271,7 @@ class Erasure:
                 due.setdefault((partition.tenant, generation), []).append((operation, repeats))
         for (_, generation), operations in due.items():
             for start in range(0, len(operations), REPEATED_TOGETHER):
+                await hold()
                 some = operations[start : start + REPEATED_TOGETHER]
                 for store in self._stores():
                     if not store.capabilities.fenced:
@@ -290,13 +292,14 @@ class Erasure:
         for kind in self._placement.kinds.scoped if again else ():
             await self._leave_tombstones(store, kind, again, older, frozenset(Role))
 
-    async def forget(self) -> int:
+    async def forget(self, hold: Hold) -> int:
         """Forget scopes that were erased so long ago that their tombstones are gone, in every store; how many operations were forgotten."""
         forgotten = 0
         long_ago = self._placement.now() - self._placement.settings.tombstone_life
         for operation in await self._operations(And((Eq("kind", REMEMBERED), Lt("created_at", long_ago)))):
             if _ended(operation) >= long_ago:
                 continue
+            await hold()
             partition, generation = _asked_of(operation)
             for store in self._placement.topology.leaves:
                 with step("partition.forget"):
@@ -311,7 +314,7 @@ class Erasure:
             forgotten += (await self._placement.write_one("erase.forget", self._placement.topology.archive, gone)).applied
         return forgotten
 
-    async def forget_idle(self, leaf: Store) -> int:
+    async def forget_idle(self, leaf: Store, hold: Hold) -> int:
         """Forget partitions of one store in which nothing stands and that no remembered erasure is about; how many."""
         with step("erase.count"):
             held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
@@ -321,6 +324,7 @@ class Erasure:
         free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
             return 0
+        await hold()
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
 

@@ -1,4 +1,4 @@
-"""The kinds of record there are, and what becomes of each: erasure, owed work, sweeps, moves and transfer go over this table.
+"""The kinds of record there are, and what becomes of each: erasure, the outbox, sweeps, moves and transfer go over this table.
 
 A kind more is one line here. What has rules of its own keeps a module (entries, relations, erasures, leases, settings), never a flag.
 """

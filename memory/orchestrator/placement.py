@@ -140,12 +140,13 @@ class Placement:
     async def pages(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
         """Every page of a query under a step's name. Each is read only once the one before it has been dealt with."""
 
-        async def ask(query: Query) -> Page:
-            with step(name):
-                return await store.query(query)
-
-        async for page in follow(ask, query):
+        async for page in follow(lambda query: self.page(name, store, query), query):
             yield page
+
+    async def page(self, name: str, store: Store, query: Query) -> Page:
+        """One page, under a step's name."""
+        with step(name):
+            return await store.query(query)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

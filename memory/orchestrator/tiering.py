@@ -82,7 +82,7 @@ class Tiering:
     async def move_many(
         self, collection: Collection, keys: Sequence[Key], to: str, away: set[str] | None = None
     ) -> dict[Key, MoveResult | StoreError]:
-        """Move these records onward, at most so many as may be in memory at once (see `portions`). What goes wrong with one is said of that one.
+        """Move these records onward, as many at once as may be in memory (see `portions`). What goes wrong with one is said of that one.
 
         Who moves more gives one `away` to all: the names of stores that did not answer, which are not asked again; it learns of more.
         """
@@ -90,14 +90,16 @@ class Tiering:
             raise InvalidInput("tier", f"must be one of {', '.join(TIERS)}")
         away = set() if away is None else away
         came: dict[Key, MoveResult | StoreError] = {}
-        left = list(dict.fromkeys(keys))
-        for _ in range(self._placement.settings.attempts):
-            if not left:
-                break
-            steps = await self._attempt(collection, left, to, away)
-            came |= {key: step.result for key, step in steps.items() if step.result is not None}
-            left = [key for key in left if key not in came]
-        return {key: came.get(key, MoveResult.POSTPONED) for key in keys}
+        distinct = list(dict.fromkeys(keys))
+        for start in range(0, len(distinct), MOST_AT_ONCE):
+            left = distinct[start : start + MOST_AT_ONCE]
+            for _ in range(self._placement.settings.attempts):
+                if not left:
+                    break
+                steps = await self._attempt(collection, left, to, away)
+                came |= {key: step.result for key, step in steps.items() if step.result is not None}
+                left = [key for key in left if key not in came]
+        return {key: came.get(key, MoveResult.POSTPONED) for key in distinct}
 
     async def _attempt(self, collection: Collection, keys: Sequence[Key], to: str, away: set[str]) -> Steps:
         """Each record for itself as far as the move; then all from one store together."""
@@ -113,7 +115,8 @@ class Tiering:
             elif (home := located.home()) is not None:
                 ready.setdefault(home[1], []).append(home[0])
         for source, records in ready.items():
-            steps |= await self._together(collection, records, source, to, away)
+            for portion in portions(records):
+                steps |= await self._together(collection, portion, source, to, away)
         return steps
 
     async def _prepare(self, collection: Collection, located: Located, to: str, away: set[str]) -> Step | None:
@@ -277,16 +280,16 @@ def _is_derived(record: Record) -> bool:
     return any(fields.get(name) is not None for name in (DIGEST, "promoted_from_id")) or body.get("compacted_from_ids") is not None
 
 
-def portions(records: Sequence[Record]) -> Iterator[list[Key]]:
-    """The records' keys in order, in portions that `move_many` may take."""
-    portion: list[Key] = []
+def portions(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """The records in order, as many together as take a step together."""
+    portion: list[Record] = []
     held = 0
     for record in records:
         size = sum(map(len, record.texts.values())) + len(record.vector or b"") + len(str(record.body))
         if portion and (len(portion) == MOST_AT_ONCE or held + size > MOST_BYTES_AT_ONCE):
             yield portion
             portion, held = [], 0
-        portion.append(record.key)
+        portion.append(record)
         held += size
     if portion:
         yield portion

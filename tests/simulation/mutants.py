@@ -112,10 +112,10 @@ def copy_without_the_arriving_flag() -> Patch:
 def sweep_takes_arriving_copies_of_live_records() -> Patch:
     """A move is verified, its copy is swept away, and then the source lets go."""
 
-    async def no_source(*_: object) -> None:
-        return None
+    async def no_sources(*_: object) -> dict[Key, Stored]:
+        return {}
 
-    return Maintenance, "_source", no_source
+    return Maintenance, "_sources", no_sources
 
 
 def release_owes_nothing() -> Patch:

@@ -20,6 +20,7 @@ from memory.orchestrator import (
     entries,
     entry_records,
     erasure,
+    lease,
     lives,
     maintenance,
     outbox,
@@ -29,6 +30,7 @@ from memory.orchestrator import (
     versions,
 )
 from memory.policies import visibility
+from memory.ports import due
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +203,11 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-move-goes-back": Slip(tiering, "Tiering._prepare", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
-        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.arriving",)
+        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.due",)
     ),
     "a-release-is-taken-for-done": Slip(tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)),
     "a-mark-to-elsewhere-settles-an-arrival": Slip(
-        maintenance, "Maintenance._source", "stands is not None and not elsewhere", "stands is not None", ("sweep.source",)
+        maintenance, "Maintenance._sources", "stands is not None and not elsewhere", "stands is not None", ("sweep.source",)
     ),
     # reading
     "arriving-copies-count-for-readers": Slip(
@@ -257,19 +259,13 @@ SLIPS: dict[str, Slip] = {
         relations, "Relations.related", '{"source_id": source_id, "target_id": target_id,', '{"source_id": target_id, "target_id": source_id,', _LINK
     ),
     # sweeps
-    "graves-are-forgotten-early": Slip(
-        maintenance, "Maintenance._purge", 'Lt("discard_at", self._placement.now())', 'Not(Lt("discard_at", self._placement.now()))', ("sweep.purge",)
-    ),
-    "graves-are-never-forgotten": Slip(
-        maintenance, "Maintenance._purge", "await self._forget(store, collection, rows, report)", "pass", ("sweep.purge",)
-    ),
-    "a-sweep-leaves-debts": Slip(maintenance, "Maintenance._jobs_of", "lambda: self._finish_owed(store, report, away),", "", ("sweep.owed", "owed.")),
+    "graves-are-forgotten-early": Slip(due, "_questions", 'Lt("discard_at", now)', 'Not(Lt("discard_at", now))', ("sweep.purge",)),
+    "graves-are-never-forgotten": Slip(maintenance, "Maintenance._forget", "if not rows:", "if True:", ("sweep.purge",)),
+    "a-sweep-leaves-debts": Slip(maintenance, "Maintenance._do_due", "(Why.OWES, self._finish_owed), ", "", ("sweep.owed", "owed.")),
     "a-sweep-leaves-arriving-copies": Slip(
-        maintenance, "Maintenance._jobs_of", "lambda: self._settle_arriving(store, report, away),", "", ("sweep.arriving", "move.")
+        maintenance, "Maintenance._do_due", "(Why.ARRIVING, self._settle_arriving), ", "", ("sweep.source", "move.")
     ),
-    "a-lease-is-never-given-up": Slip(
-        maintenance, "Maintenance._take_lease", 'now < stands.fields["until"] <= now + 2 * self._placement.settings.lease', "True", ("lease.",)
-    ),
+    "a-lease-is-never-given-up": Slip(lease, "Lease._taken", 'now < stands.fields["until"] <= now + 2 * length', "True", ("lease.",)),
     # more reading
     # stores
     # what a second life owes
