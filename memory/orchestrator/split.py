@@ -22,7 +22,7 @@ from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, cursor_at, place_of
 from memory.ports.heads import cut
-from memory.ports.query import Count, Hit, Page, Partitions, Query, Search, Tenant, Where
+from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Partitions, Query, Search, Tenant, Where, encode_partition
 from memory.ports.record import JsonValue, Key, Partition, Standing, Stored
 from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Outcome, RaiseGeneration, Write
@@ -180,6 +180,17 @@ class SplitStore:
         found = await all_of(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
         hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
         return hits[: search.limit]
+
+    @_to_its_end
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        """A partition of which several parts have some is named once, with the highest of its generations."""
+        pages = await all_of(part.partitions(where, prefix=prefix, limit=limit, cursor=cursor) for part in self.parts)
+        found: dict[Partition, int] = {}
+        for partition, generation in (one for page in pages for one in page.partitions):
+            found[partition] = max(generation, found.get(partition, 0))
+        first = tuple(sorted(found.items())[:limit])
+        more = len(found) > limit or any(page.cursor is not None for page in pages)
+        return PartitionPage(first, encode_partition(first[-1][0]) if more else None)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
