@@ -23,6 +23,7 @@ from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, cursor_at, place_of
 from memory.ports.heads import cut
 from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Partitions, Query, Search, Tenant, Where, encode_partition
+from memory.ports.questions import check_limit
 from memory.ports.record import JsonValue, Key, Partition, Standing, Stored
 from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Outcome, RaiseGeneration, Write
@@ -231,6 +232,7 @@ class SplitStore:
     @_to_its_end
     async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
         """Part after part."""
+        check_limit(limit)
         rows: list[DueRow] = []
         number, inner = place_of(cursor, len(self.parts))
         while True:
