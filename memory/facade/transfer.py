@@ -55,7 +55,6 @@ _TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
 _OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
 _STORES_OWN = ("format", "id", "updated_at", "version", "tier", "replaced_version", "noted")  # of an exported entry: the new store gives its own
-_OF_THE_KIND = 7  # what of a digest tells the kind of the scope
 _LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
@@ -175,9 +174,8 @@ def _unless_foreign(item: Message | Version | Row, collection: Collection, item_
     """The item, where its id is one of this partition (see `memory.domain.ids`)."""
     if not is_id(item_id):
         return Foreign(item.line, collection, item_id, "id: is none that a store gave; it can be imported under a new one")
-    if different := digest_of(item_id) ^ partition_digest(tenant, scope):
-        why = "belongs to another tenant or scope" if different > _OF_THE_KIND else "was made before ids told the kind of their scope"
-        return Foreign(item.line, collection, item_id, f"id: {why}; it can be imported under a new one")
+    if digest_of(item_id) != partition_digest(tenant, scope):
+        return Foreign(item.line, collection, item_id, "id: belongs to another tenant or scope; it can be imported under a new one")
     return item
 
 
