@@ -1,4 +1,4 @@
-"""Words that went out of use: no identifier of the library has them any more, so that each thing has one name (the glossary of docs/architecture.md)."""
+"""Words that went out of use: no identifier of the library has them any more, so that each thing has one name (docs/architecture.md)."""
 
 from __future__ import annotations
 
