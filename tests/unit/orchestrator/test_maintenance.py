@@ -193,7 +193,7 @@ async def test_ending_a_session_moves_what_its_rules_take_and_says_why_the_rest_
 
 async def test_moving_by_hand_says_what_could_not_be_moved(world: World) -> None:
     entry = await world.write()
-    report = await world.engine.promotion.by_hand(TENANT, [entry.id, entry.id, "nothing"], "mid")
+    report = await world.engine.promotion.by_hand(TENANT, [entry.id, entry.id, "01900000-0000-8000-8000-000000000000"], "mid")
     assert [m.entry_id for m in report.moved] == [entry.id]
     assert [k.because for k in report.kept] == ["there is no such entry"], "what is named twice is told once"
     again = await world.engine.promotion.by_hand(TENANT, [entry.id], "mid")
