@@ -122,7 +122,7 @@ class Answer:
 
 
 async def send(connections: Connections, calls: Sequence[Call], together: bool = False) -> list[Answer]:
-    options = (int(together), int(connections.one_server), int(connections.config.grace * 1000))
+    options = (int(together), int(connections.config.grace * 1000))
     raw = await connections.run("batch", calls, options, repeatable=False)
     return [Answer(chr(one[0]), int(one[1:17]), one[17:]) for one in raw]
 

@@ -82,7 +82,7 @@ class Connections(ABC):
 
     async def _evaluated(self, client: Any, name: str, calls: Sequence[Call], options: Sequence[Argument], repeatable: bool) -> list[bytes]:
         known = script(name)
-        arguments: list[Argument] = [1, tagged(self.config.prefix, calls[0].bucket), self.config.prefix, *options]
+        arguments: list[Argument] = [1, tagged(self.config.prefix, calls[0].bucket), self.config.prefix, int(self.one_server), *options]
         for call in calls:
             arguments += call.arguments
 

@@ -3,7 +3,7 @@
 -- Nothing is written before every write is judged: `together` keeps nothing by not storing, and a key that may not be touched
 -- (a slot on its way to another node) fails the call before the first change.
 
-local TOGETHER, ONE_SERVER, GRACE = take() == '1', take() == '1', tonumber(take())
+local TOGETHER, GRACE = take() == '1', tonumber(take())
 local standing, order, partitions, raised = {}, {}, {}, {}
 
 -- What stands -------------------------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 -- same of names and values in Python.
 --
 -- Every key of a bucket carries the bucket's hash tag, so a script that is given one bucket touches one slot, whatever else it finds out.
--- ARGV[1] is the prefix of all keys; each script then takes its arguments in order.
+-- ARGV[1] is the prefix of all keys, ARGV[2] says whether this server is the only one; each script then takes its arguments in order.
 
-local PREFIX, at = ARGV[1], 1
+local PREFIX, ONE_SERVER, at = ARGV[1], ARGV[2] == '1', 2
 local HEAD, NOWHERE, NEVER, AT_ONCE = 154, string.rep('0', 32), string.rep('-', 16), string.rep('0', 16)
 local NO_VERSION = string.rep('0', 19)
 local sub, format, call = string.sub, string.format, redis.call
@@ -46,7 +46,7 @@ end
 -- On a cluster a slot may be on its way to another node. What is not here may be there then, and only a command on two keys is refused for it: so one
 -- is sent before anything is told missing.
 local function surely_missing(bucket, key)
-  call('EXISTS', key, keys_of(bucket) .. 'e')
+  if not ONE_SERVER then call('EXISTS', key, keys_of(bucket) .. 'e') end
   return true
 end
 

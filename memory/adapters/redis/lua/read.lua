@@ -43,10 +43,11 @@ local function page()
   else
     members = call('ZRANGE', key, from, to, 'BYLEX', 'LIMIT', 0, count)
   end
-  local looked, keys, addresses = #members, {}, {}
+  local looked, keys, of_one = #members, {}, index == 't' or index == 'a'
+  local start, who = index_key(bucket, 'r', collection .. ':'), index == 'a' and 1 or 17
   for i = 1, looked do
-    addresses[i] = address_in(bucket, index, collection, members[i])
-    keys[i] = addresses[i].key
+    local member = members[i]
+    keys[i] = of_one and start .. sub(member, who + 36, who + 67) .. ':' .. sub(member, who, who + 35) or address_in(bucket, index, collection, member).key
   end
   keys[looked + 1], keys[looked + 2] = key, keys_of(bucket) .. 'e' -- as in `surely_missing`
   local values = call('MGET', unpack(keys))
@@ -58,11 +59,11 @@ local function page()
       break
     end
     local member, value = members[i], values[i]
-    if value and (is_plain(index, member, partition, value) or belongs(addresses[i], key, member, value)) then
+    if value and (is_plain(index, member, partition, value) or belongs(address_in(bucket, index, collection, member), key, member, value)) then
       said = said + say(struct.pack('>I4I4', #member, #value)) + say(member) + say(value)
       size = size + #value
     else
-      drop(addresses[i], index, key, member, partition)
+      drop(address_in(bucket, index, collection, member), index, key, member, partition)
     end
   end
   pieces[flag] = more and '1' or '0'
