@@ -6,6 +6,7 @@ Made from the texts once, it ranks the record for any question without cutting a
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection as Several
 from collections.abc import Mapping
@@ -17,8 +18,12 @@ from memory.ports.text import words
 
 LONGEST = 128
 """Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
+NO_WORDS = b"[0,{}]"
+"""Those of no texts."""
 _BITS = 60
 """Of one integer, shared by the counts of a word in each part."""
+_TOKENS = re.compile(r'"([^"]+)"')
+"""In what is packed: no token has a character that JSON escapes."""
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -34,10 +39,14 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
     most = 2**bits - 1
     total, packed = 0, dict[str, int]()
     for place, part in enumerate(collection.texts):
-        stems = words(texts.get(part.name, ""))
+        if not (text := texts.get(part.name)):
+            continue
+        stems = words(text)
         total += len(stems)
-        for stem, count in Counter(map(token, stems)).items():
-            packed[stem] = packed.get(stem, 0) + (min(count, most) << (place * bits))
+        shift = place * bits
+        for stem, count in Counter(stems).items():
+            word = stem if len(stem) <= LONGEST else token(stem)
+            packed[word] = packed.get(word, 0) + ((count if count < most else most) << shift)
     return _to_json([total, packed]).encode()
 
 
@@ -64,6 +73,23 @@ def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
     most, weights = 2**bits - 1, [(place * bits, part.weight) for place, part in enumerate(collection.texts)]
     held: dict[str, int] = json.loads(packed)[1]
     return {stem: sum([weight * ((numbers >> shift) & most) for shift, weight in weights]) for stem, numbers in held.items()}
+
+
+def tokens(packed: bytes) -> list[str]:
+    """The distinct tokens, for an index."""
+    return _TOKENS.findall(packed.decode())
+
+
+def shortened(packed: bytes, most: int) -> bytes:
+    """No more than so many bytes of it, its first tokens with their counts: those of the parts that are declared first. The length stays."""
+    total, counted = json.loads(packed)
+    room, kept = most - len(str(total)) - 4, dict[str, int]()
+    for word, count in counted.items():
+        room -= len(_to_json(word).encode()) + len(str(count)) + 2
+        if room < 0:
+            break
+        kept[word] = count
+    return _to_json([total, kept]).encode()
 
 
 def _bits(collection: Collection) -> int:
