@@ -57,13 +57,17 @@ def length(packed: bytes) -> int:
 
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
     """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
-    held: dict[str, int] = json.loads(packed)[1]
     bits = _bits(collection)
     most = 2**bits - 1
     found: dict[str, float] = {}
     for stem in stems:
-        if numbers := held.get(token(stem)):
-            found[stem] = sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
+        named = b'"%b":' % token(stem).encode("utf-8", "surrogatepass")
+        start = packed.find(named) + len(named)  # looked up where it stands: of a long text all else would be read for nothing
+        if start < len(named):
+            continue
+        end = packed.find(b",", start)
+        numbers = int(packed[start : packed.index(b"}", start) if end < 0 else end])
+        found[stem] = sum([part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts)])
     return found
 
 
