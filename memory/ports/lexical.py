@@ -11,6 +11,7 @@ from collections.abc import Collection as Several
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 from memory.ports.collections import Collection
 from memory.ports.text import words
@@ -46,24 +47,29 @@ def length(packed: bytes) -> int:
     return int(packed[1 : packed.index(b",")])
 
 
+def unpacked(packed: bytes) -> tuple[int, dict[str, int]]:
+    """The number of words, and of each token its counts in one integer, see `weigh`. Raises `ValueError` for bytes that are no packed words."""
+    total, counts = json.loads(packed)
+    return total, counts
+
+
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
     """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
-    held: dict[str, int] = json.loads(packed)[1]
-    bits = _bits(collection)
-    most = 2**bits - 1
-    found: dict[str, float] = {}
-    for stem in stems:
-        if numbers := held.get(token(stem)):
-            found[stem] = sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
-    return found
+    _, held = unpacked(packed)
+    return {stem: weigh(collection, numbers) for stem in stems if (numbers := held.get(token(stem)))}
 
 
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
     """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
+    _, held = unpacked(packed)
+    return {token: weigh(collection, numbers) for token, numbers in held.items()}
+
+
+def weigh(collection: Collection, numbers: Any) -> Any:
+    """What a word's packed counts come to under the parts' weights; also of a whole array at once."""
     bits = _bits(collection)
-    most, weights = 2**bits - 1, [(place * bits, part.weight) for place, part in enumerate(collection.texts)]
-    held: dict[str, int] = json.loads(packed)[1]
-    return {stem: sum([weight * ((numbers >> shift) & most) for shift, weight in weights]) for stem, numbers in held.items()}
+    most = 2**bits - 1
+    return sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
 
 
 def _bits(collection: Collection) -> int:

@@ -22,7 +22,8 @@ class Selection:
 
     def __init__(self, codec: Codec, select: frozenset[str]) -> None:
         collection = codec.collection
-        types = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
+        types: dict[str, str] = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
+        types["id"] = ID if ID in codec.types else FieldType.TEXT
         wanted = sorted(select - BESIDE)
         self._fields = [(name, _column(name), codec.decoder(types[name])) for name in wanted if name not in ("owing", "role")]
         self._owing, self._role = "owing" in select, "role" in select
@@ -62,5 +63,6 @@ def _column(name: str) -> str:
     return "owed" if name == "owing" else name if name in SYSTEM_TYPES else field_column(name)
 
 
-def _value(value: Any, decode: Callable[[Any], Any] | None) -> FieldValue:
-    return decode(value) if value is not None and decode is not None else value
+def _value(value: Any, decode: Callable[[Any], FieldValue] | None) -> FieldValue:
+    made: FieldValue = decode(value) if value is not None and decode is not None else value
+    return made

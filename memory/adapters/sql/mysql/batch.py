@@ -1,38 +1,107 @@
-"""Several writes in one transaction, on MySQL and MariaDB."""
+"""Writes on MySQL and MariaDB.
+
+Alone, without a transaction: one statement that decides by itself, or a look and a swap that holds only if nothing changed since. All others: several
+writes in one transaction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.errors import DUPLICATE, number_of
-from memory.adapters.sql.mysql.numbers import Numbers
-from memory.adapters.sql.mysql.places import MyPlaces
-from memory.adapters.sql.mysql.rows import NUMBER, Content, checked_key, checked_name
-from memory.adapters.sql.mysql.schema import TENANT_BYTES
-from memory.adapters.sql.mysql.shelf import MyShelf
+from memory.adapters.sql.mysql.errors import DUPLICATE, NO_VALUE, number_of
+from memory.adapters.sql.mysql.partitions import MyDirectory
+from memory.adapters.sql.mysql.table import NUMBER, PARTITION, MyTable, Numbered
 from memory.adapters.sql.mysql.thresholds import Thresholds
-from memory.adapters.sql.server.batch import Batch, Collided, rows_of
-from memory.adapters.sql.server.desk import Desk, Held
+from memory.adapters.sql.server.batch import Batch, Collided, check_names, put_row
+from memory.ports.batch import Change, slot_of
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
-from memory.ports.record import Key
-from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.deciding import decide
+from memory.ports.rows import row_of
+from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
+
+_TAKE = "UPDATE memory_numbers SET given = LAST_INSERT_ID(given + ?) WHERE name = 'records'"
 
 
-class MyBatch(Batch[Connection, MyShelf]):
+class Numbers:
+    """What this process may give out. Forgotten with every new connection: behind it may be a database brought back from a backup."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._left: list[int] = []
+
+    def forget(self) -> None:
+        self._left.clear()
+
+    async def take(self, connection: Connection, count: int = 1) -> list[int]:
+        """So many numbers that nobody else has. Never within a transaction: all others would wait for its end."""
+        if len(self._left) < count:
+            wanted = max(self._at_once, count)
+            last = await connection.insert_id(_TAKE, wanted)
+            self._left += range(last, last - wanted, -1)
+        taken = self._left[-count:]
+        del self._left[-count:]
+        return taken[::-1]
+
+    def give_back(self, numbers: list[int]) -> None:
+        """Those that were not used after all."""
+        self._left += reversed(numbers)
+
+
+# -- one write --------------------------------------------------------------------------------------------------------
+
+
+async def put_absent(connection: Connection, table: MyTable, directory: MyDirectory, numbers: Numbers, write: Put) -> Outcome | None:
+    """Store a record where nothing stands under its key. None, and nothing was stored, where it might be stored now. Raises `Unstorable`.
+
+    The statement reads its partition under a shared lock and has a number for the row only where the generation is still the one expected: a raise
+    waits for the puts under way, and every later put sees it.
+    """
+    check_names(write)
+    record = write.record
+    known = directory.known(record.partition) or (await directory.ensure(connection, [record.partition]))[record.partition]
+    row = put_row(write, known)
+    (number,) = await numbers.take(connection)
+    values = table.values(row, number, known.number, 0)
+    where = (known.number, row.tenant, row.scope, row.generation, record.generation is not None, row.generation)
+    try:
+        await connection.change(table.put_absent, number, *where, *values[1:])
+        return Outcome(Status.APPLIED, version=row.version, generation=row.generation)
+    except Exception as exc:
+        if number_of(exc) not in (DUPLICATE, NO_VALUE):
+            raise
+    now = await directory.look(connection, record.partition)
+    held = table.held(await table.find(connection, write.key))
+    decision = decide(write, slot_of(table.collection, write.key, held), now.generation if now else 0)
+    return None if decision.changes else decision.outcome
+
+
+async def annotate(connection: Connection, table: MyTable, write: Annotate) -> Outcome | None:
+    """Decide on what stands there, and replace exactly that. None where it changed in between."""
+    held = table.held(await table.find(connection, write.key))
+    decision = decide(write, slot_of(table.collection, write.key, held), 0)
+    if not decision.changes or decision.leaves is None:
+        return decision.outcome
+    row = row_of(table.collection, decision.leaves, b"")
+    return decision.outcome if await table.swap(connection, row, held.token) else None
+
+
+# -- several ----------------------------------------------------------------------------------------------------------
+
+
+class MyBatch(Batch[Connection, MyTable]):
     """One call's writes, within one transaction."""
 
     def __init__(
         self,
         connection: Connection,
-        shelves: Callable[[Collection], MyShelf],
-        places: MyPlaces,
+        tables: Callable[[Collection], MyTable],
+        directory: MyDirectory,
         numbers: Numbers,
         thresholds: Thresholds,
         writes: Sequence[Write],
     ) -> None:
-        super().__init__(connection, shelves, places, writes)
+        super().__init__(connection, tables, directory, writes)
         self._numbers = numbers
         self._thresholds = thresholds
         self._mine: list[int] = []
@@ -53,7 +122,7 @@ class MyBatch(Batch[Connection, MyShelf]):
 
     # -- new records --------------------------------------------------------------------------------------------------
 
-    async def _do_at_once(self, desk: Desk) -> None:
+    async def _put_at_once(self) -> None:
         """Store all new records. Raises `Collided` where something stands under one of their keys: then they are to be decided about."""
         if not self.at_once:
             return
@@ -64,25 +133,21 @@ class MyBatch(Batch[Connection, MyShelf]):
         numbers = self._mine.copy()  # all of them are needed again if this is undone
         outcomes: dict[int, Outcome] = {}
         for _, puts in sorted(by_collection.items()):
-            shelf = self._shelves(puts[0][1].collection)
-            await self._insert(shelf, self._fresh(desk, shelf, sorted(puts, key=_key), numbers, outcomes), numbers)
+            puts.sort(key=lambda numbered: numbered[1].key)
+            await self._insert(self._tables(puts[0][1].collection), self._fresh(puts, numbers, outcomes), numbers)
         self._mine = numbers
         self._outcomes |= outcomes
         for i in outcomes:
             del self._left[i]
 
-    @staticmethod
-    def _fresh(
-        desk: Desk, shelf: MyShelf, puts: Iterable[tuple[int, Put]], numbers: list[int], outcomes: dict[int, Outcome]
-    ) -> Iterator[tuple[Content, int]]:
-        """The rows of these writes, made as they are asked for, and their outcomes. Those that will be rejected are left out."""
-        for i, write, generation, content in rows_of(desk, shelf.layout, puts):
-            outcomes[i] = Outcome(Status.APPLIED, version=write.record.version, generation=generation)
-            yield content, numbers.pop()
+    def _fresh(self, puts: Iterable[tuple[int, Put]], numbers: list[int], outcomes: dict[int, Outcome]) -> Iterator[Numbered]:
+        for i, row, partition in self.rows_of(puts):
+            outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
+            yield row, numbers.pop(), partition
 
-    async def _insert(self, shelf: MyShelf, fresh: Iterable[tuple[Content, int]], numbers: list[int]) -> None:
+    async def _insert(self, table: MyTable, fresh: Iterable[Numbered], numbers: list[int]) -> None:
         try:
-            await shelf.insert(self._connection, fresh, _drawn(numbers))
+            await table.insert(self._connection, fresh, _drawn(numbers))
         except Exception as exc:
             if number_of(exc) == DUPLICATE:
                 raise Collided from exc
@@ -90,46 +155,27 @@ class MyBatch(Batch[Connection, MyShelf]):
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
-    def _check_key(self, write: Write) -> None:
-        if isinstance(write, RaiseGeneration):
-            checked_name("tenant", write.partition.tenant, TENANT_BYTES)
-            checked_name("scope", write.partition.scope)
-            return
-        if isinstance(write, Put):
-            checked_name("scope", write.record.scope)
-        checked_key(write.key)
-
-    async def _lock(self, shelf: MyShelf, keys: set[Key]) -> dict[Key, Held]:
-        rows = await shelf.find_all(self._connection, list(keys), lock=True)
-        return {key: shelf.held(rows.get(key)) async for key in paced(sorted(keys))}
-
-    async def _write_back(self, shelf: MyShelf, changed: dict[Key, Held]) -> None:
-        held = [changed[key] for key in sorted(changed)]
-        standing = [(h, h.row) for h in held if h.row is not None]
-        await shelf.forget_aside(self._connection, [row for _, row in standing])
-        gone = [row[NUMBER] for h, row in standing if h.content is None]
-        over = [(h.content, row[NUMBER]) for h, row in standing if h.content is not None and h.found_anew]
-        same = [(h.content, row[NUMBER]) for h, row in standing if h.content is not None and not h.found_anew]
-        fresh = [(h.content, self._mine.pop()) for h in held if h.content is not None and h.row is None]
+    async def _write_back(self, table: MyTable, changes: Sequence[Change]) -> None:
+        standing = [c for c in changes if c.held.token is not None]
+        await table.forget_quarantined(self._connection, [c.held.token for c in standing])
+        gone = [c.held.token[NUMBER] for c in standing if c.row is None]
+        over = [(c.row, c.held.token[NUMBER], self.partition_no(c)) for c in standing if c.row is not None and c.found_anew]
+        same = [(c.row, c.held.token[NUMBER], c.held.token[PARTITION]) for c in standing if c.row is not None and not c.found_anew]
+        fresh = [(c.row, self._mine.pop(), self.partition_no(c)) for c in changes if c.row is not None and c.held.token is None]
         if gone:
-            await shelf.delete(self._connection, gone)
+            await table.delete(self._connection, gone)
         if over:
-            await shelf.replace(self._connection, over, _drawn(self._mine))
+            await table.replace(self._connection, over, _drawn(self._mine))
         if same:
-            await shelf.restate(self._connection, same)
+            await table.restate(self._connection, same)
         if fresh:
-            await self._insert(shelf, fresh, self._mine)
+            await self._insert(table, fresh, self._mine)
 
 
 def _are_new(writes: Sequence[Write]) -> bool:
     """Whether every write puts a record of its own where nothing stands."""
     keys = {(w.collection.name, w.record.key) for w in writes if isinstance(w, Put) and isinstance(w.when, Absent)}
     return len(keys) == len(writes)
-
-
-def _key(numbered: tuple[int, Put]) -> tuple[str, str]:
-    key = numbered[1].record.key
-    return key.tenant, key.id
 
 
 def _drawn(numbers: list[int]) -> Iterator[int]:

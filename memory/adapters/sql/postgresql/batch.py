@@ -1,33 +1,136 @@
-"""Several writes in one transaction, on PostgreSQL: new rows go in at once; what meets something is locked, decided in order, and written back."""
+"""Writes on PostgreSQL.
+
+Alone: one statement where what a write asks can be said in one, else a look and a swap that holds only if nothing changed since. What owes a step is
+always looked at: whether it may be replaced is decided here.
+
+Several: one transaction. New rows go in at once; what meets something is locked, decided in order, and written back.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from memory.adapters.sql.postgresql.codec import escape
 from memory.adapters.sql.postgresql.connection import Connection
-from memory.adapters.sql.postgresql.rows import ID, KIND, TENANT, Content, key_text, scope_text
-from memory.adapters.sql.postgresql.shelf import ABSENT, ALWAYS, NEWER, PgShelf
-from memory.adapters.sql.postgresql.values import checked
-from memory.adapters.sql.server.batch import Batch, Collided, rows_of
-from memory.adapters.sql.server.desk import Desk, Held
-from memory.adapters.sql.values import TOMBSTONE
+from memory.adapters.sql.postgresql.partitions import PgDirectory
+from memory.adapters.sql.postgresql.table import ABSENT, ALWAYS, NEWER, PgTable
+from memory.adapters.sql.server.batch import Batch, Collided, check_names, put_row
+from memory.adapters.sql.server.store import Busy
+from memory.ports.batch import Change, slot_of
+from memory.ports.collections import Collection
+from memory.ports.deciding import Decision, decide
 from memory.ports.pace import paced
-from memory.ports.record import Key
-from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.record import Key, Tombstone
+from memory.ports.rows import TOMBSTONE, Row, row_of
+from memory.ports.storable import Unstorable
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When, Write
 
-LARGE_ROWS = 2
-"""Rows made before others get a turn: the largest take some 9 ms each, most of it for the exponents of their numbers."""
+ROUNDS = 100
+"""How often a write is begun again because others changed what it is about in between."""
+
+Tables = Callable[[Collection], PgTable]
 
 
-class PgBatch(Batch[Connection, PgShelf]):
+# -- one write --------------------------------------------------------------------------------------------------------
+
+
+async def write_one(connection: Connection, tables: Tables, directory: PgDirectory, write: Write) -> Outcome:
+    """Carry out one write in a transaction of its own."""
+    try:
+        check_names(write)
+    except Unstorable as exc:
+        return Outcome(Status.REJECTED, reason=str(exc))
+    if isinstance(write, RaiseGeneration):
+        return Outcome(Status.APPLIED, number=await directory.raise_generation(connection, write.partition, write.to))
+    table = tables(write.collection)
+    for _ in range(ROUNDS):
+        if isinstance(write, Put):
+            outcome = await _put(connection, table, directory, write)
+        elif isinstance(write, Delete):
+            outcome = await _delete(connection, table, write)
+        else:
+            outcome = await _swap(connection, table, write)
+        if outcome is not None:
+            return outcome
+    raise Busy
+
+
+async def _put(connection: Connection, table: PgTable, directory: PgDirectory, write: Put) -> Outcome | None:
+    """None where it is to be begun again."""
+    partition, given = write.record.partition, write.record.generation is not None
+    known = directory.known(partition) or (await directory.ensure(connection, [partition]))[partition]
+    row = put_row(write, known)
+    values = table.parameters(row, known.number)
+    applied = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
+    if await _blindly(connection, table, write.when, [*values, given], put=True):
+        return applied
+    now = await directory.look(connection, partition)
+    held = table.held(await table.find(connection, write.key))
+    if now is None or now.number != known.number:
+        return None
+    decision = decide(write, slot_of(table.collection, write.key, held), now.generation)
+    if decision.changes and held.token is not None and await connection.fetchval(table.put_over, *values, given, table.checksum_of(held.token)):
+        return applied
+    return _unless_it_would_do(decision)
+
+
+async def _delete(connection: Connection, table: PgTable, write: Delete) -> Outcome | None:
+    tombstone = Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)
+    values = table.parameters(row_of(table.collection, tombstone), None)
+    if await _blindly(connection, table, write.when, values, put=False):
+        return Outcome(Status.APPLIED, version=write.version)
+    held = table.held(await table.find(connection, write.key))
+    decision = decide(write, slot_of(table.collection, write.key, held), 0)
+    if decision.changes and held.token is not None and await connection.fetchval(table.delete_exactly, *values, table.checksum_of(held.token)):
+        return decision.outcome
+    return _unless_it_would_do(decision)
+
+
+def _unless_it_would_do(decision: Decision) -> Outcome | None:
+    """Why a write was not carried out, by what stands there now; None where it would be now."""
+    return None if decision.changes else decision.outcome
+
+
+async def _blindly(connection: Connection, table: PgTable, when: When, values: list[Any], *, put: bool) -> bool:
+    """Store the row where the condition holds, without looking first; whether it did."""
+    if isinstance(when, AtVersion):
+        role, tier = when.role and when.role.value, None if when.tier is None else escape(when.tier)
+        return bool(await connection.fetchval(table.put_at if put else table.delete_at, *values, when.version, role, tier))
+    if not put:
+        return bool(await connection.fetchval(table.delete_newer, *values))
+    sql = table.put_absent if isinstance(when, Absent) else table.put_newer if isinstance(when, Newer) else table.put_always
+    return bool(await connection.fetchval(sql, *values))
+
+
+async def _swap(connection: Connection, table: PgTable, write: Release | Annotate | Purge) -> Outcome | None:
+    """Decide on what stands there, and replace exactly that."""
+    held = table.held(await table.find(connection, write.key))
+    decision = decide(write, slot_of(table.collection, write.key, held), 0)
+    if not decision.changes:
+        return decision.outcome
+    stood = table.checksum_of(held.token)
+    if decision.leaves is None:
+        swapped = await connection.fetchval(table.remove, escape(write.key.tenant), write.key.id, stood)
+    elif decision.found_by:
+        swapped = await connection.fetchval(table.swap, *table.parameters(row_of(table.collection, decision.leaves), None), stood)
+    else:
+        row = row_of(table.collection, decision.leaves, b"")
+        swapped = await connection.fetchval(table.restate, *table.restated(row, held.token))
+    return decision.outcome if swapped else None
+
+
+# -- several ----------------------------------------------------------------------------------------------------------
+
+
+class PgBatch(Batch[Connection, PgTable]):
     """One call's writes, within one transaction."""
 
     # -- rows that go in as they are ----------------------------------------------------------------------------------
 
-    async def _do_at_once(self, desk: Desk) -> None:
+    async def _put_at_once(self) -> None:
         """Insert what its condition lets in without a look. What it does not let in stays to be decided."""
         if not _is_blind(self._left.values()):
             return
@@ -37,34 +140,32 @@ class PgBatch(Batch[Connection, PgShelf]):
             condition = ABSENT if isinstance(write.when, Absent) else NEWER if isinstance(write.when, Newer) else ALWAYS
             groups.setdefault((write.collection.name, condition), []).append((i, write))
         for (_, condition), group in sorted(groups.items()):
-            shelf = self._shelves(group[0][1].collection)
+            table = self._tables(group[0][1].collection)
             group.sort(key=lambda pair: pair[1].key)
-            sent: dict[tuple[str, str], tuple[int, int]] = {}
-            for address in await self._insert(shelf, condition, self._contents(desk, shelf, group, sent), len(group)):
-                i, generation = sent[address]
-                write = self._left.pop(i)
-                assert isinstance(write, Put)  # noqa: S101 - see above
-                self._outcomes[i] = Outcome(Status.APPLIED, version=write.record.version, generation=generation)
+            sent: dict[tuple[str, str], tuple[int, Row]] = {}
+            for tenant, record_id in await self._insert(table, condition, self._noted(group, sent), len(group)):
+                i, row = sent[(tenant, str(record_id))]
+                del self._left[i]
+                self._outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
 
-    @staticmethod
-    def _contents(desk: Desk, shelf: PgShelf, group: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, int]]) -> Iterator[Content]:
-        """The rows of these writes, made as they are asked for, and noted. Those that will be rejected are left out."""
-        for i, _, generation, content in rows_of(desk, shelf.layout, group):
-            sent[(content.row[TENANT], content.row[ID])] = (i, generation)
-            yield content
+    def _noted(self, puts: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, Row]]) -> Iterator[tuple[Row, int | None]]:
+        for i, row, partition in self.rows_of(puts):
+            sent[(escape(row.tenant), row.id)] = (i, row)
+            yield row, partition
 
-    async def _insert(self, shelf: PgShelf, condition: str, contents: Iterator[Content], most: int) -> list[tuple[str, str]]:
+    async def _insert(self, table: PgTable, condition: str, rows: Iterable[tuple[Row, int | None]], most: int) -> list[tuple[str, Any]]:
         """The keys of the rows that were stored, as columns hold them. The rows come by key, and are at most so many."""
-        stored: list[tuple[str, str]] = []
+        stored: list[tuple[str, Any]] = []
         under_way: asyncio.Task[Sequence[Any]] | None = None
+        left = iter(rows)
         try:
-            for size in _portions(most, shelf.thresholds.rows_at_once, shelf.thresholds.rows_at_ends):
-                rows = [shelf.parameters(content) async for content in paced(islice(contents, size), LARGE_ROWS)]
-                if not rows:
+            for size in _portions(most, table.thresholds.rows_at_once, table.thresholds.rows_at_ends):
+                some = [table.parameters(row, partition) async for row, partition in paced(islice(left, size))]
+                if not some:
                     break
                 if under_way is not None:
                     stored += [(r[0], r[1]) for r in await under_way]
-                sql, columns = shelf.insert_many(condition, rows)
+                sql, columns = table.insert_many(condition, some)
                 under_way = asyncio.ensure_future(self._connection.fetch(sql, *columns))
                 await asyncio.sleep(0)  # lets it be sent
             if under_way is not None:
@@ -77,34 +178,24 @@ class PgBatch(Batch[Connection, PgShelf]):
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
-    async def _lock(self, shelf: PgShelf, keys: set[Key]) -> dict[Key, Held]:
-        rows = await shelf.find_all(self._connection, list(keys), lock=True)
-        return {key: shelf.held(rows.get(key)) async for key in paced(sorted(keys))}
-
-    async def _write_back(self, shelf: PgShelf, changed: dict[Key, Held]) -> None:
-        fresh = [h.content for h in changed.values() if h.content is not None and h.row is None]
-        over = [h.content for h in changed.values() if h.content is not None and h.row is not None]
-        gone = [key for key, h in changed.items() if h.content is None and h.row is not None]
-        if len(await self._insert(shelf, ABSENT, _by_key(fresh), len(fresh))) != len(fresh):
+    async def _write_back(self, table: PgTable, changes: Sequence[Change]) -> None:
+        fresh = [(c.row, self.partition_no(c)) for c in changes if c.row is not None and c.held.token is None]
+        over = [(c.row, self.partition_no(c)) for c in changes if c.row is not None and c.held.token is not None and c.found_anew]
+        same = [table.restated(c.row, c.held.token) for c in changes if c.row is not None and not c.found_anew]
+        gone = [c.key for c in changes if c.row is None]
+        if len(await self._insert(table, ABSENT, fresh, len(fresh))) != len(fresh):
             raise Collided
-        await self._insert(shelf, ALWAYS, _by_key(over), len(over))
+        await self._insert(table, ALWAYS, over, len(over))
+        if same:
+            await self._connection.executemany(table.restate, same)
         if gone:
-            await self._by_keys(shelf.delete_many, gone)
-        left = gone + [key for key, h in changed.items() if h.content is not None and h.content.row[KIND] == TOMBSTONE and h.row is not None]
+            await self._by_keys(table.remove_many, gone)
+        left = gone + [c.key for c in changes if c.row is not None and c.row.type == TOMBSTONE and c.held.token is not None]
         if left:
-            await self._by_keys(shelf.forget_aside_sql, left)
+            await self._by_keys(table.forget_sql, left)
 
     async def _by_keys(self, sql: str, keys: Sequence[Key]) -> None:
-        await self._connection.execute(sql, [checked(k.tenant) for k in keys], [checked(k.id) for k in keys])
-
-    def _check_key(self, write: Write) -> None:
-        if isinstance(write, RaiseGeneration):
-            checked(write.partition.tenant)
-            scope_text(write.partition.tenant, write.partition.scope)
-            return
-        if isinstance(write, Put):
-            scope_text(write.record.key.tenant, write.record.scope)
-        key_text(write.key)
+        await self._connection.execute(sql, [escape(k.tenant) for k in keys], [k.id for k in keys])
 
 
 def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
@@ -120,11 +211,7 @@ def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
     yield at_ends
 
 
-def _by_key(contents: Sequence[Content]) -> Iterator[Content]:
-    return iter(sorted(contents, key=lambda content: (content.row[TENANT], content.row[ID])))
-
-
-def _is_blind(writes: Any) -> bool:
+def _is_blind(writes: Iterable[Write]) -> bool:
     """Whether every write puts a record of its own under a condition that an insert can decide."""
     seen: set[tuple[str, Key]] = set()
     for write in writes:

@@ -9,6 +9,8 @@ import json
 import re
 from collections.abc import Sequence
 
+from asyncpg.pgproto.pgproto import UUID
+
 from memory.adapters.sql.codec import ID, TAG, Coding, TypeTable
 from memory.ports import lexical
 from memory.ports.collections import FieldType
@@ -37,7 +39,7 @@ def array(items: Sequence[str]) -> str:
 _TEXT = Coding(escape, unescape)
 TYPES: TypeTable = {
     FieldType.TEXT: _TEXT,
-    ID: _TEXT,
+    ID: Coding(UUID, str),
     TAG: _TEXT,
     FieldType.TAGS: Coding(lambda tags: list(map(escape, tags)), lambda tags: tuple(map(unescape, tags))),
 }
@@ -50,7 +52,7 @@ def indexed(partition: int, words: bytes) -> tuple[int, str, str]:
     """What a record's packed words leave in its row: how many there are, the counts as a JSON object, and a tsvector as text.
 
     Each lexeme carries the number of its partition, so that every posting list is one partition's own and a small scope is found at once in a large
-    table. It stands there once, without a position, and is counted beside (no limit of 255); of the distinct words beyond 1 MiB the first are indexed.
+    table. It stands there without a position, and is counted beside (no limit of 255); of the distinct words beyond 1 MiB the first are indexed.
     """
     total = lexical.length(words)
     counts = words[words.index(b",") + 1 : -1].decode()

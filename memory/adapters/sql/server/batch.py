@@ -104,13 +104,8 @@ class Batch(ABC, Generic[C, T]):
                 yield i, put_row(write, known), known.number
 
     def partition_no(self, change: Change) -> int | None:
-        """The number of the partition in which the change leaves a record; None where it leaves none."""
-        if change.row is None or change.row.role is None:
-            return None
-        if change.born is not None:
-            return self._known[change.born].number
-        number: int | None = change.held.token[-1]
-        return number
+        """The number of the partition into which the change puts a record; None where it puts none."""
+        return None if change.born is None else self._known[change.born].number
 
     # -- what a dialect says ------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ async def get(connection: Any, table: AnyTable, keys: Sequence[Key]) -> tuple[li
     unreadable: list[Unreadable] = []
     async for key in paced(keys):
         found = rows.get(key)
-        stored = None if found is None else table.codec.stored(found)
+        stored = None if found is None else table.stored(found)
         if found is not None and isinstance(stored, Corrupt):
             if table.codec.is_quarantined(found):
                 stored = Corrupt(key, await table.problem(connection, key) or stored.problem)
@@ -66,7 +66,7 @@ async def query(connection: Any, table: AnyTable, directory: AnyDirectory, query
     if selection is not None:
         heads = [head async for row in paced(rows) if (head := selection.read(dict(zip(columns, row, strict=False)))) is not None]
     async for row in paced(rows if selection is None else ()):
-        stored = table.codec.stored(row)
+        stored = table.stored(row)
         if isinstance(stored, Corrupt):
             unreadable.append(Unreadable(row[:-1], stored.key, stored.problem))
         else:

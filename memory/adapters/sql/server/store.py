@@ -21,12 +21,11 @@ from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
 from memory.adapters.sql.server.reading import Deletion
 from memory.adapters.sql.server.table import Table, Unreadable
 from memory.adapters.sql.server.thresholds import ServerThresholds
-from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
+from memory.domain.errors import MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
 from memory.ports.record import Key, Partition, Stored
-from memory.ports.storable import Unstorable
 from memory.ports.store import Audit, Health
 
 ATTEMPTS = 12
@@ -283,7 +282,7 @@ class ServerStore(BaseStore, Generic[C, R]):
     # -- unreadable rows ----------------------------------------------------------------------------------------------
 
     async def _until_sound(self, collection: Collection, read: Callable[[C, R], Awaitable[tuple[T, list[Unreadable]]]]) -> T:
-        """Read; what turns out unreadable is moved into the quarantine and the reading done again, so that limits and statistics are of what can be read."""
+        """Read; what turns out unreadable goes into the quarantine and the reading is done again: limits and statistics are of what can be read."""
         for _ in range(8):
             answer, unreadable = await self._with(lambda connection: read(connection, self._table(collection)))
             if not unreadable or not await self._quarantine(collection, unreadable):

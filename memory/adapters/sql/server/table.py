@@ -19,7 +19,7 @@ from memory.adapters.sql.shapes import Shape, Shaper, Values
 from memory.ports.batch import NOTHING, Held
 from memory.ports.collections import Collection
 from memory.ports.query import Order, Where
-from memory.ports.record import Key
+from memory.ports.record import Key, Stored
 from memory.ports.rows import Row
 
 C = TypeVar("C")
@@ -48,6 +48,7 @@ class Table(ABC, Generic[C]):
         self.collection: Collection = codec.collection
         self.name = codec.collection.name
         self.codec, self.shaper, self.table, self.thresholds = codec, shaper, table, thresholds
+        self.checksum = codec.columns[-1]
         self.columns = (*codec.columns, *self.beside)
         """What is read of a row: what it says, and what is kept of it beside, the number of its partition the last."""
         self.prepared: dict[Any, Statement] = {}
@@ -73,8 +74,20 @@ class Table(ABC, Generic[C]):
         """What stands in a row, to decide about."""
         if columns is None:
             return NOTHING
-        row, problem = self.codec.read(columns)
+        row, problem = self.read_row(columns)
         return Held(None if problem else row, columns, problem, self.codec.version(columns))
+
+    def read_row(self, columns: Columns) -> tuple[Row, str]:
+        """The row, and what is wrong with it, see `Codec.read`."""
+        return self.codec.read(columns, columns[len(self.columns) - 1])
+
+    def stored(self, columns: Columns) -> Stored:
+        """What stands in a row."""
+        return self.codec.stored(columns, columns[len(self.columns) - 1])
+
+    def checksum_of(self, columns: Columns) -> Any:
+        """By which the row is known again."""
+        return columns[len(self.codec.columns) - 1]
 
     @property
     def matched_columns(self) -> tuple[str, ...]:
