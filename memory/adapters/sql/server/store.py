@@ -21,7 +21,7 @@ from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
 from memory.adapters.sql.server.reading import Deletion
 from memory.adapters.sql.server.table import Table, Unreadable
 from memory.adapters.sql.server.thresholds import ServerThresholds
-from memory.domain.errors import MemoryTiersError, NotOpen, StoreUnavailable
+from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Page, Query
@@ -191,6 +191,8 @@ class ServerStore(BaseStore, Generic[C, R]):
     # -- errors -------------------------------------------------------------------------------------------------------
 
     def _translate(self, error: Exception) -> Exception | None:
+        if isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, UnicodeEncodeError):
+            return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         if isinstance(error, Busy | Collided):
             return StoreUnavailable(self.name, "others kept changing what the call is about; nothing of it was kept; try again")
         return self._translate_driver(error)
