@@ -12,7 +12,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.past import LIFE
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.steps import step
@@ -33,9 +33,9 @@ class Birth:
 class Lives:
     """Makes records ready to be born."""
 
-    def __init__(self, placement: Placement, *, owed: OwedWork, cache: Cache) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, cache: Cache) -> None:
         self._placement = placement
-        self._owed = owed
+        self._outbox = outbox
         self._cache = cache
 
     async def birth(self, record: Record, store: Store, there: Located) -> Birth:
@@ -43,8 +43,8 @@ class Lives:
 
         Raises `StoreUnavailable` where an earlier life cannot be laid to rest now.
         """
-        grave, home = there.tombstone, there.store
-        if grave is None or home is None:
+        tombstone, home = there.tombstone, there.store
+        if tombstone is None or home is None:
             return Birth(record, store, Absent())
         version = max(record.version, await self._laid_to_rest(record.key, store) + 1)
         await self._cache.invalidate(ENTRIES, record.key)
@@ -57,19 +57,19 @@ class Lives:
             body={**record.body, LIFE: version},
             tier=tier,
         )
-        return Birth(reborn, home, AtVersion(grave.version))
+        return Birth(reborn, home, AtVersion(tombstone.version))
 
     async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
         """The highest version of what stands under the key in any store, once no tombstone of it owes anything."""
         highest = 0
         for store in self._placement.topology.since(born_in):
-            with step("life.graves"):
+            with step("life.tombstones"):
                 row = (await store.get(ENTRIES, [key]))[0]
             highest = max(highest, getattr(row, "version", 0))
-            if isinstance(row, Tombstone) and row.owed and (left := await self._owed.finish(Debt(ENTRIES, store, row))):
+            if isinstance(row, Tombstone) and row.owed and (left := await self._outbox.finish(Pending(ENTRIES, store, row))):
                 undone = ", ".join(owed.step for owed in left)
                 raise StoreUnavailable(
                     store.name, f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again"
                 )
-        await self._owed.unrelate(ENTRIES, key)  # whose scope was erased, left relations in other scopes, until a sweep
+        await self._outbox.erase_children(ENTRIES, key)  # whose scope was erased, left relations in other scopes, until a sweep
         return highest

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,10 +19,25 @@ from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
+from memory.ports.due import Due, due_by_queries
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant, Words
-from memory.ports.questions import check_limit, check_order, check_select, checked
+from memory.ports.query import (
+    Count,
+    Everywhere,
+    Hit,
+    Near,
+    Page,
+    PartitionPage,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Words,
+    decode_partition,
+    encode_partition,
+)
+from memory.ports.questions import check_limit, check_order, check_prefix, check_select, checked
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
@@ -142,6 +157,27 @@ class BaseStore(ABC):
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         return await self._translated(self._delete_matching(self._checked(query), version, discard_at, carry))
 
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        self._must_be_open()
+        self._must_offer("tenant_wide")
+        self._must_offer("filter")
+        check_limit(limit)
+        for collection in expired or ():
+            self._known(collection)
+        return await self._translated(self._due(now, limit, cursor, expired or {}))
+
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        self._must_be_open()
+        self._must_offer("tenant_wide")
+        check_limit(limit)
+        check_prefix("prefix", prefix)
+        if not isinstance(where, Tenant | Everywhere):
+            raise InvalidInput("where", "takes a tenant or everywhere")
+        after = None if cursor is None else decode_partition(cursor)
+        found = await self._translated(self._partitions(where, prefix, after, limit + 1))
+        page = tuple(found[:limit])
+        return PartitionPage(page, encode_partition(page[-1][0]) if len(found) > limit else None)
+
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
@@ -189,8 +225,17 @@ class BaseStore(ABC):
     async def _search(self, search: Search) -> list[Hit]:
         raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
 
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        """For an adapter without a way to find it in one trip. One that has makes its own cursors."""
+        return await due_by_queries(self.query, tuple(self._collections.values()), now, limit, cursor, expired)
+
     @abstractmethod
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int: ...
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+        """The first so many behind `after`, in order, with their generations. For an adapter that claims `tenant_wide`; one whose engine cannot order
+        them gives all it has to `memory.ports.asking.first_partitions`."""
+        raise Unsupported("tenant_wide", store=self.name)
 
     async def _audit(self, repair: bool) -> Audit:
         """For an adapter that derives nothing from its records."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.orchestrator.steps import current_step
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.due import Due
+from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
@@ -82,16 +82,22 @@ class FaultyStore:
 
         partial = some if len(writes) > 1 and not self.capabilities.atomic else None
         store, late = self._server.store, None
-        if not store.capabilities.fenced and isinstance(store, InMemoryStore) and self._process.plan.active:
+        if not store.capabilities.fenced and self._process.plan.active:
             late = unlooked_for(store, writes, together)
         call = lambda: self._server.store.apply(writes, together=together)  # noqa: E731
         return await self._call("apply", call, writes=True, partial=partial, late=late, shown=writes)
+
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        return await self._call("due", lambda: self._server.store.due(now, limit, cursor, expired=expired))
 
     async def audit(self, *, repair: bool = False) -> Audit:
         return await self._call("audit", lambda: self._server.store.audit(repair=repair))
 
     async def vacuum(self) -> int:
         return await self._call("vacuum", lambda: self._server.store.vacuum())
+
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        return await self._call("partitions", lambda: self._server.store.partitions(where, prefix=prefix, limit=limit, cursor=cursor))
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         return await self._call("idle_partitions", lambda: self._server.store.idle_partitions(limit))

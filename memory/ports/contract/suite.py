@@ -25,6 +25,7 @@ from memory.ports.contract.test_corners import *
 from memory.ports.contract.test_damage import *
 from memory.ports.contract.test_declarations import *
 from memory.ports.contract.test_departures import *
+from memory.ports.contract.test_due import *
 from memory.ports.contract.test_erasing import *
 from memory.ports.contract.test_exact_values import *
 from memory.ports.contract.test_filters import *
@@ -42,6 +43,7 @@ from memory.ports.contract.test_limits import *
 from memory.ports.contract.test_meaning import *
 from memory.ports.contract.test_names import *
 from memory.ports.contract.test_paging import *
+from memory.ports.contract.test_partitions import *
 from memory.ports.contract.test_refusals import *
 from memory.ports.contract.test_round_trips import *
 from memory.ports.contract.test_servers import *

@@ -1,4 +1,4 @@
-"""Partitions of which something is kept though nothing stands in them, and forgetting them."""
+"""Partitions: those there are, those of which something is kept though nothing stands in them, and forgetting these."""
 
 from __future__ import annotations
 
@@ -6,9 +6,27 @@ from collections.abc import Sequence
 
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.values import MARK
+from memory.ports.query import Everywhere, Tenant
+from memory.ports.questions import behind_prefix
 from memory.ports.record import Partition
 
 _COLLECTIONS = "SELECT name FROM memory_collections"
+
+
+def partitions(session: Session, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    """Those with a generation above 0, or a record of any collection of the file, set aside or not."""
+    tables = ["memory_quarantine", *[name for (name,) in session.rows(_COLLECTIONS)]]
+    holds = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE partition_no = p.number)" for table in tables)  # noqa: S608
+    conditions, values = [f"(p.generation > 0 OR {holds})", "p.scope >= ?"], [prefix]
+    if isinstance(where, Tenant):
+        conditions, values = [*conditions, "p.tenant = ?"], [*values, where.tenant]
+    if (end := behind_prefix(prefix)) is not None:
+        conditions, values = [*conditions, "p.scope < ?"], [*values, end]
+    if after is not None:
+        conditions, values = [*conditions, "(p.tenant, p.scope) > (?, ?)"], [*values, after.tenant, after.scope]
+    asked = " AND ".join(conditions)
+    statement = f"SELECT p.tenant, p.scope, p.generation FROM memory_partitions AS p WHERE {asked} ORDER BY p.tenant, p.scope LIMIT ?"  # noqa: S608
+    return [(Partition(tenant, scope), generation) for tenant, scope, generation in session.rows(statement, (*values, limit))]
 
 
 def idle(session: Session, limit: int) -> list[tuple[Partition, int]]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from memory.domain.entry import Entry
 from memory.domain.errors import NotFound, StoreUnavailable
-from memory.orchestrator import owed
+from memory.orchestrator import outbox
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.owed import MOST_VERSIONS_OWED, Debt
-from memory.ports.record import Tombstone
+from memory.orchestrator.maintenance import READ_AT_ONCE
+from memory.orchestrator.outbox import MOST_VERSIONS_OWED, REPLICA, Pending, replicas
+from memory.ports.record import Owed, Record, Tombstone
+from memory.ports.writes import AtVersion, Delete, Outcome, Put, Status, Write
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
 
@@ -112,7 +119,7 @@ async def test_kept_versions_on_their_way_do_not_survive_a_deletion(world: World
     assert await world.browse(known_at=known) == []
 
 
-@pytest.mark.parametrize("step", ["version.walk", "version.erase", "relation.find", "relation.erase", "delete.elsewhere", "owed.settle"])
+@pytest.mark.parametrize("step", ["hanging.find", "hanging.walk", "hanging.erase", "delete.elsewhere", "owed.settle"])
 async def test_what_hangs_on_a_deleted_entry_goes_in_the_end_whichever_step_failed(world: World, step: str) -> None:
     entry, other = await world.write("text one"), await world.write("text two")
     known = world.clock.advance()
@@ -159,7 +166,7 @@ async def test_an_erasure_broken_off_is_finished_by_a_sweep(world: World, step: 
 async def test_cutting_a_relation_that_an_end_left_over_cuts_nothing_that_anybody_saw(world: World) -> None:
     ends = [await world.write("one"), await world.write("other")]
     relation = await world.engine.relations.relate(TENANT, ends[0].id, "supports", ends[1].id)
-    world.mid.fails_before.add("relation.find")
+    world.mid.fails_before.add("hanging.find")
     await world.delete(ends[1])
     assert await world.engine.relations.related(TENANT) == []
     assert not await world.engine.relations.unrelate(TENANT, relation.id)
@@ -242,7 +249,7 @@ async def test_a_record_carries_only_so_much_of_its_own_past_while_the_archive_i
 
 
 async def test_long_versions_fill_a_record_sooner_but_one_edit_is_always_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owed, "MOST_BYTES_OWED", 100_000)
+    monkeypatch.setattr(outbox, "MOST_BYTES_OWED", 100_000)
     entry = await world.write("y" * 60_000)
     world.mid.fails_before.add("version.keep")
     await world.update(entry, content="z" * 60_000)
@@ -257,12 +264,12 @@ async def test_an_erasure_finished_by_a_sweep_is_no_problem_any_more(world: Worl
         await world.engine.erasure.erase_scope(TENANT, SESSION)
     world.clock.advance(HOUR)
     await world.engine.maintenance.sweep()
-    assert [problem.step for problem in world.engine.owed.problems] == ["erase"]
+    assert [problem.step for problem in world.engine.outbox.problems] == ["erase_scope"]
     world.heal()
     world.clock.advance(HOUR)
     report = await world.engine.maintenance.sweep()
     assert (report.finished, report.still_owed) == (1, 0)
-    assert world.engine.owed.problems == ()
+    assert world.engine.outbox.problems == ()
 
 
 @pytest.mark.parametrize("seen_to", ["finished", "deleted"])
@@ -270,35 +277,115 @@ async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: Wo
     world.long.down = True
     entry = await world.write(scope=USER)
     await world.engine.maintenance.sweep()
-    assert [problem.step for problem in await world.engine.owed.still_owed()] == ["replicate"]
+    assert [problem.step for problem in await world.engine.outbox.still_owed()] == ["deliver.replica"]
     assert len(await world.engine.maintenance.overdue()) > 0
     world.heal()
     other = await world.another_process()
     await (other.delete(TENANT, entry.id) if seen_to == "deleted" else other.maintenance.sweep())
     world.mid.down = True
-    assert len(await world.engine.owed.still_owed()) == 1, "nobody can tell just now"
+    assert len(await world.engine.outbox.still_owed()) == 1, "nobody can tell just now"
     world.heal()
-    assert await world.engine.owed.still_owed() == ()
+    assert await world.engine.outbox.still_owed() == ()
     assert await world.engine.maintenance.overdue() == []
 
 
 async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgotten_in_its_time(world: World) -> None:
     entry = await world.write()
     world.long.down = True
-    world.mid.fails_before.add("relation.find")
+    world.mid.fails_before.add("hanging.find")
     assert await world.delete(entry) is True
     row = await world.standing(world.short, entry.id)
     assert isinstance(row, Tombstone)
-    assert {owed.step for owed in row.owed} == {"unplace", "unrelate"}
-    seen, other = Debt(ENTRIES, world.short, row), await world.another_process()
+    assert {owed.step for owed in row.owed} == {"deliver.tombstone", "erase"}
+    seen, other = Pending(ENTRIES, world.short, row), await world.another_process()
     world.heal()
-    world.mid.fails_before.add("relation.find")
-    assert len(await world.engine.owed.finish(seen)) == 1
+    world.mid.fails_before.add("hanging.find")
+    assert len(await world.engine.outbox.finish(seen)) == 1
     world.heal()
     world.long.fails_before.add("delete.elsewhere")
-    assert len(await other.owed.finish(seen)) == 1
+    assert len(await other.outbox.finish(seen)) == 1
     world.heal()
     assert await world.owed() == 0
     world.clock.advance(31 * DAY)
     await world.engine.maintenance.sweep()
     assert await world.standing(world.short, entry.id) is None
+
+
+# -- steps of any kind ----------------------------------------------------------------------------------------------------
+
+
+async def _owe(world: World, entry: Entry, *steps: Owed) -> None:
+    """As another version of the library may have left it."""
+    row = await world.standing(world.mid, entry.id)
+    assert isinstance(row, Record)
+    (outcome,) = await world.mid.apply([Put(ENTRIES, replace(row, owed=steps), AtVersion(row.version), settles=frozenset({REPLICA}))])
+    assert outcome.applied
+
+
+async def test_a_delivery_nobody_here_has_heard_of_is_carried_out_as_it_says_what_to_write(world: World) -> None:
+    world.long.fails_before.add("replica.deliver")
+    entry = await world.write(scope=USER)
+    world.heal()
+    await _owe(world, entry, Owed("1", "deliver.of-version-2", {"to": "long", "write": {"put": "self"}}))
+    assert (await world.engine.maintenance.sweep()).finished == 1
+    assert await world.stands(entry) == ["-", "home", "replica"]
+    assert await world.owed() == 0
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Owed("1", "of-version-2", {"to": "long"}),
+        Owed("1", "deliver.replica", {"to": "long", "write": {"patch": "self"}}),
+        Owed("1", "deliver.replica", {"to": "beyond", "write": {"put": "self"}}),
+        Owed("1", "deliver.version", {"to": "mid", "write": {"put": {}, "in": "of-version-2"}}),
+        Owed("1", "erase", {"collection": "of-version-2", "fields": ["entry_id"]}),
+    ],
+    ids=lambda step: str(step.data),
+)
+async def test_a_step_that_nobody_here_can_read_stays_owed_and_is_shown_beside_others_that_are_done(world: World, step: Owed) -> None:
+    entry = await world.write(scope=USER)
+    await _owe(world, entry, step, *replicas(world.engine.placement, ENTRIES, world.mid, "mid"))
+    report = await world.engine.maintenance.sweep()
+    assert [entry.id in said for said in report.stays] == [True]
+    row = await world.standing(world.mid, entry.id)
+    assert isinstance(row, Record)
+    assert row.owed == (step,)
+
+
+async def test_a_deletion_owes_each_later_store_for_itself(world: World) -> None:
+    entry = await world.write()
+    world.long.down = True
+    assert await world.delete(entry) is True
+    row = await world.standing(world.short, entry.id)
+    assert isinstance(row, Tombstone)
+    assert [owed.id for owed in row.owed] == ["deliver.tombstone:long"]
+    assert await world.stands(entry) == ["tombstone", "tombstone", "-"]
+
+
+async def test_a_tombstone_that_a_store_refuses_stays_owed_and_is_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = await world.write(scope=USER)
+    apply = world.long.apply
+
+    async def refuses(writes: Sequence[Write], **more: Any) -> list[Outcome]:
+        refused = any(isinstance(write, Delete) for write in writes)
+        return [Outcome(Status.REJECTED, reason="no room")] if refused else await apply(writes, **more)
+
+    monkeypatch.setattr(world.long, "apply", refuses)
+    assert await world.delete(entry) is True
+    assert await world.owed() == 1
+    assert ["no room" in said for said in (await world.engine.maintenance.sweep()).stays] == [True]
+    monkeypatch.undo()
+    await _settled(world)
+    assert await world.stands(entry) == ["-", "tombstone", "tombstone"]
+
+
+async def test_what_many_owe_one_store_is_delivered_in_batches(world: World) -> None:
+    world.long.down = True
+    for n in range(2 * READ_AT_ONCE + 1):
+        await world.write(f"text {n}", scope=USER)
+    world.heal()
+    world.long.steps.clear()
+    world.mid.steps.clear()
+    assert (await world.engine.maintenance.sweep()).finished == 2 * READ_AT_ONCE + 1
+    assert (world.long.steps.count("replica.deliver"), world.mid.steps.count("owed.settle")) == (3, 3)
