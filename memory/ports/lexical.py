@@ -11,6 +11,7 @@ from collections.abc import Collection as Several
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 from memory.ports.collections import Collection
 from memory.ports.text import words
@@ -46,16 +47,23 @@ def length(packed: bytes) -> int:
     return int(packed[1 : packed.index(b",")])
 
 
-def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
-    """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
+def packed_counts(packed: bytes) -> dict[str, int]:
+    """How often each token stands in which part, in one number each: see `weighed`."""
     held: dict[str, int] = json.loads(packed)[1]
+    return held
+
+
+def weighed(collection: Collection, numbers: Any) -> Any:
+    """Such a number's counts, summed under the parts' weights; also of a whole array at once."""
     bits = _bits(collection)
     most = 2**bits - 1
-    found: dict[str, float] = {}
-    for stem in stems:
-        if numbers := held.get(token(stem)):
-            found[stem] = sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
-    return found
+    return sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
+
+
+def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
+    """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
+    held = packed_counts(packed)
+    return {stem: weighed(collection, numbers) for stem in stems if (numbers := held.get(token(stem)))}
 
 
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:

@@ -162,7 +162,7 @@ class Sqlite(InAFolder):
         from memory.adapters.sql.sqlite.config import Thresholds
         from memory.adapters.sql.sqlite.store import SqliteStore
 
-        small = Thresholds(writes_together=1, rows_at_once=2, buried_at_once=1, block=8, statements_kept=1, log_pages=1)
+        small = Thresholds(writes_together=1, rows_at_once=2, deleted_at_once=1, block=8, statements_kept=1, log_pages=1)
         store: Store = SqliteStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite", thresholds=small)
         return store
 

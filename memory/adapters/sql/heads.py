@@ -22,16 +22,20 @@ _ROLES = {role.value: role for role in Role}
 
 
 class Heads:
-    """The heads of one collection with one selection; `at` says where each column is in a whole row."""
+    """The heads of one collection with one selection; `at` says where each column is in a whole row, `packed` that `words` holds packed words."""
 
-    def __init__(self, collection: Collection, select: frozenset[str], at: Mapping[str, int], decoders: Decoders) -> None:
+    def __init__(self, collection: Collection, select: frozenset[str], at: Mapping[str, int], decoders: Decoders, packed: bool = False) -> None:
         self._collection, self._at = collection, at
         self._text = decoders.get(FieldType.TEXT, lambda text: text)
         self._fields = [(name, at[_column(name)], decoders.get(_type(collection, name))) for name in sorted(select - BESIDE)]
         self._texts = [(part.name, at[text_column(part.name)]) for part in collection.texts] if WORDS in select else None
+        self._packed = at.get("words") if packed and WORDS in select else None
         self._vector = at.get("vector") if VECTOR in select else None
         named = [*_ALWAYS, *[_column(name) for name in sorted(select - BESIDE)]]
-        named += [text_column(part.name) for part in collection.texts] if WORDS in select else []
+        if self._packed is not None:
+            named.append("words")
+        elif WORDS in select:
+            named += [text_column(part.name) for part in collection.texts]
         named += ["vector"] if self._vector is not None else []
         self.columns = tuple(dict.fromkeys(named))
 
@@ -65,6 +69,8 @@ class Heads:
             return None
 
     def _words(self, row: Row) -> bytes:
+        if self._packed is not None and row[self._packed] is not None:
+            return bytes(row[self._packed])
         assert self._texts is not None  # noqa: S101 - asked where they are selected
         return lexical.index(self._collection, {name: self._text(row[i]) for name, i in self._texts if row[i] is not None})
 

@@ -31,33 +31,34 @@ COLUMN_TYPES: dict[FieldType, sa.types.TypeEngine[Any]] = {
     FieldType.BYTES: sa.LargeBinary(),
 }
 
-# What every collection's table begins with. The order is that of a row, and rows.py counts on it: add at the end only.
 SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
+    # What a row says, in the order of `memory.ports.rows.Row`.
     ("tenant", sa.Text(), False),
     ("id", sa.Text(), False),
-    ("fingerprint", sa.BigInteger(), False),  # of tenant and id: a second way to the row, should an index be damaged
     ("record_kind", sa.Text(), False),  # record, mark, tombstone, corrupt
-    ("partition_no", Long, True),  # live records only: nothing else is found by scope
-    ("scope", sa.Text(), True),
     ("version", sa.BigInteger(), False),
-    ("generation", sa.BigInteger(), True),
-    ("revision", sa.BigInteger(), False),  # of the partition, when this row last changed what searches see
+    ("scope", sa.Text(), True),
+    ("generation", sa.BigInteger(), False),
     ("role", sa.Text(), True),
     ("tier", sa.Text(), True),
     ("created_at", sa.BigInteger(), True),
     ("updated_at", sa.BigInteger(), True),
     ("expires_at", sa.BigInteger(), True),
+    ("discard_at", sa.BigInteger(), True),
     ("accesses", sa.BigInteger(), False),
     ("accessed_at", sa.BigInteger(), True),
-    ("words", sa.BigInteger(), False),  # how many there are in all text parts
-    ("bytes", sa.BigInteger(), False),
-    ("previous", sa.BigInteger(), True),
-    ("moved_to", sa.Text(), True),
     ("cached_at", sa.BigInteger(), True),
     ("epoch", sa.Text(), True),
-    ("discard_at", sa.BigInteger(), True),
+    ("previous", sa.BigInteger(), True),
     ("owed", sa.Text(), True),  # JSON, NULL where nothing is owed
     ("note", sa.Text(), True),  # JSON
+    ("body", sa.Text(), True),  # JSON, NULL where it is empty
+    # What is derived.
+    ("partition_no", Long, True),  # live records only: nothing else is found by scope
+    ("revision", sa.BigInteger(), False),  # of the partition, when this row last changed what searches see
+    ("length", sa.BigInteger(), False),  # how many words there are in all text parts
+    ("bytes", sa.BigInteger(), False),
+    ("fingerprint", sa.BigInteger(), False),  # of tenant and id: a second way to the row, should an index be damaged
 )
 
 
@@ -111,10 +112,11 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     """The table of a collection with its indexes."""
     name = collection.name
     columns: list[sa.Column[Any]] = [sa.Column("number", Long, primary_key=True)]
-    columns += [sa.Column(c, kind, nullable=nullable) for c, kind, nullable in SYSTEM_COLUMNS]
+    columns += [sa.Column(c, kind, nullable=nullable) for c, kind, nullable in SYSTEM_COLUMNS if c != "body"]  # what may be long comes last
     columns += [sa.Column(field_column(f.name), COLUMN_TYPES[f.type], nullable=True) for f in collection.fields]
     columns += [sa.Column(text_column(p.name), sa.Text(), nullable=True) for p in collection.texts]
     columns.append(sa.Column("body", sa.Text(), nullable=True))
+    columns += [sa.Column("words", sa.LargeBinary(), nullable=True)] if collection.texts else []
     if collection.vector:
         columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
     columns.append(sa.Column(checksum_column(collection), sa.BigInteger(), nullable=False))
@@ -124,7 +126,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only, unique=unique)
 
     index("fingerprint", "fingerprint", unique=True)
-    index("members", "partition_no", "revision", "role", "words")
+    index("members", "partition_no", "revision", "role", "length")
     # Read in order until a page is full; the indexed fields in it spare most rows that do not match from being read.
     index("created_at", "partition_no", "created_at", "id", *(field_column(f.name) for f in collection.fields if f.indexed))
     index("passing", "id", "tenant", only=sa.or_(table.c.role == Role.ARRIVING.value, table.c.role == Role.CACHED.value))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest_asyncio
 
 from memory.adapters.sql.columns import checksum_column
-from memory.adapters.sql.sqlite.rows import layout_of
+from memory.adapters.sql.sqlite.codec import codec_of, place_in
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
@@ -65,13 +65,14 @@ async def test_partitions_that_took_each_others_names_are_told_apart_by_their_re
 
 
 async def test_a_wrong_count_of_words_is_counted_anew(filled: SqliteStore, file: Path) -> None:
-    layout = layout_of(SAMPLES)
+    codec = codec_of(SAMPLES)
     with raw(file) as connection:
-        stored = connection.execute(f"SELECT number, {', '.join(layout.columns)} FROM samples WHERE id = ?", (id_of(1),)).fetchone()  # noqa: S608
-        row = list(stored[1:])
-        row[layout.at["words"]] = 17
-        layout.seal(row)
-        connection.execute(f"UPDATE samples SET words = 17, {checksum_column(SAMPLES)} = ? WHERE number = ?", (row[-1], stored[0]))  # noqa: S608
+        number, *stored = connection.execute(f"SELECT number, {', '.join(codec.columns)} FROM samples WHERE id = ?", (id_of(1),)).fetchone()  # noqa: S608
+        row = codec.row_of(stored)
+        assert row is not None
+        wrong = codec.columns_of(row._replace(words=b'[17,{"common":1}]'), place_in(stored))
+        changed = (wrong[codec.at["words"]], wrong[codec.at["length"]], wrong[-1], number)
+        connection.execute(f"UPDATE samples SET words = ?, length = ?, {checksum_column(SAMPLES)} = ? WHERE number = ?", changed)  # noqa: S608
     await mended(filled, "1 records carry a wrong count of their words")
     assert (await live(filled, 1)).texts == {"content": "common"}
     scores = [hit.score for hit in await searched(filled, "common")]

@@ -1,9 +1,7 @@
-"""One collection's rows: the prepared statements that find, store and set aside a row by its key or number."""
+"""One collection's table: the prepared statements that find and store a row by its key or number."""
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,73 +11,77 @@ import sqlalchemy as sa
 from memory.adapters.sql.columns import keyed
 from memory.adapters.sql.heads import Heads
 from memory.adapters.sql.shapes import Shaper
-from memory.adapters.sql.sqlite.rows import KIND, PARTITION, VERSION, fingerprint, layout_of
+from memory.adapters.sql.sqlite import quarantine
+from memory.adapters.sql.sqlite.codec import ID, PARTITION, TENANT, TYPE, VERSION, Values, codec_of, fingerprint
 from memory.adapters.sql.sqlite.schema import Tables, tables_of
 from memory.adapters.sql.sqlite.session import Session, chunked
-from memory.adapters.sql.sqlite.words import WordIndex
-from memory.adapters.sql.values import CORRUPT, DECODERS, Row
-from memory.domain.time import micros
-from memory.ports.clock import system_clock
+from memory.adapters.sql.sqlite.words import WordIndex, word_index_of
+from memory.adapters.sql.values import DECODERS
+from memory.ports.batch import Held
 from memory.ports.collections import Collection
-from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Corrupt, Key, Stored
+from memory.ports.rows import CORRUPT, stored_of
 
 _SANE = 2**62  # no revision gets there by counting: a damaged one is not to be counted on from
+UNSOUND = "checksum mismatch"
 LOST = "an index of the file does not lead to it"
-
-_ASIDE = """INSERT INTO memory_quarantine (collection, tenant, id, partition_no, problem, found_at, content) VALUES (?, ?, ?, ?, ?, ?, ?)"""
-_ASIDE_NO_MORE = "DELETE FROM memory_quarantine WHERE collection = ? AND tenant = ? AND id = ?"
-_PROBLEM = "SELECT problem FROM memory_quarantine WHERE collection = ? AND tenant = ? AND id = ?"
-_ANY_ASIDE = "SELECT 1 FROM memory_quarantine WHERE collection = ? LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A row as it stands, and its number."""
+    """A row as it stands, and its number. Any of its values may be damaged."""
 
     number: int
-    row: Row
+    values: Values
 
     @property
-    def kind(self) -> str:
-        return str(self.row[KIND])
+    def type(self) -> str:
+        return str(self.values[TYPE])
 
     @property
     def version(self) -> int:
-        version = self.row[VERSION]
+        version = self.values[VERSION]
         return version if isinstance(version, int) else 0
 
     @property
     def partition(self) -> int | None:
-        partition = self.row[PARTITION]
+        partition = self.values[PARTITION]
         return partition if isinstance(partition, int) else None
 
+    @property
+    def key(self) -> Key:
+        return Key(_shown(self.values[TENANT]), _shown(self.values[ID]))
 
-class Shelf:
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class Table:
     """The statements of one collection."""
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.name = collection.name
-        self.layout = layout_of(collection)
+        self.codec = codec_of(collection)
         self.tables: Tables = tables_of(collection)
         self.table: sa.Table = self.tables.table
-        self.words: WordIndex | None = self.layout.index
-        self.shaper = Shaper(collection, self.layout.at)
+        self.words: WordIndex | None = word_index_of(collection)
+        self.shaper = Shaper(collection, self.codec.at)
         self.keyed = keyed(collection)
-        self.prepared: dict[Any, Any] = {}  # see `statements`
+        self.prepared: dict[Any, Any] = {}  # see `filters`
         self._heads: dict[frozenset[str], Heads] = {}
-        self.row_columns = [self.table.c[c] for c in ("number", *self.layout.columns)]
-        columns = ", ".join(f"[{c}]" for c in self.layout.columns)  # in quotation marks the name of a column that is not there would be a text
+        self.row_columns = [self.table.c[c] for c in ("number", *self.codec.columns)]
+        columns = ", ".join(f"[{c}]" for c in self.codec.columns)  # in quotation marks the name of a column that is not there would be a text
         name = f'"{self.name}"'
         self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
         self._find_otherwise = f"SELECT number, {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
-        self._at = f"SELECT number, {columns} FROM {name} WHERE number = ?"  # noqa: S608
-        self._insert = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(self.layout.columns))})"  # noqa: S608
-        self._update = f"UPDATE {name} SET " + ", ".join(f"[{c}] = ?" for c in self.layout.columns) + " WHERE number = ?"  # noqa: S608
+        self._insert = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(self.codec.columns))})"  # noqa: S608
+        self._update = f"UPDATE {name} SET " + ", ".join(f"[{c}] = ?" for c in self.codec.columns) + " WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
         self._insert_absent = f"{self._insert} ON CONFLICT DO NOTHING"
-        self.members_since = f"SELECT number, role, words FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self.members_since = f"SELECT number, role, length FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
         self.members_present = f"SELECT number FROM {name} WHERE partition_no = ?"  # noqa: S608
         self.vectors_since = f"SELECT number, vector FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
         newest = f"coalesce((SELECT max(revision) FROM {name} WHERE partition_no = p.number AND revision < {_SANE}), 0)"  # noqa: S608
@@ -96,7 +98,7 @@ class Shelf:
         """How heads with this selection are read."""
         made = self._heads.get(select)
         if made is None:
-            made = self._heads[select] = Heads(self.collection, select, self.layout.at, DECODERS)
+            made = self._heads[select] = Heads(self.collection, select, self.codec.at, DECODERS, packed=True)
         return made
 
     def find(self, session: Session, key: Key) -> Found | None:
@@ -126,70 +128,51 @@ class Shelf:
             last = rows[-1][0]
             yield [Found(r[0], r[1:]) for r in rows]
 
+    def held(self, session: Session, found: Found, key: Key) -> Held:
+        """What was found under the key, to be decided on: with a problem where it cannot be read or is another key's."""
+        if found.type == CORRUPT:
+            return Held(None, found, quarantine.problem(session, self.name, key), found.version)
+        row = self.codec.row_of(found.values)
+        if row is None:
+            return Held(None, found, UNSOUND, found.version)
+        return Held(row, found) if row.key == key else Held(None, found, LOST, found.version)
+
+    def answered(self, found: Found) -> Stored:
+        """What the row says, whatever it was asked by."""
+        row = self.codec.row_of(found.values)
+        return Corrupt(found.key, UNSOUND) if row is None else stored_of(self.collection, row)
+
     def stored(self, session: Session, found: Found, key: Key) -> Stored:
-        """What the row found under the key says; `Corrupt` where it cannot be read or is another key's."""
-        if found.kind == CORRUPT:
-            row = session.row(_PROBLEM, (self.name, key.tenant, key.id))
-            return Corrupt(key, str(row[0]) if row else "set aside earlier")
-        stored = self.layout.read(found.row)
-        if isinstance(stored, Corrupt):
-            return Corrupt(key, stored.problem)
-        return stored if stored.key == key else Corrupt(key, LOST)
+        """The same, as a reader by key is answered."""
+        held = self.held(session, found, key)
+        return Corrupt(key, held.problem) if held.row is None else stored_of(self.collection, held.row)
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
-    def insert(self, session: Session, row: Row) -> int:
-        return session.run(self._insert, row)
+    def insert(self, session: Session, values: Values) -> int:
+        return session.run(self._insert, values)
 
-    def insert_absent(self, session: Session, row: Row) -> int | None:
+    def insert_absent(self, session: Session, values: Values) -> int | None:
         """None, and nothing changed, where something stands under the row's key: either of two indexes may say so."""
-        return session.insert(self._insert_absent, row)
+        return session.insert(self._insert_absent, values)
 
-    def update(self, session: Session, number: int, row: Row) -> None:
-        session.run(self._update, (*row, number))
+    def update(self, session: Session, number: int, values: Values) -> None:
+        session.run(self._update, (*values, number))
 
     def remove(self, session: Session, number: int) -> None:
         session.run(self._remove, (number,))
 
-    # -- setting aside ------------------------------------------------------------------------------------------------
 
-    def set_aside(self, session: Session, found: Found, key: Key, partition: int | None, problem: str) -> None:
-        """Keep a copy of an unreadable row for people to look at."""
-        session.run(_ASIDE_NO_MORE, (self.name, key.tenant, key.id))
-        content = json.dumps(dict(zip(self.layout.columns, map(_plain, found.row), strict=True)))
-        found_at = micros(system_clock())
-        session.run(_ASIDE, (self.name, key.tenant, key.id, partition, problem, found_at, content))
-
-    def forget_aside(self, session: Session, key: Key) -> None:
-        session.run(_ASIDE_NO_MORE, (self.name, key.tenant, key.id))
-
-    def aside(self, session: Session, where: Where, partitions: Sequence[int]) -> list[Key]:
-        """The keys of the rows set aside there."""
-        if session.row(_ANY_ASIDE, (self.name,)) is None:
-            return []
-        quarantine = self.tables.metadata.tables["memory_quarantine"]
-        query = sa.select(quarantine.c.tenant, quarantine.c.id).where(quarantine.c.collection == self.name).order_by("tenant", "id")
-        if isinstance(where, Tenant):
-            query = query.where(quarantine.c.tenant == where.tenant)
-        elif not isinstance(where, Everywhere):
-            query = query.where(quarantine.c.partition_no.in_(partitions))
-        return [Key(tenant, record_id) for tenant, record_id in session.select(query)]
+_known: dict[int, Table] = {}
 
 
-def _plain(value: Any) -> Any:
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-
-
-_known: dict[int, Shelf] = {}
-
-
-def shelf_of(session: Session, collection: Collection) -> Shelf:
-    """The shelf of a collection as its table is. Found by identity first: hashing a declaration takes longer than many a statement."""
+def table_of(session: Session, collection: Collection) -> Table:
+    """The table of a collection as it is. Found by identity first: hashing a declaration takes longer than many a statement."""
     collection = session.declared.tables.get(collection.name, collection)
-    shelf = _known.get(id(collection))
-    if shelf is None or shelf.collection is not collection:
-        shelf = Shelf(collection)
+    table = _known.get(id(collection))
+    if table is None or table.collection is not collection:
+        table = Table(collection)
         if len(_known) > 256:
             _known.clear()
-        _known[id(collection)] = shelf
-    return shelf
+        _known[id(collection)] = table
+    return table
