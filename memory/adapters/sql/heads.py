@@ -7,6 +7,7 @@ from typing import Any
 
 from memory.adapters.sql.columns import field_column, text_column
 from memory.adapters.sql.values import Row
+from memory.domain.ids import is_id
 from memory.ports import lexical
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
@@ -54,8 +55,11 @@ class Heads:
         """The head of a widened row; None where one of its values is none."""
         at, text = self._at, self._text
         try:
+            record_id = text(row[at["id"]])
+            if not is_id(record_id):  # nobody could read on under it
+                return None
             return Head(
-                Key(text(row[at["tenant"]]), text(row[at["id"]])),
+                Key(text(row[at["tenant"]]), record_id),
                 text(row[at["scope"]]),
                 row[at["version"]],
                 _ROLES[text(row[at["role"]])],

@@ -43,7 +43,8 @@ async def spoil(store: SqliteStore, file: Path, n: int, change: str = "text_titl
     [
         "text_title = 'forged'", "body = '{\"n\":7}'", "body = '{'", "version = version + 1", "role = 'replica'", "owed = '[]'", "tier = 'x'",
         "accesses = 9", "vector = zeroblob(12)", "created_at = created_at + 1", f"{CHECKSUM} = 0", "generation = 1", "confidence = 0.25",
-        "tags = NULL", "scope = 'user:bob'", "fingerprint = 1", "text_title = CAST(x'ff' AS TEXT)", "revision = 99", "length = 1", "partition_no = 7", "words = x'5b315d'", "epoch = 'e'",
+        "tags = NULL", "scope = 'user:bob'", "fingerprint = 1", "text_title = CAST(x'ff' AS TEXT)", "revision = 99", "length = 1", "epoch = 'e'",
+        "partition_no = 7", "words = x'5b315d'",
     ],
 )  # fmt: skip
 async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: SqliteStore, file: Path, change: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.table import table_of
 from memory.adapters.sql.sqlite.store import SqliteStore
+from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, searched
