@@ -14,13 +14,13 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.ports.collections import Collection
-from memory.ports.text import words
+from memory.ports.text import cut, stem
 
 LONGEST = 128
 """Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
 _BITS = 60
 """Of one integer, shared by the counts of a word in each part."""
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_from_json = json.JSONDecoder().decode
 
 
 @lru_cache(maxsize=65_536)
@@ -29,17 +29,29 @@ def token(stem: str) -> str:
     return stem if len(stem) <= LONGEST else "#" + blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+@lru_cache(maxsize=65_536)
+def _token_of(word: str) -> str:
+    """The token of a folded word."""
+    return token(stem(word))
+
+
 def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
     """The texts' words, packed. The same texts give the same bytes, in whatever order they come."""
     bits = _bits(collection)
     most = 2**bits - 1
     total, packed = 0, dict[str, int]()
     for place, part in enumerate(collection.texts):
-        stems = words(texts.get(part.name, ""))
-        total += len(stems)
-        for stem, count in Counter(map(token, stems)).items():
-            packed[stem] = packed.get(stem, 0) + (min(count, most) << (place * bits))
-    return _to_json([total, packed]).encode()
+        if text := texts.get(part.name):
+            tokens = [_token_of(word) for word in cut(text)]
+            total += len(tokens)
+            one = 1 << (place * bits)
+            if not packed and len(once := dict.fromkeys(tokens, one)) == len(tokens):
+                packed = once
+                continue
+            for found, count in Counter(tokens).items():
+                packed[found] = packed.get(found, 0) + min(count, most) * one
+    said = ",".join([f'"{token}":{numbers}' for token, numbers in packed.items()])  # JSON: a token has letters and digits, and nothing to escape
+    return f"[{total},{{{said}}}]".encode()
 
 
 def length(packed: bytes) -> int:
@@ -49,7 +61,7 @@ def length(packed: bytes) -> int:
 
 def packed_counts(packed: bytes) -> dict[str, int]:
     """How often each token stands in which part, in one number each: see `weighed`."""
-    held: dict[str, int] = json.loads(packed)[1]
+    held: dict[str, int] = _from_json(packed.decode())[1]
     return held
 
 
@@ -68,10 +80,7 @@ def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[s
 
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
     """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
-    bits = _bits(collection)
-    most, weights = 2**bits - 1, [(place * bits, part.weight) for place, part in enumerate(collection.texts)]
-    held: dict[str, int] = json.loads(packed)[1]
-    return {stem: sum([weight * ((numbers >> shift) & most) for shift, weight in weights]) for stem, numbers in held.items()}
+    return {found: float(weighed(collection, numbers)) for found, numbers in packed_counts(packed).items()}
 
 
 def _bits(collection: Collection) -> int:
