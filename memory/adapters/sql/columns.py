@@ -12,7 +12,7 @@ RESERVED = frozenset(
     {
         *("number", "tenant", "id", "fingerprint", "record_kind", "partition_no", "scope", "version", "generation", "revision", "role", "tier"),
         *("created_at", "updated_at", "expires_at", "accesses", "accessed_at", "words", "bytes", "previous", "moved_to", "cached_at", "epoch"),
-        *("discard_at", "owed", "note", "body", "vector", "counts", "lexemes", "embedding", "owing", "unindexed", "length"),
+        *("discard_at", "owed", "note", "body", "vector", "counts", "lexemes", "embedding", "owing", "unindexed", "row_type", "length"),
     }
 )
 """What the adapter's own columns are called on one dialect or another."""

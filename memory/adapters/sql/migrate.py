@@ -19,7 +19,7 @@ from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
 FORM = 4
-"""The form of the tables beside what collections declare. 1 to 3 were never released."""
+"""The form of the tables beside what collections declare. Those before it were never released."""
 VERSION_TABLE = "memory_schema_version"
 REGISTRY = "memory_collections"
 
