@@ -45,11 +45,12 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
             tokens = [_token_of(word) for word in cut(text)]
             total += len(tokens)
             one = 1 << (place * bits)
-            if not packed and len(once := dict.fromkeys(tokens, one)) == len(tokens):
-                packed = once
-                continue
-            for found, count in Counter(tokens).items():
-                packed[found] = packed.get(found, 0) + min(count, most) * one
+            once = dict.fromkeys(tokens, one)
+            if len(once) == len(tokens) and (not packed or packed.keys().isdisjoint(once)):
+                packed |= once
+            else:
+                for found, count in Counter(tokens).items():
+                    packed[found] = packed.get(found, 0) + min(count, most) * one
     said = ",".join([f'"{token}":{numbers}' for token, numbers in packed.items()])  # JSON: a token has letters and digits, and nothing to escape
     return f"[{total},{{{said}}}]".encode()
 

@@ -105,7 +105,7 @@ class Codec:
             for i, read in self._read:
                 if (value := plain[i]) is not None:
                     plain[i] = read(value)
-            row = Row(
+            row = Row(  # type: ignore[call-arg]
                 *plain[:first_text],
                 {name: value for name, value in zip(self._fields, plain[first_field:], strict=True) if value is not None},
                 {name: value for name, value in zip(self._texts, plain[first_text:vector], strict=True) if value is not None},
@@ -139,7 +139,7 @@ class Codec:
     def decoder(self, kind: str) -> Callable[[Any], FieldValue] | None:
         """From a column of this type to the value of a field; None where the column holds it itself."""
         read, made = self.types[kind].read if kind in self.types else None, _MADE.get(kind)
-        return (lambda value: made(read(value))) if read and made else read or made  # type: ignore[misc]
+        return (lambda value: made(read(value))) if read and made else read or made
 
 
 _MADE: dict[str, Callable[[Any], FieldValue]] = {FieldType.REAL: float, FieldType.BOOLEAN: bool, FieldType.TIME: cached_moment}

@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from memory.adapters.sql.sqlite.codec import Place
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.partitions import Directory
 from memory.adapters.sql.sqlite.session import Session
@@ -24,7 +23,7 @@ from memory.ports.store import Audit
 MOST_PROBLEMS = 100
 _PARTITIONS = "SELECT number, tenant, scope FROM memory_partitions"
 _FORGOTTEN = "partition_no NOT IN (SELECT number FROM memory_partitions)"
-_NOT_ASIDE = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE record_kind = '{CORRUPT}')"  # noqa: S608
+_NOT_ASIDE = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE row_type = '{CORRUPT}')"  # noqa: S608
 
 Registry = Mapping[int, Partition]
 """The partition of each number."""
@@ -99,15 +98,17 @@ class _OfCollection:
         for rows in self._table.live(self._session):
             self.checked += len(rows)
             for found in rows:
-                row = self._table.codec.row_of(found.values)
-                if row is None:
+                row, problem = self._table.row(found)
+                if problem:
                     yield found.number, None, None
                     continue
                 if self._registry.get(found.partition or 0) != Partition(row.tenant, row.scope or ""):
                     self._misplaced.append(found.number)
-                words = lexical.index(self._table.collection, row.texts) if self._table.words else None
-                if words != row.words:
-                    self._miscounted.append(found.number)
+                words = None
+                if self._table.words is not None:
+                    words = lexical.index(self._table.collection, row.texts)
+                    if words != self._table.words_of(self._session, found.number) or lexical.length(words) != found.derived.length:
+                        self._miscounted.append(found.number)
                 yield found.number, found.partition, {} if words is None else lexical.packed_counts(words)
 
     def _look_at_all(self) -> None:
@@ -151,8 +152,7 @@ class _OfCollection:
             reindex(self._session, self._table)
 
     def _mend(self, found: Found, directory: Directory) -> None:
-        row = self._table.codec.row_of(found.values)
-        assert row is not None  # noqa: S101 - it was sound in this transaction
+        row, _ = self._table.row(found)
         partition = Partition(row.tenant, row.scope or "")
         if row.generation > directory.generation(partition):
             directory.raise_to(partition, row.generation)  # what is stored there tells how high it was
@@ -161,7 +161,7 @@ class _OfCollection:
             directory.touch(self._table, found.partition, removed=True)
         if self._table.words is not None:
             row = row._replace(words=lexical.index(self._table.collection, row.texts))
-        self._table.update(self._session, found.number, self._table.codec.columns_of(row, Place(number, directory.touch(self._table, number))))
+        self._table.update(self._session, found.number, self._table.codec.laid_out(row, number, directory.touch(self._table, number)))
 
 
 def reindex(session: Session, table: Table) -> None:
@@ -174,9 +174,9 @@ def reindex(session: Session, table: Table) -> None:
     for rows in table.live(session):
         postings: list[Posting] = []
         for found in rows:
-            row = table.codec.row_of(found.values)
-            if row is not None and row.words is not None and found.partition is not None:
-                counts = lexical.packed_counts(row.words)
+            row, problem = table.row(found)
+            if not problem and found.partition is not None:
+                counts = lexical.packed_counts(lexical.index(table.collection, row.texts))
                 postings += [(found.partition, word, found.number, count) for word, count in counts.items()]
         table.words.put(session, postings)
     session.run(TRUSTED, (table.name,))

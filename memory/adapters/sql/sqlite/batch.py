@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memory.adapters.sql.sqlite import quarantine
-from memory.adapters.sql.sqlite.codec import Place, place_in
 from memory.adapters.sql.sqlite.filters import matches
 from memory.adapters.sql.sqlite.partitions import Directory, numbers_of
 from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.table import Found, Table, table_of
-from memory.adapters.sql.sqlite.words import Indexing
+from memory.adapters.sql.sqlite.words import NOTHING, Indexed, Indexing, indexed
 from memory.domain.errors import Portable
 from memory.ports.batch import Address, Change, Desk, Held, Reads, skipped, slot_of
 from memory.ports.deciding import tombstone_over
 from memory.ports.query import Partitions, Query
 from memory.ports.record import Key, Partition
-from memory.ports.rows import CORRUPT, RECORD, Row, corrupt_row, row_of
+from memory.ports.rows import RECORD, Row, corrupt_row, row_of
 from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, Write
 
 
@@ -77,12 +76,13 @@ def delete_matching(session: Session, query: Query, version: int, discard_at: da
     asked = matches(session, table, query, partitions)
     for chunk in chunked(list(asked), session.thresholds.deleted_at_once):
         for found in table.at(session, chunk):
-            held = table.held(session, found, found.key)
+            key = table.key(found)
+            held = table.held(session, found, key)
             if asked[found.number] or held.problem:
-                delete(found.key, held)
+                delete(key, held)
     for key in quarantine.keys(session, table.name, query.where, partitions):
         there = table.find(session, key)
-        if there is not None and there.type == CORRUPT:
+        if there is not None and table.is_quarantined(there):
             delete(key, table.held(session, there, key))
     batch.finish()
     return deleted
@@ -118,12 +118,10 @@ class Batch:
         row = row_of(put.collection, record)
         if record.generation is None and generation:
             row = row._replace(generation=generation)
-        place = Place(number, self._directory.touch(table, number))
-        inserted = table.insert_absent(self._session, table.codec.columns_of(row, place))
+        inserted = table.insert_absent(self._session, table.codec.laid_out(row, number, self._directory.touch(table, number)))
         if inserted is None:
             return None
-        if row.words is not None:
-            self._indexing(table).put(inserted, number, row.words)
+        self._index(table, inserted, number, row)
         return Outcome(Status.APPLIED, version=record.version, generation=row.generation)
 
     def store(self, desk: Desk) -> None:
@@ -141,26 +139,29 @@ class Batch:
                 self.replace(table, change.held, change.row)
 
     def _store_record(self, table: Table, change: Change, row: Row) -> None:
-        held, found = change.held, change.held.token
+        held = change.held
+        found: Found | None = held.token
         number, _ = self._directory.registered(table, Partition(row.tenant, row.scope or ""))
-        if not change.found_anew and held.row is not None and held.row.role == row.role:  # nothing that searches see
-            place = place_in(found.values)
-        else:
-            place = Place(number, self._directory.touch(table, number))
-        values = table.codec.columns_of(row, place)
         if found is None:
-            there, same_words = table.insert(self._session, values), False
-        else:
-            there = found.number
-            same_words = held.row is not None and found.partition == number and held.row.words == row.words
-            self._leave(table, held, staying_in=number, keep_words=same_words)
-            table.update(self._session, there, values)
-        if row.words is not None and not same_words:
-            self._indexing(table).put(there, number, row.words)
+            self._index(table, table.insert(self._session, table.codec.laid_out(row, number, self._directory.touch(table, number))), number, row)
+            return
+        stood = held.row
+        unseen = not change.found_anew and stood is not None and stood.role == row.role  # by searches
+        same_words = not change.found_anew or (stood is not None and found.partition == number and stood.texts == row.texts)
+        revision = found.derived.revision if unseen else self._directory.touch(table, number)
+        values = table.codec.laid_out(row, number, revision, found.derived.length if same_words else None)
+        self._leave(table, held, staying_in=number, keep_words=same_words)
+        table.update(self._session, found.number, values, but_words=same_words)
+        if not same_words:
+            self._index(table, found.number, number, row)
+
+    def _index(self, table: Table, row_number: int, partition: int, row: Row) -> None:
+        if row.words is not None:
+            self._indexing(table).put(row_number, partition, row.words)
 
     def replace(self, table: Table, held: Held, row: Row) -> None:
         """Put a row that is no record where one was found, or a new one."""
-        values = table.codec.columns_of(row)
+        values = table.codec.laid_out(row)
         if held.token is None:
             table.insert(self._session, values)
         else:
@@ -169,21 +170,30 @@ class Batch:
 
     def quarantine(self, table: Table, found: Found, key: Key, problem: str) -> None:
         """Move a row that cannot be read into the quarantine, and leave a bare one in its place."""
-        quarantine.keep(self._session, table.name, key, found.partition, problem, dict(zip(table.codec.columns, found.values, strict=True)))
-        self._unindex(table, found, table.codec.row_of(found.values))
-        table.update(self._session, found.number, table.codec.columns_of(corrupt_row(key, found.version)))
+        columns = dict(zip(table.codec.read_columns, (*found.derived, *found.values), strict=True))
+        quarantine.keep(self._session, table.name, key, found.partition, problem, columns)
+        self._unindex(table, found, None)
+        table.update(self._session, found.number, table.codec.laid_out(corrupt_row(key, table.codec.version(found.values))))
 
     def _leave(self, table: Table, held: Held, staying_in: int | None = None, keep_words: bool = False) -> None:
         """Take what stands there out of the indexes of its partition, and out of the quarantine."""
         found: Found = held.token
-        row = held.row or table.codec.row_of(found.values)
-        if found.type == CORRUPT:
-            quarantine.drop(self._session, table.name, found.key)
-        self._unindex(table, found, row, staying_in, keep_words)
+        if table.is_quarantined(found):
+            quarantine.drop(self._session, table.name, table.key(found))
+        self._unindex(table, found, None if keep_words else self._indexed(table, held), staying_in, keep_words)
 
-    def _unindex(self, table: Table, found: Found, row: Row | None, staying_in: int | None = None, keep_words: bool = False) -> None:
+    def _indexed(self, table: Table, held: Held) -> Indexed | None:
+        """What the word index holds of what stands there; None where that cannot be told."""
+        found: Found = held.token
+        if held.row is None and not table.is_quarantined(found):
+            return None
+        if found.partition is None or table.words is None:
+            return NOTHING
+        return indexed(found.partition, table.words_of(self._session, found.number))
+
+    def _unindex(self, table: Table, found: Found, was: Indexed | None, staying_in: int | None = None, keep_words: bool = False) -> None:
         if table.words is not None and not keep_words:
-            self._indexing(table).remove(found.number, found.partition, row)
+            self._indexing(table).remove(found.number, was)
         if found.partition not in (None, staying_in):
             self._directory.touch(table, found.partition, removed=True)
 

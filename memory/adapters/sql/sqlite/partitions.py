@@ -127,5 +127,5 @@ def _nothing_stands(session: Session) -> str:
     conditions = ["NOT EXISTS (SELECT 1 FROM memory_quarantine WHERE partition_no = p.number)"]
     for (name,) in session.rows(_COLLECTIONS):
         conditions.append(f"NOT EXISTS (SELECT 1 FROM {name} WHERE partition_no = p.number)")  # noqa: S608
-        conditions.append(f"(p.tenant, p.scope) NOT IN (SELECT tenant, scope FROM {name} WHERE partition_no IS NULL AND record_kind = '{MARK}')")  # noqa: S608
+        conditions.append(f"(p.tenant, p.scope) NOT IN (SELECT tenant, scope FROM {name} WHERE partition_no IS NULL AND row_type = '{MARK}')")  # noqa: S608
     return " AND ".join(conditions)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memory.adapters.sql.sqlite.codec import id_bytes, id_text
 from memory.adapters.sql.sqlite.session import Session
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
@@ -22,16 +23,16 @@ _KEYS = "SELECT tenant, id, partition_no FROM memory_quarantine WHERE collection
 def keep(session: Session, collection: str, key: Key, partition: int | None, problem: str, columns: Mapping[str, Any]) -> None:
     """Keep a copy of the row under the key."""
     content = json.dumps({name: _plain(value) for name, value in columns.items()})
-    session.run(_KEEP, (collection, key.tenant, key.id, partition, problem, micros(system_clock()), content))
+    session.run(_KEEP, (collection, key.tenant, id_bytes(key.id), partition, problem, micros(system_clock()), content))
 
 
 def drop(session: Session, collection: str, key: Key) -> None:
-    session.run(_DROP, (collection, key.tenant, key.id))
+    session.run(_DROP, (collection, key.tenant, id_bytes(key.id)))
 
 
 def problem(session: Session, collection: str, key: Key) -> str:
     """Why the row was moved here."""
-    row = session.row(_PROBLEM, (collection, key.tenant, key.id))
+    row = session.row(_PROBLEM, (collection, key.tenant, id_bytes(key.id)))
     return str(row[0]) if row else "moved into the quarantine earlier"
 
 
@@ -42,7 +43,7 @@ def keys(session: Session, collection: str, where: Where, partitions: Sequence[i
         rows = [row for row in rows if row[0] == where.tenant]
     elif not isinstance(where, Everywhere):
         rows = [row for row in rows if row[2] in partitions]
-    return [Key(tenant, record_id) for tenant, record_id, _ in rows]
+    return [Key(tenant, id_text(record_id)) for tenant, record_id, _ in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -9,57 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, checksum_column, field_column, indexes, text_column
+from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, field_column, indexes, text_column
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
+from memory.adapters.sql.schema import ColumnTypes, row_columns
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
 
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows itself only under the type INTEGER
 
-COLUMN_TYPES: dict[FieldType, sa.types.TypeEngine[Any]] = {
-    FieldType.TEXT: sa.Text(),
-    FieldType.INTEGER: sa.BigInteger(),
+COLUMN_TYPES: ColumnTypes = {
+    **dict.fromkeys(("tenant", "scope", "word", FieldType.TEXT, FieldType.TAGS), sa.Text()),
+    **dict.fromkeys((FieldType.INTEGER, FieldType.TIME), sa.BigInteger()),
+    **dict.fromkeys(("id", FieldType.BYTES), sa.LargeBinary()),
     FieldType.REAL: sa.Double(),
     FieldType.BOOLEAN: sa.Boolean(create_constraint=False),
-    FieldType.TIME: sa.BigInteger(),
-    FieldType.TAGS: sa.Text(),
-    FieldType.BYTES: sa.LargeBinary(),
 }
-
-SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
-    # What a row says, in the order of `memory.ports.rows.Row`.
-    ("tenant", sa.Text(), False),
-    ("id", sa.Text(), False),
-    ("record_kind", sa.Text(), False),  # record, mark, tombstone, corrupt
-    ("version", sa.BigInteger(), False),
-    ("scope", sa.Text(), True),
-    ("generation", sa.BigInteger(), False),
-    ("role", sa.Text(), True),
-    ("tier", sa.Text(), True),
-    ("created_at", sa.BigInteger(), True),
-    ("updated_at", sa.BigInteger(), True),
-    ("expires_at", sa.BigInteger(), True),
-    ("discard_at", sa.BigInteger(), True),
-    ("accesses", sa.BigInteger(), False),
-    ("accessed_at", sa.BigInteger(), True),
-    ("cached_at", sa.BigInteger(), True),
-    ("epoch", sa.Text(), True),
-    ("previous", sa.BigInteger(), True),
-    ("owed", sa.Text(), True),  # JSON, NULL where nothing is owed
-    ("note", sa.Text(), True),  # JSON
-    ("body", sa.Text(), True),  # JSON, NULL where it is empty
-    # What is derived.
-    ("partition_no", Long, True),  # live records only: nothing else is found by scope
-    ("revision", sa.BigInteger(), False),  # of the partition, when this row last changed what searches see
-    ("length", sa.BigInteger(), False),  # how many words there are in all text parts
-    ("bytes", sa.BigInteger(), False),
-    ("fingerprint", sa.BigInteger(), False),  # of tenant and id: a second way to the row, should an index be damaged
-)
 
 
 def words_table(collection: Collection) -> str:
@@ -92,7 +60,7 @@ def system_tables(metadata: sa.MetaData) -> None:
         metadata,
         sa.Column("collection", sa.Text(), primary_key=True),
         sa.Column("tenant", sa.Text(), primary_key=True),
-        sa.Column("id", sa.Text(), primary_key=True),
+        sa.Column("id", sa.LargeBinary(), primary_key=True),
         sa.Column("partition_no", Long, nullable=True),
         sa.Column("problem", sa.Text(), nullable=False),
         sa.Column("found_at", sa.BigInteger(), nullable=False),
@@ -111,15 +79,10 @@ def system_tables(metadata: sa.MetaData) -> None:
 def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     """The table of a collection with its indexes."""
     name = collection.name
-    columns: list[sa.Column[Any]] = [sa.Column("number", Long, primary_key=True)]
-    columns += [sa.Column(c, kind, nullable=nullable) for c, kind, nullable in SYSTEM_COLUMNS if c != "body"]  # what may be long comes last
-    columns += [sa.Column(field_column(f.name), COLUMN_TYPES[f.type], nullable=True) for f in collection.fields]
-    columns += [sa.Column(text_column(p.name), sa.Text(), nullable=True) for p in collection.texts]
-    columns.append(sa.Column("body", sa.Text(), nullable=True))
-    columns += [sa.Column("words", sa.LargeBinary(), nullable=True)] if collection.texts else []
-    if collection.vector:
-        columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
-    columns.append(sa.Column(checksum_column(collection), sa.BigInteger(), nullable=False))
+    long = {"body", "vector", "words", *[text_column(part.name) for part in collection.texts]}  # last in a row: what is short is read without them
+    columns = sorted(row_columns(collection, COLUMN_TYPES), key=lambda column: column.name in long)
+    derived = [sa.Column(derived, sa.BigInteger(), nullable=False) for derived in ("revision", "length", "fingerprint")]
+    columns = [sa.Column("number", Long, primary_key=True), *derived, *columns]
     table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("id", "tenant", name=f"uq_{name}"), info={REQUIRED: collection.required})
 
     def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False) -> None:

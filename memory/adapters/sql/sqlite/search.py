@@ -52,12 +52,11 @@ class _Reader:
         numbers = list(self._scores)
         if len(numbers) > 2 * self._wanted:
             numbers = self._narrowed(numbers)
-        heads = self._table.heads(self._search.select)
-        columns = heads.columns if self._near is None or "vector" in heads.columns else (*heads.columns, "vector")
-        vector = columns.index("vector") + 1 if self._near is not None else 0
-        rows = {r[0]: r for r in self._among(numbers, columns)}
-        best = self._best([(r[0], r[2], r[vector]) for r in rows.values()])
-        found = [(heads.read(heads.widened(columns, rows[number][1:])), score) for number, score in best]
+        selection = self._table.selection(self._search.select)
+        columns = selection.columns if self._near is None or "vector" in selection.columns else (*selection.columns, "vector")
+        rows = {r[0]: dict(zip(columns, r[1:], strict=True)) for r in self._among(numbers, columns)}
+        best = self._best([(number, row["id"], row["vector"] if self._near is not None else b"") for number, row in rows.items()])
+        found = [(selection.read(rows[number]), score) for number, score in best]
         return [Hit(head, score) for head, score in found if head is not None]
 
     def _narrowed(self, numbers: list[int]) -> list[int]:
@@ -70,13 +69,13 @@ class _Reader:
         chunks = chunked(numbers, self._session.thresholds.rows_at_once)
         return [row for c in chunks for row in among(self._session, self._table, c, self._search.filter, self._search.roles, columns)]
 
-    def _best(self, rows: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, float]]:
+    def _best(self, rows: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, float]]:
         """The best `wanted` of rows (number, id, vector): by score, then by id."""
         scores = [self._scores[r[0]] for r in rows] if self._near is None else exact_cosines(self._near, [r[2] for r in rows])
-        order = sorted(range(len(rows)), key=lambda i: (-scores[i], _text(rows[i][1])))
+        order = sorted(range(len(rows)), key=lambda i: (-scores[i], _bytes(rows[i][1])))
         return [(rows[i][0], scores[i]) for i in order[: self._wanted]]
 
 
-def _text(value: object) -> str:
+def _bytes(value: object) -> bytes:
     """An id to sort by, also where the row is damaged."""
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, bytes) else b""

@@ -3,59 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from memory.adapters.sql.columns import keyed
-from memory.adapters.sql.heads import Heads
+from memory.adapters.sql.selection import Selection
 from memory.adapters.sql.shapes import Shaper
 from memory.adapters.sql.sqlite import quarantine
-from memory.adapters.sql.sqlite.codec import ID, PARTITION, TENANT, TYPE, VERSION, Values, codec_of, fingerprint
+from memory.adapters.sql.sqlite.codec import TYPES, Derived, Values, codec_of, fingerprint, id_bytes
 from memory.adapters.sql.sqlite.schema import Tables, tables_of
 from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.words import WordIndex, word_index_of
-from memory.adapters.sql.values import DECODERS
 from memory.ports.batch import Held
 from memory.ports.collections import Collection
 from memory.ports.record import Corrupt, Key, Stored
-from memory.ports.rows import CORRUPT, stored_of
+from memory.ports.rows import Row, stored_of
 
+_VALUES = 1 + len(Derived._fields)
 _SANE = 2**62  # no revision gets there by counting: a damaged one is not to be counted on from
-UNSOUND = "checksum mismatch"
 LOST = "an index of the file does not lead to it"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A row as it stands, and its number. Any of its values may be damaged."""
 
     number: int
+    derived: Derived
     values: Values
 
     @property
-    def type(self) -> str:
-        return str(self.values[TYPE])
-
-    @property
-    def version(self) -> int:
-        version = self.values[VERSION]
-        return version if isinstance(version, int) else 0
-
-    @property
     def partition(self) -> int | None:
-        partition = self.values[PARTITION]
+        partition = self.derived.partition_no
         return partition if isinstance(partition, int) else None
 
-    @property
-    def key(self) -> Key:
-        return Key(_shown(self.values[TENANT]), _shown(self.values[ID]))
 
-
-def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def found_in(row: Values) -> Found:
+    return Found(row[0], Derived._make(row[1:_VALUES]), row[_VALUES:])
 
 
 class Table:
@@ -68,17 +52,20 @@ class Table:
         self.tables: Tables = tables_of(collection)
         self.table: sa.Table = self.tables.table
         self.words: WordIndex | None = word_index_of(collection)
-        self.shaper = Shaper(collection, self.codec.at)
+        self.shaper = Shaper(collection, self.codec.at, TYPES)
         self.keyed = keyed(collection)
         self.prepared: dict[Any, Any] = {}  # see `filters`
-        self._heads: dict[frozenset[str], Heads] = {}
-        self.row_columns = [self.table.c[c] for c in ("number", *self.codec.columns)]
-        columns = ", ".join(f"[{c}]" for c in self.codec.columns)  # in quotation marks the name of a column that is not there would be a text
+        self._selections: dict[frozenset[str], Selection] = {}
+        self.row_columns = [self.table.c[c] for c in ("number", *self.codec.read_columns)]
+        columns = ", ".join(f"[{c}]" for c in self.codec.read_columns)  # in quotation marks the name of a column that is not there would be a text
         name = f'"{self.name}"'
         self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
         self._find_otherwise = f"SELECT number, {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
-        self._insert = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(self.codec.columns))})"  # noqa: S608
-        self._update = f"UPDATE {name} SET " + ", ".join(f"[{c}] = ?" for c in self.codec.columns) + " WHERE number = ?"  # noqa: S608
+        changed = ", ".join(f"[{c}] = ?" for c in self.codec.read_columns)
+        self._insert = f"INSERT INTO {name} ({columns}, words) VALUES ({', '.join('?' * (len(self.codec.read_columns) + 1))})"  # noqa: S608
+        self._update = f"UPDATE {name} SET {changed}, words = ? WHERE number = ?"  # noqa: S608
+        self._update_but_words = f"UPDATE {name} SET {changed} WHERE number = ?"  # noqa: S608
+        self._words = f"SELECT words FROM {name} WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
         self._insert_absent = f"{self._insert} ON CONFLICT DO NOTHING"
         self.members_since = f"SELECT number, role, length FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
@@ -94,21 +81,21 @@ class Table:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def heads(self, select: frozenset[str]) -> Heads:
+    def selection(self, select: frozenset[str]) -> Selection:
         """How heads with this selection are read."""
-        made = self._heads.get(select)
+        made = self._selections.get(select)
         if made is None:
-            made = self._heads[select] = Heads(self.collection, select, self.codec.at, DECODERS, packed=True)
+            made = self._selections[select] = Selection(self.codec, select)
         return made
 
     def find(self, session: Session, key: Key) -> Found | None:
         """The row under the key. Where the index finds none a second one is asked: a damaged index must not hide a record."""
-        found = session.row(self._find, (key.tenant, key.id))
+        found = session.row(self._find, (key.tenant, id_bytes(key.id)))
         if found is None:
-            found = session.row(self._find_otherwise, (fingerprint(key.tenant, key.id),))
+            found = session.row(self._find_otherwise, (fingerprint(key),))
             if found is None:
                 return None
-        return Found(found[0], found[1:])
+        return found_in(found)
 
     def at(self, session: Session, numbers: Sequence[int]) -> list[Found]:
         """The rows of these numbers, in no order."""
@@ -119,33 +106,43 @@ class Table:
             return [found for chunk in chunked(numbers, most) for found in self.at(session, chunk)]
         wide = 1 << (len(numbers) - 1).bit_length()  # few different statements, so that each is prepared once
         padded = [*numbers, *[numbers[0]] * (wide - len(numbers))]
-        return [Found(r[0], r[1:]) for r in session.rows(f"{self._several}({', '.join('?' * wide)})", padded)]
+        return [found_in(r) for r in session.rows(f"{self._several}({', '.join('?' * wide)})", padded)]
 
     def live(self, session: Session) -> Iterator[list[Found]]:
         """Every live row, some at a time, by ascending number. They may be changed meanwhile."""
         last, most = -(2**63), session.thresholds.rows_at_once
         while rows := session.rows(self._after, (last, most)):
             last = rows[-1][0]
-            yield [Found(r[0], r[1:]) for r in rows]
+            yield [found_in(r) for r in rows]
+
+    def row(self, found: Found) -> tuple[Row, str]:
+        """What the row says but for its words, and what is wrong with it."""
+        return self.codec.read_with(found.derived, found.values)
+
+    def key(self, found: Found) -> Key:
+        return self.codec.key(found.values)
+
+    def is_quarantined(self, found: Found) -> bool:
+        return self.codec.is_quarantined(found.values)
 
     def held(self, session: Session, found: Found, key: Key) -> Held:
         """What was found under the key, to be decided on: with a problem where it cannot be read or is another key's."""
-        if found.type == CORRUPT:
-            return Held(None, found, quarantine.problem(session, self.name, key), found.version)
-        row = self.codec.row_of(found.values)
-        if row is None:
-            return Held(None, found, UNSOUND, found.version)
-        return Held(row, found) if row.key == key else Held(None, found, LOST, found.version)
-
-    def answered(self, found: Found) -> Stored:
-        """What the row says, whatever it was asked by."""
-        row = self.codec.row_of(found.values)
-        return Corrupt(found.key, UNSOUND) if row is None else stored_of(self.collection, row)
+        row, problem = self.row(found)
+        if self.is_quarantined(found):
+            problem = quarantine.problem(session, self.name, key)
+        elif not problem and row.key != key:
+            problem = LOST
+        return Held(None, found, problem, self.codec.version(found.values)) if problem else Held(row, found)
 
     def stored(self, session: Session, found: Found, key: Key) -> Stored:
-        """The same, as a reader by key is answered."""
+        """The same, as it is answered."""
         held = self.held(session, found, key)
         return Corrupt(key, held.problem) if held.row is None else stored_of(self.collection, held.row)
+
+    def words_of(self, session: Session, number: int) -> bytes | None:
+        """The packed words of the row."""
+        found = session.row(self._words, (number,))
+        return found[0] if found and isinstance(found[0], bytes) else None
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
@@ -156,8 +153,9 @@ class Table:
         """None, and nothing changed, where something stands under the row's key: either of two indexes may say so."""
         return session.insert(self._insert_absent, values)
 
-    def update(self, session: Session, number: int, values: Values) -> None:
-        session.run(self._update, (*values, number))
+    def update(self, session: Session, number: int, values: Values, but_words: bool = False) -> None:
+        """Store a row in the place of another; its words may stay as they are."""
+        session.run(self._update_but_words if but_words else self._update, (*(values[:-1] if but_words else values), number))
 
     def remove(self, session: Session, number: int) -> None:
         session.run(self._remove, (number,))

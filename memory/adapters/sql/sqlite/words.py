@@ -20,7 +20,6 @@ from memory.adapters.sql.sqlite.schema import words_table
 from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.rows import Row
 
 Counts: TypeAlias = Mapping[str, int]
 """How often each word of a record stands in each of its text parts, as `memory.ports.lexical` packs these."""
@@ -102,6 +101,14 @@ class Indexed(NamedTuple):
 NOTHING = Indexed(0, {})
 
 
+def indexed(partition: int, words: bytes | None) -> Indexed | None:
+    """What the index holds of a record with these packed words; None where they are none."""
+    try:
+        return None if words is None else Indexed(partition, lexical.packed_counts(words))
+    except ValueError:
+        return None
+
+
 class Indexing:
     """The changes of one collection's words."""
 
@@ -116,13 +123,9 @@ class Indexing:
         self._was.setdefault(number, NOTHING)
         self._will[number] = Indexed(partition, lexical.packed_counts(words))
 
-    def remove(self, number: int, partition: int | None, row: Row | None) -> None:
-        """The row has no words any more; `row` is as it was found, None where that cannot be told."""
-        if number not in self._was:
-            if row is None:
-                self._was[number] = None
-            else:
-                self._was[number] = NOTHING if partition is None or row.words is None else Indexed(partition, lexical.packed_counts(row.words))
+    def remove(self, number: int, was: Indexed | None) -> None:
+        """The row has no words any more. `was` is what the index held of it, None where that cannot be told."""
+        self._was.setdefault(number, was)
         self._will[number] = NOTHING
 
     def finish(self) -> None:

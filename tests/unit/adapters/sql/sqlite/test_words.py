@@ -16,7 +16,7 @@ from memory.ports.contract.support import HERE, T0, delete, done, hit_ids, id_of
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
 from memory.ports.writes import Newer, Purge, Status
-from tests.unit.adapters.sql.sqlite.helping import change, content_of, opened, raw
+from tests.unit.adapters.sql.sqlite.helping import change, content_of, opened, raw, stored
 
 THERE = Partition("acme", "user:bob")
 
@@ -143,8 +143,8 @@ async def test_an_audit_finds_missing_wrong_doubled_and_stale_words_and_mends_th
 
 
 async def test_damaged_rows_take_their_words_with_them_whatever_they_say_now(filled: SqliteStore, file: Path) -> None:
-    change(file, "UPDATE samples SET text_content = 'common', partition_no = NULL WHERE id = ?", id_of(1))
-    change(file, "UPDATE samples SET text_content = NULL, length = 0 WHERE id = ?", id_of(2))
+    change(file, "UPDATE samples SET text_content = 'common', partition_no = NULL WHERE id = ?", stored(id_of(1)))
+    change(file, "UPDATE samples SET text_content = NULL, length = 0 WHERE id = ?", stored(id_of(2)))
     assert (await one(filled, put(said(1, "whole", 2), Newer()))).status is Status.APPLIED
     assert await filled.delete_matching(Query(SAMPLES, within(HERE)), 50, T0) == 3
     with raw(file) as connection:
