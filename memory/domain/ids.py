@@ -4,8 +4,8 @@
     12 bits  (after the version) ten bits of the millisecond's microseconds, two random
     62 bits  (after the variant) 32 bits of the partition's digest, 30 random
 
-An id alone tells which partition's slot it belongs to: the digest is 29 bits of a hash of tenant and scope, then 3 that tell the scope's kind.
-A derived id has a hash where time and randomness would be, so the same source always gives the same id.
+An id alone tells which partition's slot it belongs to. A derived id has a hash where time and randomness would be, so the same
+source always gives the same id.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from typing import TypeAlias
 Randomness: TypeAlias = Callable[[int], int]
 """Returns a random integer of that many bits."""
 
-KINDS = ("", "session", "user", "workspace", "org", "object", "", "")
-"""Kinds of scopes by the number that digests have for them; any other text before a colon has the first. Stored ids depend on the order."""
-_NUMBERS = {kind: number for number, kind in enumerate(KINDS) if kind}
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -57,18 +54,12 @@ def is_id(text: object) -> bool:
 @lru_cache(maxsize=4096)
 def partition_digest(tenant: str, scope: str) -> int:
     """The 32 bits of a partition that its ids carry."""
-    hashed = int.from_bytes(blake2b(f"{tenant}\x00{scope}".encode(), digest_size=4).digest(), "big")
-    return hashed & ~7 | _NUMBERS.get(scope.partition(":")[0], 0)
+    return int.from_bytes(blake2b(f"{tenant}\x00{scope}".encode(), digest_size=4).digest(), "big")
 
 
 def digest_of(record_id: str) -> int:
     """The partition digest that an id carries."""
     return int(record_id[19:23] + record_id[24:], 16) >> 30 & (2**32 - 1)
-
-
-def scope_kind_of(record_id: str) -> str:
-    """The kind of the scope that an id was made in; empty for no kind that the library knows."""
-    return KINDS[digest_of(record_id) & 7]
 
 
 def _framed(part: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from memory.domain import door
@@ -10,20 +12,24 @@ from memory.domain.entry import EntryType
 from memory.domain.scope import Scope
 from memory.facade import reports
 from memory.facade.access import Access
-from memory.facade.arguments import id_of, ids_of, scope_of
+from memory.facade.arguments import flag, id_of, ids_of, scope_of
 from memory.facade.explain import RouteReport, explain_route
+from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
-from memory.facade.transfer import Row, exported, exported_record, exported_relation
+from memory.facade.transfer import exported, exported_record, exported_relation, exported_version
+from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.transfer import noted_of
 from memory.policies.routing import TIERS
 
 
 class Admin:
-    """Erasing and exporting, where things stand and why, and the upkeep of the stores.
+    """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores.
 
-    `erase`, `export`, `where`, `move`, `route` and `stats` concern one tenant; `sweep`, `check`, `audit` and `vacuum` the stores, and so all of them.
+    `erase`, `export`, `import_`, `where`, `move`, `route` and `stats` concern one tenant; `sweep`, `check`, `audit` and `vacuum` the stores,
+    and so all of them.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
@@ -39,26 +45,64 @@ class Admin:
         return await self._access.engine.erasure.erase_scope(self._access.tenant, scope_of(scope))
 
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
-        """The lines of an export of the tenant, or of one scope, as JSON objects, which `memory import` reads.
+        """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.
 
-        First every live entry, oldest first, retired ones too; then the relations between them, and what else belongs to them.
+        First every live entry, oldest first, retired ones too, each with its kept versions after it; then the relations between them, and what else
+        belongs to them. It is read page by page; of what was written only the ids are remembered.
         """
         engine, tenant, there = self._access.engine, self._access.tenant, set[str]()
-        async for entry in engine.browsing.everything(tenant, None if scope is None else scope_of(scope), retired=True):
-            there.add(entry.id)
-            yield exported(entry)
+        wanted = None if scope is None else scope_of(scope)
+        async for record, versions in engine.transfer.entries(tenant, wanted):
+            there.add(record.key.id)
+            yield exported(entry_of(record), noted_of(record))
+            for version in versions:
+                yield exported_version(version)
         async for relation in engine.relations.everything(tenant):
             if relation.source_id in there and relation.target_id in there:
                 yield exported_relation(relation)
-        async for kind, record in engine.transfer.records(tenant, None if scope is None else scope_of(scope)):
+        async for kind, record in engine.transfer.records(tenant, wanted):
             named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
             if named <= there:
                 there.add(record.key.id)
                 yield exported_record(kind, record)
 
-    async def restore(self, row: Row) -> bool:
-        """Store a record of an export that is no entry and no relation; false where it is already, or was deleted since an earlier import."""
-        return await self._access.engine.transfer.restore(self._access.tenant, row.kind, row.record)
+    async def import_(
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        scope: Scope | str | None = None,
+        messages_to: Scope | str | None = None,
+        same_ids: bool = False,
+        revive: bool = False,
+        skip_bad: bool = False,
+        told: Told | None = None,
+    ) -> Imported:
+        """Import what `export` wrote, or a conversation as objects {role, content, time?, id?}: a file's path, an open file, or lines.
+
+        Every line is checked before the first is written; a bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`). An import that
+        was cut off can be repeated: nothing is written twice, and nothing again that was deleted since, but for entries with `revive`.
+
+        Exported entries go to their scope and messages to `messages_to`, or all to `scope`. Entries get new ids, and what names them in the file
+        follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:
+        for a store that has none of them. A line whose id is taken by something else, or belongs to another tenant or scope, is refused alone.
+
+        `name` stands for the file in what is reported, and in the keys of messages that have no id. `told` hears after each batch how many lines
+        are safe, and of how many.
+        """
+        called = name or (Path(source).name if isinstance(source, str | PathLike) else "import")
+        work = Import(
+            self._access,
+            door.identifier("name", called),
+            scope=None if scope is None else scope_of(scope),
+            messages_to=None if messages_to is None else scope_of(messages_to),
+            same_ids=flag("same_ids", same_ids),
+            revive=flag("revive", revive),
+            skip_bad=flag("skip_bad", skip_bad),
+            told=told,
+        )
+        async with opened(source) as stream:
+            return await work.run(stream)
 
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """Move entries onward to a tier by hand. Moves go onward only."""

@@ -94,7 +94,7 @@ class Memory:
 
     @property
     def admin(self) -> Admin:
-        """Erasing and exporting, where things stand and why, and the upkeep of the stores."""
+        """Erasing, exporting and importing, where things stand and why, and the upkeep of the stores."""
         return Admin(self._access)
 
     if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any name

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from memory.domain import door
-from memory.domain.errors import Conflict, InvalidInput
 from memory.facade.access import Access
-from memory.facade.arguments import Moment, id_of
+from memory.facade.arguments import id_of
 from memory.orchestrator.relations import Relation
 
 
@@ -41,19 +39,3 @@ class Relations:
     async def unrelate(self, relation_id: str) -> bool:
         """Delete a relation: true once, then false."""
         return await self._access.engine.relations.unrelate(self._access.tenant, id_of(relation_id))
-
-    async def restore(self, source_id: str, label: str, target_id: str, created_at: Moment) -> bool:
-        """Link two entries as they were linked where they were exported, also retired ones.
-
-        False, and nothing done, where they are linked so already or one of them is gone: expired since, or deleted after an earlier import.
-        """
-        made = door.time("created_at", created_at)
-        try:
-            await self._access.engine.relations.relate(self._access.tenant, id_of(source_id), label, id_of(target_id), restored_from=made)
-        except Conflict:
-            return False
-        except InvalidInput as refused:
-            if refused.field != "relation":
-                raise
-            return False
-        return True

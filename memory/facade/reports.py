@@ -161,7 +161,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
 
 async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
     """What this process tried for the tenant and could not do, a sentence each."""
-    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in await engine.owed.still_owed() if p.tenant == tenant]
+    owed = [f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.still_owed() if p.tenant == tenant]
     moves = [f"move of {key.id}: {said}" for key, said in engine.tiering.refusals.items() if key.tenant == tenant]
     return (*owed, *moves)
 

@@ -8,43 +8,54 @@ A file holds one JSON object a line (JSON Lines) or one JSON array of objects, i
 writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
 and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
 
-Or it is an entry, a relation or another record as `export` wrote it, marked by its `format`. An entry gets a new id, its old one becomes its
-key, and whatever in the file names the old one names the new one afterwards (decision A5). What names an entry that is not in the file is
-provenance and stays as it is.
+Or it is a line of an export, marked by its `format`: an entry, one of its kept versions (after it), a relation, or a record of another kind. Unless
+it is to keep its id, an entry gets a new one, its old one becomes its key, and whatever in the file names the old one names the new one afterwards
+(decision A5); kept versions are left out then. What names an entry that is not in the file is provenance and stays as it is.
+
+What is wrong with a line is said without quoting it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import IO, Any
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft
 from memory.domain.errors import InvalidInput
-from memory.domain.ids import keyed_id
+from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope
+from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.relations import LABELS, Relation
-from memory.orchestrator.transfer import carried, id_here
+from memory.orchestrator.transfer import SAID, AsItWas, carried, id_here, noted_of
+from memory.policies.routing import TIERS
 from memory.ports import codec
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Record
+from memory.ports.record import JsonValue, Key, Record
 
-FORMAT = "memory-entry/1"
-"""What marks an exported entry. The number grows when the meaning of a field changes."""
+FORMAT = "memory-entry/2"
+"""What marks an exported entry. The number grows when the meaning of a field changes, or there are more; earlier numbers are read too."""
+VERSION_FORMAT = "memory-version/1"
+"""What marks a kept version of an exported entry."""
 RELATION_FORMAT = "memory-relation/1"
 """What marks an exported relation."""
-RECORD_FORMAT = "memory-record/1"
+RECORD_FORMAT = "memory-record/2"
 """What marks an exported record of any other kind."""
 
+_READ = {FORMAT: 2, "memory-entry/1": 1, VERSION_FORMAT: 1, RELATION_FORMAT: 1, RECORD_FORMAT: 2, "memory-record/1": 1}
 _TIMES = ("time", "timestamp", "created_at")
 _OWN = ("tags", "type", "title", "source", "expires_at")
 _OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
-_STORES_OWN = ("format", "id", "updated_at", "version", "tier")  # of an exported entry: the new store gives its own
+_STORES_OWN = ("format", "id", "updated_at", "version", "tier", "replaced_version", "noted")  # of an exported entry: the new store gives its own
+_LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
 class BadLine(InvalidInput):
@@ -57,16 +68,28 @@ class BadLine(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One object of a file, checked. `again` says that the same one stood further up in the file."""
+    """One message or exported entry, checked. `again` says that the same one stood further up in the file."""
 
     line: int
     draft: EntryDraft
     again: bool = False
+    as_it_was: AsItWas | None = None
+    """Of an exported entry that keeps its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One exported kept version, checked, of the entry of this id in this scope."""
+
+    line: int
+    entry_id: str
+    scope: Scope
+    as_it_was: AsItWas
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One exported relation, checked. Its ends are old ids until `rewritten`."""
+    """One exported relation, checked. Its ends are old ids until they are `here`."""
 
     line: int
     source_id: str
@@ -77,96 +100,162 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One exported record of another kind. Its id, and the ids it names, are old ones until `rows_here`."""
+    """One exported record of another kind. Its id, and the ids it names, are old ones until they are `here`. A version of 0: it does not say."""
 
     line: int
     kind: Kind
     record: Record
 
 
-def read(stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None) -> Iterator[Message | Link | Row | BadLine]:
-    """The messages, relations and other records of a file, in order, each checked as a write would check it; a `BadLine` in place of what is wrong.
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An exported line that cannot keep its id in this tenant and scope, and why; what names it is refused with it."""
+
+    line: int
+    collection: Collection
+    id: str
+    problem: str
+
+
+Item = Message | Version | Link | Row | Foreign
+
+
+def read(
+    stream: IO[bytes], name: str, scope: Scope | None = None, *, messages_to: Scope | None = None, same_ids_of: str | None = None, since: int = 1
+) -> Iterator[Item | BadLine]:
+    """What a file holds from line `since` on, in order, each checked as a write would check it; a `BadLine` in place of what is wrong.
 
     `scope` is where everything goes, also exported entries, which otherwise keep their own; `messages_to` where messages go without it.
-    A file that cannot be read on raises its `BadLine`.
+    `same_ids_of` names the tenant in which what was exported keeps its ids. A file that cannot be read on raises its `BadLine`.
     """
-    seen: dict[tuple[str, str | None], tuple[int, EntryDraft]] = {}
-    for position, (line, found) in enumerate(_objects(stream, name), start=1):
+    seen: dict[tuple[str, str | None], tuple[int, bytes]] = {}
+    for position, (line, found) in enumerate(_objects(stream, name, since), start=1):
         if isinstance(found, BadLine):
             yield found
             continue
         try:
-            if found.get("format") == RELATION_FORMAT:
-                yield _link(found, line)
-                continue
-            if found.get("format") == RECORD_FORMAT:
-                yield _row(found, line, scope)
-                continue
-            draft = _draft(found, f"{name}:{position}", scope, scope or messages_to)
-            first_line, first = seen.setdefault((draft.scope.text, draft.key), (line, draft))
-            if first != draft:
-                raise InvalidInput("id", f"{draft.key!r} already stands on line {first_line} with other content")
+            item = _item(found, line, f"{name}:{position}", scope, messages_to, same_ids_of)
         except InvalidInput as exc:
-            yield BadLine(name, line, str(exc))
-        else:
-            yield Message(line, draft, again=first is not draft)
-
-
-def rewritten(items: Sequence[Message | Link | Row], name: str, tenant: str) -> tuple[list[Message], list[Link], list[BadLine]]:
-    """The messages and the links of a whole file with the ids that its entries will have in this tenant; links to what is not in it are bad."""
-    messages = [item for item in items if isinstance(item, Message)]
-    new = _new_ids(items, tenant)[ENTRIES]
-    links, bad = list[Link](), list[BadLine]()
-    for item in items:
-        if isinstance(item, Link):
-            lost = [end for end in (item.source_id, item.target_id) if end not in new]
-            if lost:
-                bad.append(BadLine(name, item.line, f"links entry {lost[0]}, which is not in this file"))
-            else:
-                links.append(replace(item, source_id=new[item.source_id], target_id=new[item.target_id]))
-    return [replace(m, draft=_rewritten(m.draft, new)) for m in messages], links, bad
-
-
-def _new_ids(items: Sequence[Message | Link | Row], tenant: str) -> dict[Collection, dict[str, str]]:
-    """The new id of every entry and every other record of a file, by its old one."""
-    drafts = [item.draft for item in items if isinstance(item, Message) and isinstance(item.draft, ImportedDraft)]
-    new = {ENTRIES: {draft.key: keyed_id(tenant, draft.scope.text, draft.key) for draft in drafts if draft.key is not None}}
-    for item in items:
-        if isinstance(item, Row):
-            old = item.record.key.id
-            new.setdefault(item.kind.collection, {})[old] = id_here(tenant, item.kind, item.record.scope, old)
-    return new
-
-
-def rows_here(items: Sequence[Message | Link | Row], name: str, tenant: str) -> tuple[list[Row], list[BadLine]]:
-    """The other records of a whole file as they will stand in this tenant; those that belong to what is not in it are bad."""
-    new, rows, bad = _new_ids(items, tenant), list[Row](), list[BadLine]()
-    for item in items:
-        if isinstance(item, Row):
-            collection, fields = item.kind.collection, dict(item.record.fields)
-            parents = KINDS.parents(collection)
-            named = {field: str(fields[field]) for field in parents if fields.get(field) is not None}
-            lost = [old for field, old in named.items() if old not in new.get(parents[field], {})]
-            if lost:
-                bad.append(BadLine(name, item.line, f"belongs to {lost[0]}, which is not in this file"))
+            yield BadLine(name, line, _unquoted(exc, found))
+            continue
+        if isinstance(item, Message):
+            said = blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).digest()
+            first_line, first = seen.setdefault((item.draft.scope.text, item.draft.key), (line, said))
+            if first != said:
+                yield BadLine(name, line, f"id: {item.draft.key!r} already stands on line {first_line} with other content")
                 continue
-            fields |= {field: new[parents[field]][old] for field, old in named.items()}
-            here = replace(item.record, key=Key(tenant, new[collection][item.record.key.id]), fields=fields)
-            rows.append(replace(item, record=here))
-    return rows, bad
+            item = replace(item, again=first_line != line)
+        yield item
 
 
-def _rewritten(draft: EntryDraft, new: Mapping[str, str]) -> EntryDraft:
-    if not isinstance(draft, ImportedDraft):
-        return draft
-    changed: dict[str, Any] = {}
-    if draft.promoted_from_id is not None:
-        changed["promoted_from_id"] = new.get(draft.promoted_from_id, draft.promoted_from_id)
-    if draft.compacted_from_ids is not None:
-        changed["compacted_from_ids"] = tuple(new.get(source, source) for source in draft.compacted_from_ids)
-    if draft.contributors is not None:
-        changed["contributors"] = tuple(c.model_copy(update={"entry_id": new.get(c.entry_id, c.entry_id)}) for c in draft.contributors)
-    return draft.model_copy(update=changed) if changed else draft
+def _item(found: Mapping[str, Any], line: int, place: str, scope: Scope | None, messages_to: Scope | None, same_ids_of: str | None) -> Item:
+    form = found.get("format")
+    if form is None or "role" in found:
+        return Message(line, _message_draft(found, place, scope or messages_to))
+    if form not in _READ if isinstance(form, str) else True:
+        raise InvalidInput("format", f"is not known; this version reads {', '.join(_READ)}")
+    if form == RELATION_FORMAT:
+        return _link(found, line)
+    if str(form).startswith("memory-record/"):
+        row = _row(found, line, scope, versioned=form == RECORD_FORMAT)
+        return row if same_ids_of is None else _unless_foreign(row, row.kind.collection, row.record.key.id, same_ids_of, row.record.scope)
+    if form == VERSION_FORMAT:
+        draft = _entry_draft(found, scope)
+        version = Version(line, str(draft.key), draft.scope, _as_it_was(found, draft))
+        return version if same_ids_of is None else _unless_foreign(version, ENTRIES, version.entry_id, same_ids_of, draft.scope.text)
+    draft = _entry_draft(found, scope)
+    if same_ids_of is None:
+        return Message(line, draft)
+    message = Message(line, draft, as_it_was=_as_it_was(found, draft))
+    return _unless_foreign(message, ENTRIES, str(draft.key), same_ids_of, draft.scope.text)
+
+
+def _unless_foreign(item: Message | Version | Row, collection: Collection, item_id: str, tenant: str, scope: str) -> Item:
+    """The item, where its id is one of this partition (see `memory.domain.ids`)."""
+    if not is_id(item_id):
+        return Foreign(item.line, collection, item_id, "id: is none that a store gave; it can be imported under a new one")
+    if digest_of(item_id) != partition_digest(tenant, scope):
+        return Foreign(item.line, collection, item_id, "id: belongs to another tenant or scope; it can be imported under a new one")
+    return item
+
+
+class Ids:
+    """The ids that a file holds, and what each is to be in this tenant: a new one, or the same."""
+
+    def __init__(self, tenant: str, *, same: bool) -> None:
+        self._tenant = tenant
+        self._same = same
+        self._scopes: dict[Collection, dict[str, str]] = {}
+        self._refused: dict[Collection, set[str]] = {}
+
+    def note(self, item: Item) -> None:
+        """Learn what an item is called."""
+        if isinstance(item, Message) and isinstance(item.draft, ImportedDraft):
+            self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
+        elif isinstance(item, Row):
+            self._scopes.setdefault(item.kind.collection, {})[item.record.key.id] = item.record.scope
+        elif isinstance(item, Foreign):
+            self.refuse(item.collection, item.id)
+
+    def refuse(self, collection: Collection, old: str) -> None:
+        """What names this one cannot be imported either."""
+        self._refused.setdefault(collection, set()).add(old)
+
+    def lacking(self, item: Item) -> str | None:
+        """The first id that an item cannot do without and that is not in the file, as far as it is known."""
+        return next((old for collection, old in _needs(item) if not self._has(collection, old) and not self._is_refused(collection, old)), None)
+
+    def refused(self, item: Item) -> str | None:
+        """The first id that an item cannot do without and that was refused."""
+        return next((old for collection, old in _needs(item) if self._is_refused(collection, old)), None)
+
+    def message(self, item: Message) -> Message:
+        """The message with the ids it names as they are here."""
+        if self._same or not isinstance(item.draft, ImportedDraft):
+            return item
+        draft, changed = item.draft, dict[str, Any]()
+        if draft.promoted_from_id is not None:
+            changed["promoted_from_id"] = self._new(ENTRIES, draft.promoted_from_id)
+        if draft.compacted_from_ids is not None:
+            changed["compacted_from_ids"] = tuple(self._new(ENTRIES, source) for source in draft.compacted_from_ids)
+        if draft.contributors is not None:
+            changed["contributors"] = tuple(c.model_copy(update={"entry_id": self._new(ENTRIES, c.entry_id)}) for c in draft.contributors)
+        return replace(item, draft=draft.model_copy(update=changed)) if changed else item
+
+    def link(self, item: Link) -> Link:
+        """The relation between entries as they are called here."""
+        return replace(item, source_id=self._new(ENTRIES, item.source_id), target_id=self._new(ENTRIES, item.target_id))
+
+    def row(self, item: Row) -> Row:
+        """The record as it will stand in this tenant."""
+        record, parents = item.record, KINDS.parents(item.kind.collection)
+        named = {field: self._new(parents[field], str(record.fields[field])) for field in parents if record.fields.get(field) is not None}
+        key = Key(self._tenant, self._new(item.kind.collection, record.key.id, item.kind))
+        return replace(item, record=replace(record, key=key, fields={**record.fields, **named}))
+
+    def _has(self, collection: Collection, old: str) -> bool:
+        return old in self._scopes.get(collection, ())
+
+    def _is_refused(self, collection: Collection, old: str) -> bool:
+        return old in self._refused.get(collection, ())
+
+    def _new(self, collection: Collection, old: str, kind: Kind | None = None) -> str:
+        scope = self._scopes.get(collection, {}).get(old)
+        if self._same or scope is None:
+            return old
+        return keyed_id(self._tenant, scope, old) if collection is ENTRIES else id_here(self._tenant, kind or KINDS.of(collection), scope, old)
+
+
+def _needs(item: Item) -> list[tuple[Collection, str]]:
+    """The collections and old ids of what an item is nothing without."""
+    if isinstance(item, Version):
+        return [(ENTRIES, item.entry_id)]
+    if isinstance(item, Link):
+        return [(ENTRIES, item.source_id), (ENTRIES, item.target_id)]
+    if isinstance(item, Row):
+        parents = KINDS.parents(item.kind.collection)
+        return [(parents[name], str(item.record.fields[name])) for name in parents if item.record.fields.get(name) is not None]
+    return []
 
 
 def exported_relation(relation: Relation) -> dict[str, Any]:
@@ -175,30 +264,41 @@ def exported_relation(relation: Relation) -> dict[str, Any]:
     return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat()}
 
 
-def exported(entry: Entry) -> dict[str, Any]:
-    """An entry as an export writes it: JSON, fields without a value left out, the tenant left to the importer."""
+def exported(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
+    """An entry as an export writes it: JSON, fields without a value left out, the tenant left to the importer.
+
+    `noted` is what the engine has beside what the entry says, for an import that keeps ids.
+    """
     fields = entry.model_dump(mode="json", exclude={"tenant", "scope"}, exclude_none=True)
-    return {"format": FORMAT, "scope": entry.scope.text, **fields}
+    return {"format": FORMAT, "scope": entry.scope.text, **fields, **({"noted": dict(noted)} if noted else {})}
+
+
+def exported_version(record: Record) -> dict[str, Any]:
+    """A kept version as an export writes it after its entry, whose id it has: it was stored until `replaced_version`."""
+    line = exported(entry_of(record), noted_of(record)) | {"format": VERSION_FORMAT, "replaced_version": record.fields["replaced_version"]}
+    del line["tier"]
+    return line
 
 
 def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
     """A record of another kind as an export writes it. Moments are microseconds since 1970, bytes base64."""
     said = codec.to_json(record)
-    return {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in _OF_A_RECORD}}
+    return {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")}}
 
 
-def _objects(stream: IO[bytes], name: str) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
-    """Every object of the file with its line number."""
+def _objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """Every object of the file from a line on, with its line number. An array is read as a whole, lines one by one."""
     started = False
     for number, raw in enumerate(stream, start=1):
         line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         if not line.strip():
             continue
         if not started and line.lstrip().startswith(b"["):
-            yield from _array(line + stream.read(), name, number)
+            yield from ((at, found) for at, found in _array(line + stream.read(), name, number) if at >= since)
             return
         started = True
-        yield number, _object(line, name, number)
+        if number >= since:
+            yield number, _object(line, name, number)
 
 
 def _object(line: bytes, name: str, number: int) -> dict[str, Any] | BadLine:
@@ -254,9 +354,21 @@ def _not_an_object(found: object) -> str:
     return f"holds {type(found).__name__} where an object such as {{'role': 'user', 'content': '...'}} is expected"
 
 
-def _draft(found: Mapping[str, Any], place: str, forced: Scope | None, scope: Scope | None) -> EntryDraft:
-    if "format" in found and "role" not in found:
-        return _entry_draft(found, forced)
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+
+
+def _unquoted(exc: InvalidInput, found: Mapping[str, Any]) -> str:
+    """What is wrong with an object, without what it says: a mangled file may have a text anywhere."""
+    texts = [value for value in found.values() if isinstance(value, str)]
+
+    def said(quoted: re.Match[str]) -> str:
+        inner = quoted.group()[1:-1]
+        return "what it says" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
+
+    return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(said, exc.problem)}"
+
+
+def _message_draft(found: Mapping[str, Any], place: str, scope: Scope | None) -> EntryDraft:
     if scope is None:
         raise InvalidInput("scope", "a message belongs to a session or another scope; say which (on the command line --session or --scope)")
     fields = dict(found)
@@ -293,9 +405,7 @@ def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> EntryDraft:
-    if found["format"] != FORMAT:
-        raise InvalidInput("format", f"{str(found['format'])[:40]!r} is not known; this version reads {FORMAT!r}")
+def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft:
     fields = {name: value for name, value in found.items() if name not in _STORES_OWN}
     if scope is not None:
         fields["scope"] = scope
@@ -305,6 +415,44 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> EntryDraft:
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
     return ImportedDraft(**fields, key=key)
+
+
+def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
+    """What an exported entry or kept version says of how it stood there."""
+    version = _version("version", found.get("version"))
+    noted = found.get("noted", {})
+    if not isinstance(noted, dict) or not noted.keys() <= {"previous", "request_digest", "body"}:
+        raise InvalidInput("noted", "is not as an export writes it")
+    body = door.json_object("noted", noted.get("body", {}))
+    if SAID & body.keys():
+        raise InvalidInput("noted", "is not as an export writes it")
+    previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
+    replaced_by = _version("replaced_version", found.get("replaced_version")) if found["format"] == VERSION_FORMAT else None
+    if replaced_by is not None and replaced_by <= version:
+        raise InvalidInput("replaced_version", "does not lie after the version")
+    if previous is not None and previous >= version:
+        raise InvalidInput("noted", "the previous version does not lie before the version")
+    for name in ("created_at", "updated_at"):
+        if found.get(name) is None:
+            raise InvalidInput(name, "is missing from the exported entry")
+    return AsItWas(
+        id=str(draft.key),
+        draft=draft,
+        version=version,
+        updated_at=door.time("updated_at", found["updated_at"]),
+        tier=door.one_of("tier", found.get("tier"), TIERS) if replaced_by is None else "mid",
+        previous=previous,
+        digest=None if noted.get("request_digest") is None else door.identifier("noted", noted["request_digest"]),
+        noted=body,
+        replaced_by=replaced_by,
+    )
+
+
+def _version(field: str, value: object) -> int:
+    """A version is the microsecond it was stored at."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LAST_VERSION:
+        raise InvalidInput(field, "must be a version: a whole number of microseconds since 1970")
+    return value
 
 
 def _link(found: Mapping[str, Any], line: int) -> Link:
@@ -318,21 +466,24 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
     return Link(line, **ends, label=door.one_of("label", found["label"], LABELS), created_at=door.time("created_at", found["created_at"]))
 
 
-_NOT_CARRIED: dict[str, Any] = {"tenant": "", "version": 1, "vector": None, "generation": None, "role": "home", "tier": "", "owed": []}
+_NOT_CARRIED: dict[str, Any] = {"tenant": "", "version": 0, "vector": None, "generation": None, "role": "home", "tier": "", "owed": []}
 _NOT_CARRIED |= {"previous": None, "accesses": 0, "accessed_at": None, "cached_at": None, "epoch": None}
 
 
-def _row(found: Mapping[str, Any], line: int, scope: Scope | None) -> Row:
+def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned: bool) -> Row:
     known = {kind.collection.name: kind for kind in carried(KINDS)}
     kind = known.get(str(found.get("kind")))
     if kind is None:
-        raise InvalidInput("kind", f"{str(found.get('kind'))[:40]!r} is not known to this version")
+        raise InvalidInput("kind", "is not known to this version")
     for field in _OF_A_RECORD:
         if field not in found:
             raise InvalidInput(field, "is missing from the exported record")
     try:
-        record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED})
+        said = {"version": _version("version", found.get("version")), "tier": door.one_of("tier", found.get("tier"), TIERS)} if versioned else {}
+        record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
+    except InvalidInput:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
-        raise InvalidInput("format", f"is no record of kind '{kind.collection.name}': {type(exc).__name__}: {exc}") from exc
+        raise InvalidInput("format", f"is no record of kind '{kind.collection.name}' ({type(exc).__name__})") from exc
     into = scope or Scope.parse(record.scope)
     return Row(line, kind, replace(record, scope=into.text))

@@ -14,10 +14,9 @@ from memory.orchestrator.collections import DIGEST, ENTRIES
 from memory.orchestrator.entry_records import entry_of, record_of, request_digest
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.outbox import Outbox, Pending, replicas
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Located, Placement, refused
-from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.pace import paced
@@ -47,10 +46,10 @@ class Newborn:
 class Births:
     """Writes drafts."""
 
-    def __init__(self, placement: Placement, *, meaning: Meaning, owed: OwedWork, lives: Lives) -> None:
+    def __init__(self, placement: Placement, *, meaning: Meaning, outbox: Outbox, lives: Lives) -> None:
         self._placement = placement
         self._meaning = meaning
-        self._owed = owed
+        self._outbox = outbox
         self._lives = lives
 
     async def write_many(self, tenant: str, drafts: Sequence[EntryDraft], *, revive: bool = False) -> list[Entry]:
@@ -87,7 +86,7 @@ class Births:
         record_id = ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
         digest = request_digest(draft) if draft.key else None
         record = record_of(draft, key=Key(tenant, record_id), version=version_at(now), now=now, tier=routed.tier, digest=digest)
-        return Newborn(draft, replace(record, owed=owed_replicas(self._placement, ENTRIES, store, routed.tier)), store)
+        return Newborn(draft, replace(record, owed=replicas(self._placement, ENTRIES, store, routed.tier)), store)
 
     async def _look_for_repeats(self, newborn: Sequence[Newborn], revive: bool) -> None:
         """Under a key, what stands in a later tier counts as present too: look there first."""
@@ -105,7 +104,7 @@ class Births:
             return
         outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in newborn))
         fresh = [self._born(one, store, outcome) async for one, outcome in paced(zip(newborn, outcomes, strict=True)) if outcome.applied]
-        await self._owed.deliver(fresh)
+        await self._outbox.finish_all(fresh)
         async for one, outcome in paced(zip(newborn, outcomes, strict=True)):
             if (error := refused(store, outcome)) is not None:
                 raise error
@@ -117,10 +116,10 @@ class Births:
                     continue
                 await self._meet(one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive)
 
-    def _born(self, one: Newborn, store: Store, outcome: Outcome) -> Debt:
+    def _born(self, one: Newborn, store: Store, outcome: Outcome) -> Pending:
         one.record = replace(one.record, generation=outcome.generation)
         one.entry = entry_of(one.record)
-        return Debt(ENTRIES, store, one.record)
+        return Pending(ENTRIES, store, one.record)
 
     async def _meet(self, one: Newborn, there: Located, revive: bool) -> None:
         """What a keyed draft meets where another stands, or stood, under its key."""
@@ -154,13 +153,13 @@ class Births:
         patience = Patience(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._lives.birth(one.record, one.store, there)
-            record = replace(born.record, owed=owed_replicas(self._placement, ENTRIES, born.store, born.record.tier))
+            record = replace(born.record, owed=replicas(self._placement, ENTRIES, born.store, born.record.tier))
             outcome = await self._placement.write_one("write.revive", born.store, Put(ENTRIES, record, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error
             if outcome.applied:
                 one.record = record
-                await self._owed.try_finish(self._born(one, born.store, outcome))
+                await self._outbox.finish(self._born(one, born.store, outcome))
                 return
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)

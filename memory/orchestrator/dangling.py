@@ -1,4 +1,4 @@
-"""Children whose parent is gone: deletions take them along, but one in another scope outlives an erasure until a sweep finds it."""
+"""Children whose parent is gone: deletions take them along, but one in another scope outlives an erasure until a sweep comes round to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind
+from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.rounds import Round
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Head, Query
 from memory.ports.record import Key, Record
@@ -18,22 +20,29 @@ class Dangling:
     def __init__(self, placement: Placement, erasure: Erasure) -> None:
         self._placement = placement
         self._erasure = erasure
+        self._rounds = {child: Round(placement) for kind in placement.kinds for child in kind.named_by}
 
-    async def drop(self) -> int:
-        """Delete the children, of every tenant, that name a parent which is gone; how many.
+    async def drop(self, hold: Hold) -> int:
+        """Of a slice of the children, of every tenant, delete those that name a parent which is gone; of more while there are such. How many.
 
         One whose parent may stand in a store that does not answer is left.
         """
-        return sum([await self._drop(kind, child, fields) for kind in self._placement.kinds for child, fields in kind.named_by.items()])
+        dropped = 0
+        for kind in self._placement.kinds:
+            for child, fields in kind.named_by.items():
+                while found := await self._drop(kind, child, fields, hold):
+                    dropped += found
+        return dropped
 
-    async def _drop(self, kind: Kind, child: Collection, fields: Sequence[str]) -> int:
+    async def _drop(self, kind: Kind, child: Collection, fields: Sequence[str], hold: Hold) -> int:
         archive, dropped = self._placement.topology.archive, 0
         query = Query(child, Everywhere(), limit=self._placement.settings.page, select=frozenset(fields))
-        async for page in self._placement.pages("relation.sweep", archive, query):
+        async for page in self._rounds[child].slice("relation.sweep", archive, query):
             named = {head.key: parents_of(head, fields) for head in page.heads}
             there = await standing(self._placement, kind.collection, set[Key]().union(*named.values()), partial=True)
             for key, parents in named.items():
                 if not parents <= there:
+                    await hold()
                     dropped += await self._erasure.delete(child, key)
         return dropped
 

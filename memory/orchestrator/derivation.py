@@ -17,13 +17,11 @@ from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.entry_records import entry_of, record_of
-from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.generations import DELETE
+from memory.orchestrator.erasure import DELETE, Erasure
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.outbox import Outbox, Pending, replicas
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -43,11 +41,11 @@ OVERRIDES = "promoted_with"
 class Derivation:
     """Promotion across scopes, and compaction. Ids derive from the sources, so that a repeat finds what it made before."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, meaning: Meaning, owed: OwedWork, erasure: Erasure, lives: Lives) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, meaning: Meaning, outbox: Outbox, erasure: Erasure, lives: Lives) -> None:
         self._placement = placement
         self._entries = entries
         self._meaning = meaning
-        self._owed = owed
+        self._outbox = outbox
         self._erasure = erasure
         self._lives = lives
 
@@ -188,7 +186,7 @@ class Derivation:
                 check(there.record)
                 return await self._made_before(there.record, to_delete)
             born = await self._lives.birth(record, store, there)
-            new = replace(born.record, owed=(*owed_replicas(self._placement, ENTRIES, born.store, born.record.tier), *debts))
+            new = replace(born.record, owed=(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *debts))
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error
@@ -196,7 +194,7 @@ class Derivation:
                 raise NotFound(record.key.id)  # the scope was erased under it
             if outcome.applied:
                 stored = replace(new, generation=outcome.generation)
-                await self._owed.try_finish(Debt(ENTRIES, born.store, stored))
+                await self._outbox.finish(Pending(ENTRIES, born.store, stored))
                 return entry_of(stored)
             await patience.wait()
 

@@ -21,7 +21,7 @@ from memory.orchestrator.kinds import KINDS, Kinds
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.maintenance import Maintenance
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import OwedWork
+from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
 from memory.orchestrator.relations import Relations
@@ -57,34 +57,36 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.placement = Placement(topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds)
         self.generations = Generations(self.placement)
-        self.owed = OwedWork(self.placement, self.generations)
         self.cache = Cache(self.placement)
+        self.outbox = Outbox(self.placement, self.generations, self.cache)
         self.meaning = Meaning(self.placement, embedder)
-        self.erasure = Erasure(self.placement, self.owed, self.cache, self.generations)
+        self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
         self.turns = Turns()
-        lives = Lives(self.placement, owed=self.owed, cache=self.cache)
+        lives = Lives(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
             meaning=self.meaning,
-            owed=self.owed,
+            outbox=self.outbox,
             cache=self.cache,
             erasure=self.erasure,
             generations=self.generations,
             lives=lives,
             turns=self.turns,
         )
-        self.derivation = Derivation(self.placement, entries=self.entries, meaning=self.meaning, owed=self.owed, erasure=self.erasure, lives=lives)
-        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, owed=self.owed)
+        self.derivation = Derivation(
+            self.placement, entries=self.entries, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, lives=lives
+        )
+        self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
-        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, owed=self.owed)
+        self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
         self.searching = Searching(self.placement, self.browsing, self.meaning)
-        self.tiering = Tiering(self.placement, self.owed, self.cache, self.generations)
+        self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
         self.promotion = Promotion(self.placement, self.tiering, self.accesses, rules)
         self.maintenance = Maintenance(
             self.placement,
-            owed=self.owed,
+            outbox=self.outbox,
             erasure=self.erasure,
             generations=self.generations,
             tiering=self.tiering,

@@ -19,15 +19,13 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
 from memory.orchestrator.lives import Lives
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import KEEP, REPLICATE, Debt, OwedWork, carried_over, no_room
+from memory.orchestrator.outbox import Outbox, Pending, Until, kept, no_room, replicas
 from memory.orchestrator.past import kept_versions
 from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.tiering import owed_replicas
 from memory.orchestrator.turns import Patience, Turns
 from memory.orchestrator.versions import kept_version, version_at
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
-from memory.ports import codec
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
@@ -43,7 +41,7 @@ class Entries:
         placement: Placement,
         *,
         meaning: Meaning,
-        owed: OwedWork,
+        outbox: Outbox,
         cache: Cache,
         erasure: Erasure,
         generations: Generations,
@@ -52,11 +50,11 @@ class Entries:
     ) -> None:
         self._placement = placement
         self._meaning = meaning
-        self._owed = owed
+        self._outbox = outbox
         self._cache = cache
         self._erasure = erasure
         self._generations = generations
-        self._births = Births(placement, meaning=meaning, owed=owed, lives=lives)
+        self._births = Births(placement, meaning=meaning, outbox=outbox, lives=lives)
         self._turns = turns
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -176,18 +174,18 @@ class Entries:
     async def _replace(self, store: Store, old: Record, new: Record) -> Record | None:
         """Write the new version with the old one kept; None when somebody else was faster."""
         await self._cache.invalidate(ENTRIES, old.key)
-        kept = kept_version(old, new.version)
-        replicas = owed_replicas(self._placement, ENTRIES, store, old.tier)
+        replaced = kept_version(old, new.version)
         beside = store is self._placement.topology.archive and store.capabilities.atomic
-        keep = () if beside else (Owed(f"{KEEP}:{kept.version}", KEEP, {"record": codec.to_json(kept)}),)
-        new = replace(new, owed=(*carried_over(old), *replicas, *keep))
-        if (full := no_room(new.owed, self._placement.topology.archive)) is not None:
-            if await self._owed.finish(Debt(ENTRIES, store, old)):
+        keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
+        carried = self._outbox.carried(old, past=Until.EDITED)
+        new = replace(new, owed=(*carried, *replicas(self._placement, ENTRIES, store, old.tier), *keep))
+        if (full := no_room(new, self._placement.topology.archive)) is not None:
+            if await self._outbox.finish(Pending(ENTRIES, store, old)):
                 raise full
             return None
-        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=frozenset({REPLICATE}))]
+        writes = [Put(ENTRIES, new, AtVersion(old.version, tier=old.tier), settles=self._outbox.settled(Until.EDITED))]
         if beside:
-            writes.append(Put(ENTRY_VERSIONS, kept, Absent()))
+            writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
         outcomes = await self._placement.write("update.home", store, *writes, together=beside)
         for outcome in outcomes:
             if (error := refused(store, outcome)) is not None:
@@ -198,5 +196,5 @@ class Entries:
         if not all(o.applied for o in outcomes):
             return None
         await self._cache.invalidate(ENTRIES, old.key)
-        await self._owed.try_finish(Debt(ENTRIES, store, new))
+        await self._outbox.finish(Pending(ENTRIES, store, new))
         return new

@@ -20,9 +20,10 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.generations import CARRIED, DELETE, OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
+from memory.orchestrator.generations import OPERATIONS_SCOPE, UNDER_WAY, Generations, operation_key
 from memory.orchestrator.kinds import Kind
-from memory.orchestrator.owed import ERASE, KEEP, OF_COPIES, UNCACHE, UNKEEP, UNPLACE, UNRELATE, Debt, OwedWork, carried_over
+from memory.orchestrator.lease import Hold
+from memory.orchestrator.outbox import Outbox, Pending, Until, elsewhere, hanging_on, kept_in
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -38,6 +39,8 @@ HOMES = frozenset({Role.HOME})
 OTHER_ROLES = frozenset(Role) - HOMES
 WATCHED, REMEMBERED = "watch", "erased"
 """The kinds of an erasure's operation record once it has been carried out: while it is repeated, and until it is forgotten."""
+DELETE, ERASE_SCOPE = "delete", "erase_scope"
+"""The steps that delete other records, each at the version noted, and that carry an erasure out."""
 REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
 """When a watched erasure is repeated, in parts of `mark_life`."""
 REPEATED_TOGETHER = 100
@@ -47,14 +50,13 @@ REPEATED_TOGETHER = 100
 class Erasure:
     """Carries out deletions."""
 
-    def __init__(self, placement: Placement, owed: OwedWork, cache: Cache, generations: Generations) -> None:
+    def __init__(self, placement: Placement, outbox: Outbox, cache: Cache, generations: Generations) -> None:
         self._placement = placement
-        self._owed = owed
+        self._outbox = outbox
         self._cache = cache
         self._generations = generations
-        owed.register(UNCACHE, self._uncache)
-        owed.register(DELETE, self._delete_noted)
-        owed.register(ERASE, self._erase_noted)
+        outbox.register(DELETE, self._delete_noted, Until.DONE)
+        outbox.register(ERASE_SCOPE, self._erase_noted)
 
     # -- one record ---------------------------------------------------------------------------------------------------
 
@@ -74,68 +76,49 @@ class Erasure:
                 return False
             record, store = home
             await self._cache.invalidate(collection, key)
-            grave = self._grave(collection, record, store)
-            outcome = await self._placement.write_one("delete.home", store, grave)
+            deletion = self._deletion(collection, record, store)
+            outcome = await self._placement.write_one("delete.home", store, deletion)
             if outcome.applied:
-                fallen = Tombstone(key, grave.version, grave.owed)
-                await self._owed.try_finish(Debt(collection, store, fallen))
+                await self._outbox.finish(Pending(collection, store, Tombstone(key, deletion.version, deletion.owed)))
                 return True
             if (error := refused(store, outcome)) is not None:
                 raise error
             await patience.wait()
 
-    def _grave(self, collection: Collection, record: Record, store: Store) -> Delete:
-        owed: list[Owed] = [o for o in carried_over(record) if o.step != KEEP]
-        owed += self._owed_elsewhere(store)
-        kind = self._placement.kinds.of(collection)
-        if kind.versions is not None:
-            unfinished = [o.data["record"] for o in record.owed if o.step == KEEP]
-            versions = [record.previous, *(v for kept in unfinished for v in (kept["version"], kept["previous"]))]
-            known = sorted({v for v in versions if v is not None})
-            owed += [Owed(UNKEEP, UNKEEP, {"versions": known})] if known else []
-        if kind.children:
-            owed.append(Owed(UNRELATE, UNRELATE))
+    def _deletion(self, collection: Collection, record: Record, store: Store) -> Delete:
+        versions = [record.previous, *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"]))]
+        known = sorted({v for v in versions if v is not None})
+        hanging = hanging_on(self._placement.kinds.of(collection), known or None)
+        owed = (*self._outbox.carried(record, past=Until.DELETED), *elsewhere(self._placement, store), *hanging)
         return Delete(
             collection,
             record.key,
             version=self._placement.next_version(record.version),
             when=AtVersion(record.version),
-            owed=tuple(owed),
+            owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),
-            settles=OF_COPIES,
+            settles=self._outbox.settled(Until.DELETED),
         )
 
-    def _owed_elsewhere(self, store: Store) -> list[Owed]:
-        """What a deletion owes the stores beside the record's home."""
-        topology = self._placement.topology
-        owed = [Owed(UNPLACE, UNPLACE)] if topology.later(store) else []
-        return owed if topology.cache is None else [Owed(UNCACHE, UNCACHE), *owed]
-
-    async def _uncache(self, debt: Debt, owed: Owed) -> bool:
-        return await self._cache.invalidate(debt.collection, debt.holder.key)
-
     async def _delete_unreadable(self, collection: Collection, key: Key, where: str) -> bool:
-        """What cannot be read can still be erased: a tombstone in its place, which owes what hangs on it, as far as that can be read."""
+        """What cannot be read can still be erased: a tombstone in its place, which owes what hangs on it.
+
+        Which versions of it were kept nobody can say: they are looked for.
+        """
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
-        owed = (*self._owed_elsewhere(store), *self._owed_blindly(self._placement.kinds.of(collection)))
-        fallen = await self._bury(collection, key, store, owed)
-        await self._owed.try_finish(Debt(collection, store, fallen))
+        owed = (*elsewhere(self._placement, store), *hanging_on(self._placement.kinds.of(collection), []))
+        await self._outbox.finish(Pending(collection, store, await self._overwrite(collection, key, store, owed)))
         return True
 
-    def _owed_blindly(self, kind: Kind) -> tuple[Owed, ...]:
-        """What a tombstone owes whose record cannot say which versions of it were kept: they are looked for."""
-        unkeep = () if kind.versions is None else (Owed(UNKEEP, UNKEEP, {"versions": []}),)
-        return (*unkeep, *((Owed(UNRELATE, UNRELATE),) if kind.children else ()))
-
-    async def _bury(self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]) -> Tombstone:
+    async def _overwrite(self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]) -> Tombstone:
         """A tombstone over whatever stands there, however new it says it is."""
         stands = 0
         for _ in range(self._placement.settings.attempts):
             version = self._placement.next_version(stands)
             discard_at = None if owed else self._placement.tombstone_until()
-            grave = Delete(collection, key, version=version, when=Newer(), owed=owed, discard_at=discard_at)
-            outcome = await self._placement.write_one("delete.unreadable", store, grave)
+            deletion = Delete(collection, key, version=version, when=Newer(), owed=owed, discard_at=discard_at)
+            outcome = await self._placement.write_one("delete.unreadable", store, deletion)
             if outcome.applied:
                 return Tombstone(key, version, owed)
             if (error := refused(store, outcome)) is not None:
@@ -143,10 +126,10 @@ class Erasure:
             stands = outcome.version or stands
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
-    async def _delete_noted(self, debt: Debt, owed: Owed) -> bool:
+    async def _delete_noted(self, pending: Pending, owed: Owed) -> bool:
         """Delete the records noted, each only at the version noted: one that changed since is left alone."""
         for record_id, version in owed.data["records"]:
-            await self.delete(debt.collection, Key(debt.holder.key.tenant, record_id), at=version)
+            await self.delete(pending.collection, Key(pending.owner.key.tenant, record_id), at=version)
         return True
 
     # -- a scope ------------------------------------------------------------------------------------------------------
@@ -179,7 +162,7 @@ class Erasure:
             fields={"kind": UNDER_WAY},
             body=data,
             tier="mid",
-            owed=(Owed(ERASE, ERASE, data),),
+            owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data),),
         )
 
     def _stores(self) -> Sequence[Store]:
@@ -228,7 +211,7 @@ class Erasure:
     async def _leave_tombstones(self, store: Store, kind: Kind, partitions: Sequence[Partition], older: Lt | None, roles: frozenset[Role]) -> int:
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         with step("erase.delete"):
-            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), CARRIED)
+            return await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), self._generations.carried)
 
     async def _arriving(self, store: Store, collection: Collection, partition: Partition, older: Lt | None) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
@@ -250,10 +233,10 @@ class Erasure:
             rows = await store.get(collection, keys)
         return [row.key for row in rows if isinstance(row, Record)]
 
-    async def _erase_noted(self, debt: Debt, owed: Owed) -> bool:
+    async def _erase_noted(self, pending: Pending, owed: Owed) -> bool:
         """An erasure that a crash cut short."""
-        if isinstance(debt.holder, Record):
-            await self._carry_out(debt.holder)
+        if isinstance(pending.owner, Record):
+            await self._carry_out(pending.owner)
         return True  # ending the operation took the debt away with it
 
     async def _end(self, operation: Record) -> None:
@@ -272,12 +255,12 @@ class Erasure:
             owed=(),
             previous=None,
         )
-        ended = Put(OPERATIONS, new, AtVersion(operation.version), settles=frozenset({ERASE}))
+        ended = Put(OPERATIONS, new, AtVersion(operation.version), settles=frozenset({ERASE_SCOPE}))
         await self._placement.write_one("erase.end", self._placement.topology.archive, ended)
 
     # -- after an erasure ---------------------------------------------------------------------------------------------
 
-    async def watch(self) -> int:
+    async def watch(self, hold: Hold) -> int:
         """Repeat watched erasures whose time has come in the stores that need it; how many were repeated."""
         due: dict[tuple[str, int], list[tuple[Record, int]]] = {}
         for operation in await self._operations(Eq("kind", WATCHED)):
@@ -288,6 +271,7 @@ class Erasure:
                 due.setdefault((partition.tenant, generation), []).append((operation, repeats))
         for (_, generation), operations in due.items():
             for start in range(0, len(operations), REPEATED_TOGETHER):
+                await hold()
                 some = operations[start : start + REPEATED_TOGETHER]
                 for store in self._stores():
                     if not store.capabilities.fenced:
@@ -308,13 +292,14 @@ class Erasure:
         for kind in self._placement.kinds.scoped if again else ():
             await self._leave_tombstones(store, kind, again, older, frozenset(Role))
 
-    async def forget(self) -> int:
+    async def forget(self, hold: Hold) -> int:
         """Forget scopes that were erased so long ago that their tombstones are gone, in every store; how many operations were forgotten."""
         forgotten = 0
         long_ago = self._placement.now() - self._placement.settings.tombstone_life
         for operation in await self._operations(And((Eq("kind", REMEMBERED), Lt("created_at", long_ago)))):
             if _ended(operation) >= long_ago:
                 continue
+            await hold()
             partition, generation = _asked_of(operation)
             for store in self._placement.topology.leaves:
                 with step("partition.forget"):
@@ -329,7 +314,7 @@ class Erasure:
             forgotten += (await self._placement.write_one("erase.forget", self._placement.topology.archive, gone)).applied
         return forgotten
 
-    async def forget_idle(self, leaf: Store) -> int:
+    async def forget_idle(self, leaf: Store, hold: Hold) -> int:
         """Forget partitions of one store in which nothing stands and that no remembered erasure is about; how many."""
         with step("erase.count"):
             held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
@@ -339,6 +324,7 @@ class Erasure:
         free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
             return 0
+        await hold()
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
 

@@ -29,10 +29,6 @@ log = logging.getLogger(__name__)
 SYSTEM_TENANT = "~memory"
 """Owner of the records that serve the engine itself; no caller's tenant may have this name."""
 OPERATIONS_SCOPE = "operations"
-DELETE = "delete"
-"""The step that deletes other records, each at the version noted."""
-CARRIED = frozenset({DELETE})
-"""What an erased record goes on owing. No step is carried whose data is what a record said."""
 UNDER_WAY = "erase"
 """The kind of an erasure's operation record while it is being carried out; its later kinds are `erasure`'s business."""
 
@@ -55,6 +51,8 @@ class Generations:
         self._placement = placement
         self.healed: list[Disagreement] = []
         """What was healed by this process, the newest last; at most a thousand."""
+        self.carried: frozenset[str] = frozenset()
+        """The steps that an erased record goes on owing. See `Outbox.register`."""
 
     async def by_store(self, partition: Partition) -> dict[Store, int]:
         """The partition's generation in each store, split ones as a whole. Raises where one does not answer."""
@@ -140,7 +138,7 @@ class Generations:
         for kind in self._placement.kinds.scoped:
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
-                erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), CARRIED)
+                erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), self.carried)
         return erased
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:

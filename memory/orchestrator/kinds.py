@@ -1,4 +1,4 @@
-"""The kinds of record there are, and what becomes of each: erasure, owed work, sweeps, moves and transfer go over this table.
+"""The kinds of record there are, and what becomes of each: erasure, the outbox, sweeps, moves and transfer go over this table.
 
 A kind more is one line here. What has rules of its own keeps a module (entries, relations, erasures, leases, settings), never a flag.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, OPERATIONS, RELATIONS, SETTINGS
 from memory.policies.routing import Route, replicas_of, route
@@ -61,6 +62,13 @@ class Kinds:
 
     def of(self, collection: Collection) -> Kind:
         return self._of[collection]
+
+    def named(self, collection: str) -> Collection:
+        """The collection of this name. Raises where there is none here: another version of the library has it."""
+        for known in self._of:
+            if known.name == collection:
+                return known
+        raise MemoryTiersError(f"this version of the library does not know the collection '{collection}'")
 
     @property
     def collections(self) -> tuple[Collection, ...]:

@@ -12,7 +12,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.past import LIFE
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.steps import step
@@ -33,9 +33,9 @@ class Birth:
 class Lives:
     """Makes records ready to be born."""
 
-    def __init__(self, placement: Placement, *, owed: OwedWork, cache: Cache) -> None:
+    def __init__(self, placement: Placement, *, outbox: Outbox, cache: Cache) -> None:
         self._placement = placement
-        self._owed = owed
+        self._outbox = outbox
         self._cache = cache
 
     async def birth(self, record: Record, store: Store, there: Located) -> Birth:
@@ -66,10 +66,10 @@ class Lives:
             with step("life.graves"):
                 row = (await store.get(ENTRIES, [key]))[0]
             highest = max(highest, getattr(row, "version", 0))
-            if isinstance(row, Tombstone) and row.owed and (left := await self._owed.finish(Debt(ENTRIES, store, row))):
+            if isinstance(row, Tombstone) and row.owed and (left := await self._outbox.finish(Pending(ENTRIES, store, row))):
                 undone = ", ".join(owed.step for owed in left)
                 raise StoreUnavailable(
                     store.name, f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again"
                 )
-        await self._owed.unrelate(ENTRIES, key)  # whose scope was erased, left relations in other scopes, until a sweep
+        await self._outbox.erase_children(ENTRIES, key)  # whose scope was erased, left relations in other scopes, until a sweep
         return highest

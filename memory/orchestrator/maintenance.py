@@ -1,42 +1,43 @@
 """Sweeps: finish what crashes left, end moves that were broken off, forget marks and tombstones that have served, apply sweep rules.
 
-Everything here may run twice at once; a lease only saves the work of doing so. A sweep is made of jobs, most of them a store's: what goes wrong in
-one costs that job, and is told in the report. A store that does not answer stops its own jobs and what needs it.
+Stores are asked what is due in them, and that is done slice by slice: a sweep with nothing to do costs a few questions, however much is stored, and
+one with much to do holds little of it. Everything here may run twice at once; a lease only saves the work of doing so. What goes wrong in one
+job costs that job, and is told in the report. A store that does not answer stops its own jobs and what needs it.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from memory.domain import ids
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
-from memory.orchestrator.collections import LEASES
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.generations import SYSTEM_TENANT, Generations
-from memory.orchestrator.owed import Debt, Holder, OwedWork
+from memory.orchestrator.generations import Generations
+from memory.orchestrator.lease import Hold, Lease, NotHeld
+from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.promotion import Promotion
+from memory.orchestrator.rounds import Round
 from memory.orchestrator.steps import step
 from memory.orchestrator.tiering import MoveResult, Tiering
-from memory.orchestrator.topology import leaves_of
+from memory.orchestrator.topology import leaves_of, refuse_away
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Head, Lt, Not, Query, RowType
-from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Stored, Tombstone
+from memory.ports.due import LEFT, DueRow, Why
+from memory.ports.query import Eq, Everywhere, Query
+from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, AtVersion, Purge, Put
+from memory.ports.writes import Annotate, Purge
 
 log = logging.getLogger(__name__)
 
-GRAVES = frozenset({RowType.MARK, RowType.TOMBSTONE})
-LEASE_SCOPE = "leases"
+READ_AT_ONCE = 50
+"""How many owners of steps are read at once: each may be large, and carry as much of its past."""
 EXPIRED_GRACE = timedelta(days=1)
 """How long an expired entry stays in a store of the capability `ttl`, whose operators expect it to forget what expired."""
 
@@ -71,7 +72,7 @@ class Maintenance:
         self,
         placement: Placement,
         *,
-        owed: OwedWork,
+        outbox: Outbox,
         erasure: Erasure,
         generations: Generations,
         tiering: Tiering,
@@ -80,63 +81,60 @@ class Maintenance:
         dangling: Dangling,
     ) -> None:
         self._placement = placement
-        self._owed = owed
+        self._outbox = outbox
         self._erasure = erasure
         self._generations = generations
         self._tiering = tiering
         self._promotion = promotion
         self._accesses = accesses
         self._dangling = dangling
-        self._holder = f"{secrets.token_hex(8)}"
+        self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
 
     async def sweep(self) -> SweepReport:
-        """One pass over every store, if nobody else is at it. What this process has to tell it tells in any case."""
-        report = SweepReport()
-        await self._job(report, self._tell_accesses)
-        lease = await self._take_lease()
-        if lease is None:
+        """Ask every store what is due, and do it, if nobody else is at it. What this process has to tell it tells in any case.
+
+        What is due is asked for without a lease, which is taken by the first job that has something to do.
+        """
+        report, lease, away = SweepReport(), Lease(self._placement), set[str]()
+        before = len(self._generations.healed)
+        await self._job(report, self._accesses.tell)
+        try:
+            await self._sweep(report, lease.hold, away)
+        except NotHeld as error:
+            if error.__cause__ is not None:
+                raise error.__cause__ from None
             report.ran = False
             return report
-        before = len(self._generations.healed)
-        try:
-            away: set[str] = set()
-            answering = [store for store in self._placement.topology.homes if await self._jobs_of(store, report, away)]
-            for leaf in dict.fromkeys(leaf for store in answering for leaf in leaves_of(store)):  # once every mark has told what it can
-                await self._job(report, self._purge, leaf, GRAVES, report)
-            await self._job(report, self._watch, report)
-            await self._job(report, self._forget_scopes, report)
-            for leaf in self._placement.topology.leaves:
-                await self._job(report, self._forget_idle, leaf, report)
-            await self._job(report, self._clear_cache, report)
-            await self._job(report, self._drop_relations, report)
-            await self._job(report, self._apply_rules, report, away)
         finally:
-            await self._give_back(lease)
+            await lease.give_back()
         report.healed = len(self._generations.healed) - before
-        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in await self._owed.still_owed() if not p.waits)
+        report.stays += tuple(f"{p.step} of {p.record_id}: {p.said}" for p in await self._outbox.still_owed() if not p.waits)
         return report
 
-    async def _jobs_of(self, store: Store, report: SweepReport, away: set[str]) -> bool:
-        """What is to be done for one store. When it does not answer once it is not asked again: false."""
-        jobs: Sequence[Callable[[], Awaitable[None]]] = (
-            lambda: self._finish_owed(store, report, away),
-            lambda: self._settle_arriving(store, report, away),
-            lambda: self._delete_expired(store, report),
-        )
-        for job in jobs:
-            failure = await self._job(report, job)
-            if isinstance(failure, StoreUnavailable) and failure.store == store.name:
-                return False
-        return True
+    async def _sweep(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+        over: list[Store] = []
+        for store in self._placement.topology.homes:
+            for leaf in leaves_of(store):
+                await self._job(report, self._do_due, leaf, store, over, report, hold, away)
+        for leaf in over:  # once every mark has told what it can
+            await self._job(report, self._purge, leaf, report, hold)
+        await self._job(report, self._count, report, "repeated_erasures", self._erasure.watch, hold)
+        await self._job(report, self._count, report, "forgotten_scopes", self._erasure.forget, hold)
+        for leaf in self._placement.topology.leaves:
+            await self._job(report, self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold)
+        await self._job(report, self._clear_cache, report, hold)
+        await self._job(report, self._count, report, "dropped_relations", self._dangling.drop, hold)
+        await self._job(report, self._apply_rules, report, hold, away)
 
-    async def _job(self, report: SweepReport, job: Callable[..., Awaitable[None]], *about: Any) -> Exception | None:
+    async def _job(self, report: SweepReport, job: Callable[..., Awaitable[object]], *about: Any) -> Exception | None:
         """Do one job; what it raises is told in the report and returned."""
         try:
             await job(*about)
+        except NotHeld:
+            raise
         except StoreError as error:
             log.warning("maintenance leaves out a job: %s", error)
-            if str(error) not in report.waiting:
-                report.waiting += (str(error),)
+            _told(report, error)
             return error
         except Exception as error:
             log.exception("maintenance leaves out a job that failed")
@@ -144,23 +142,12 @@ class Maintenance:
             return error
         return None
 
-    async def _tell_accesses(self) -> None:
-        await self._accesses.tell()
+    async def _count(self, report: SweepReport, name: str, job: Callable[..., Awaitable[int]], *about: Any) -> None:
+        """Add what a job has done to the report."""
+        setattr(report, name, getattr(report, name) + await job(*about))
 
-    async def _watch(self, report: SweepReport) -> None:
-        report.repeated_erasures += await self._erasure.watch()
-
-    async def _forget_scopes(self, report: SweepReport) -> None:
-        report.forgotten_scopes += await self._erasure.forget()
-
-    async def _forget_idle(self, leaf: Store, report: SweepReport) -> None:
-        report.forgotten_scopes += await self._erasure.forget_idle(leaf)
-
-    async def _drop_relations(self, report: SweepReport) -> None:
-        report.dropped_relations += await self._dangling.drop()
-
-    async def _apply_rules(self, report: SweepReport, away: set[str]) -> None:
-        promoted = await self._promotion.by_sweep(away)
+    async def _apply_rules(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+        promoted = await self._promotion.by_sweep(away, hold)
         report.moved += len(promoted.moved)
         report.waiting += tuple(w for w in promoted.waiting if w not in report.waiting)
         report.stays += tuple(f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept)
@@ -171,65 +158,82 @@ class Maintenance:
 
     async def owed_in(self, store: Store) -> int:
         """How many in one store."""
-        return sum([len([row async for row in self._holders(store, collection)]) for collection in self._placement.kinds.collections])
+        owing, counted = Eq("owing", True), 0
+        for collection in self._placement.kinds.collections:
+            counted += (await store.count(Query(collection, Everywhere(), owing, roles=frozenset({Role.HOME, Role.ARRIVING})))).records
+            counted += (await store.count(Query(collection, Everywhere(), owing, types=LEFT))).records
+        return counted
 
     async def overdue(self, most: int = 20) -> list[str]:
         """What is owed and cannot be done, a sentence each: steps are tried again, as a sweep would, to tell why."""
         report, away = SweepReport(), set[str]()
         for store in self._placement.topology.homes:
-            await self._job(report, self._finish_owed, store, report, away, most)
-        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in await self._owed.still_owed()]
+            for leaf in leaves_of(store):
+                await self._job(report, self._try_some, leaf, store, most, report, away)
+        said = [f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}" for p in await self._outbox.still_owed()]
         return [*report.waiting, *report.stays, *said][:most]
 
-    # -- owed work ----------------------------------------------------------------------------------------------------
+    # -- what is due --------------------------------------------------------------------------------------------------
 
-    async def _finish_owed(self, store: Store, report: SweepReport, away: set[str], most: int | None = None) -> None:
-        """Finish what is owed here, at most so many of each collection's. What one record cannot be rid of costs that record."""
-        for collection in self._placement.kinds.collections:
-            holders = [row async for row in self._holders(store, collection)]
-            for debt in [Debt(collection, store, holder) for holder in holders[:most]]:
-                failure = await self._job(report, self._finish_one, debt, report, away)
-                if isinstance(failure, StoreUnavailable):
-                    raise failure
+    async def _due(self, leaf: Store) -> AsyncIterator[tuple[DueRow, ...]]:
+        """What is due in a store, slice by slice. Parts of split stores are asked each: a record in one hides another's tombstone."""
+        now, cursor = self._placement.now(), None
+        expired = {kind.collection: now - EXPIRED_GRACE for kind in self._placement.kinds.expiring} if leaf.capabilities.ttl else {}
+        while True:
+            with step("sweep.due"):
+                found = await leaf.due(now, self._placement.settings.page, cursor, expired=expired)
+            yield found.rows
+            if (cursor := found.cursor) is None:
+                return
 
-    async def _finish_one(self, debt: Debt, report: SweepReport, away: set[str]) -> None:
-        if await self._owed.finish(debt, away):
-            report.still_owed += 1
-        else:
-            report.finished += 1
+    async def _do_due(self, leaf: Store, store: Store, over: list[Store], report: SweepReport, hold: Hold, away: set[str]) -> None:
+        """Finish what is owed in one store, end moves, and delete what has expired. Where something may be discarded, that is noted for later."""
+        async for rows in self._due(leaf):
+            if any(row.why is Why.DISCARD for row in rows) and leaf not in over:
+                over.append(leaf)
+            for why, job in ((Why.OWES, self._finish_owed), (Why.ARRIVING, self._settle_arriving), (Why.EXPIRED, self._delete_expired)):
+                for collection, some in _portions(rows, why):
+                    await hold()
+                    failure = await self._job(report, job, collection, some, store, report, away)
+                    if isinstance(failure, StoreUnavailable) and failure.store in (leaf.name, store.name):
+                        return  # it is not asked again
 
-    async def _holders(self, store: Store, collection: Collection) -> AsyncIterator[Holder]:
-        roles = frozenset({Role.HOME, Role.ARRIVING})
-        for kinds in (frozenset({RowType.RECORD}), GRAVES):
-            query = Query(collection, Everywhere(), Eq("owing", True), limit=self._placement.settings.page, roles=roles, types=kinds)
-            async for row in self._rows("sweep.owed", store, query):
-                yield row
+    async def _try_some(self, leaf: Store, store: Store, most: int, report: SweepReport, away: set[str]) -> None:
+        async for rows in self._due(leaf):
+            for collection, some in _portions(rows, Why.OWES):
+                await self._finish_owed(collection, some[:most], store, report, away)
+                most -= len(some)
+                if most <= 0:
+                    return
 
-    async def _rows(self, name: str, store: Store, query: Query) -> AsyncIterator[Any]:
-        async for page in self._placement.pages(name, store, query):
-            for row in page.records:
-                yield row
+    async def _finish_owed(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
+        with step("sweep.owed"):
+            found = await store.get(collection, [row.key for row in rows])
+        owners = [owner for owner in found if isinstance(owner, Record | Mark | Tombstone) and owner.owed]
+        for left in await self._outbox.finish_all([Pending(collection, store, owner) for owner in owners], away):
+            report.still_owed += bool(left)
+            report.finished += not left
 
     # -- moves that were broken off -----------------------------------------------------------------------------------
 
-    async def _settle_arriving(self, store: Store, report: SweepReport, away: set[str]) -> None:
+    async def _settle_arriving(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
         """An arriving copy whose source holds neither the record nor a mark goes; one whose source still lives is moved to the end, and one to which
         the source shows a mark has arrived.
 
         It may not be rolled back while its source lives: a frozen mover may yet release the source.
         """
-        for collection in [kind.collection for kind in self._placement.kinds.movable]:
-            query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.ARRIVING}), select=frozenset())
-            for copy in [head async for page in self._placement.pages("sweep.arriving", store, query) for head in page.heads]:
-                failure = await self._job(report, self._settle_one, collection, copy, store, report, away)
-                if isinstance(failure, StoreUnavailable):
-                    return
+        sources = await self._sources(collection, rows, store, away)
+        for tier in dict.fromkeys(row.tier for row in rows):
+            moving = [row.key for row in rows if row.tier == tier and isinstance(sources.get(row.key), Record)]
+            for result in (await self._tiering.move_many(collection, moving, tier, away)).values():
+                report.moved += result is MoveResult.MOVED
+                if isinstance(result, StoreError):
+                    _told(report, result)
+        for row in rows:
+            await self._job(report, self._settle_one, collection, row, sources.get(row.key), store, report)
 
-    async def _settle_one(self, collection: Collection, copy: Head, store: Store, report: SweepReport, away: set[str]) -> None:
-        source = await self._source(collection, copy, store)
-        if isinstance(source, Record):
-            report.moved += await self._tiering.move(collection, copy.key, copy.tier, away) is MoveResult.MOVED
-        elif isinstance(source, Mark) and source.version >= copy.version:  # a store restored to the middle of a move: its source has let go of it
+    async def _settle_one(self, collection: Collection, copy: DueRow, source: Stored | None, store: Store, report: SweepReport) -> None:
+        if isinstance(source, Mark) and source.version >= copy.version:  # a store restored to the middle of a move: its source has let go of it
             clear = Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, role=Role.HOME)
             await self._placement.write_one("move.arrive", store, clear)
         elif isinstance(source, Corrupt):
@@ -237,85 +241,77 @@ class Maintenance:
         elif source is None or isinstance(source, Tombstone):
             report.removed_copies += await self._tiering.drop_arriving(collection, copy.key, copy.version, store)
 
-    async def _source(self, collection: Collection, copy: Head, store: Store) -> Stored | None:
-        """What stands for the copy in the stores before this one."""
+    async def _sources(self, collection: Collection, rows: Sequence[DueRow], store: Store, away: set[str]) -> dict[Key, Stored]:
+        """What stands for the copies in the stores before this one. Raises where one of these does not answer."""
+        found: dict[Key, Stored] = {}
         for source in self._placement.topology.homes:
             if source is store:
-                return None
+                break
+            looked_for = [row.key for row in rows if row.key not in found]
+            refuse_away(source, away)
             with step("sweep.source"):
-                stands = (await source.get(collection, [copy.key]))[0]
-            elsewhere = isinstance(stands, Mark) and self._placement.topology.home(stands.to) is not store
-            if stands is not None and not elsewhere:
-                return stands
-        return None
+                standing = await source.get(collection, looked_for) if looked_for else []
+            for key, stands in zip(looked_for, standing, strict=True):
+                elsewhere = isinstance(stands, Mark) and self._placement.topology.home(stands.to) is not store
+                if stands is not None and not elsewhere:
+                    found[key] = stands
+        return found
 
-    async def _delete_expired(self, store: Store, report: SweepReport) -> None:
+    async def _delete_expired(self, collection: Collection, rows: Sequence[DueRow], store: Store, report: SweepReport, away: set[str]) -> None:
         """Records in a store that is asked to forget what expired, with all that hangs on them in other stores."""
-        if not store.capabilities.ttl:
-            return
-        over = Lt("expires_at", self._placement.now() - EXPIRED_GRACE)
-        for collection in [kind.collection for kind in self._placement.kinds.expiring]:
-            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, select=frozenset())
-            for head in [head async for page in self._placement.pages("sweep.expired", store, query) for head in page.heads]:
-                failure = await self._job(report, self._delete_one, collection, head, report)
-                if isinstance(failure, StoreUnavailable):
-                    return
+        for row in rows:
+            await self._job(report, self._delete_one, collection, row, report)
 
-    async def _delete_one(self, collection: Collection, head: Head, report: SweepReport) -> None:
-        report.expired += await self._erasure.delete(collection, head.key, at=head.version)
+    async def _delete_one(self, collection: Collection, row: DueRow, report: SweepReport) -> None:
+        report.expired += await self._erasure.delete(collection, row.key, at=row.version)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
-    async def _purge(self, store: Store, kinds: frozenset[RowType], report: SweepReport) -> None:
-        """Marks and tombstones whose time is over and which owe nothing. Parts of split stores are asked each: a record in one hides another's."""
-        over = And((Lt("discard_at", self._placement.now()), Not(Eq("owing", True))))
-        for collection in self._placement.kinds.collections:
-            query = Query(collection, Everywhere(), over, limit=self._placement.settings.page, types=kinds)
-            rows = [row async for row in self._rows("sweep.purge", store, query)]
-            await self._forget(store, collection, rows, report)
+    async def _purge(self, leaf: Store, report: SweepReport, hold: Hold) -> None:
+        """Marks and tombstones whose time is over and which owe nothing."""
+        async for rows in self._due(leaf):
+            await self._forget(leaf, [(row.collection, row) for row in rows if row.why is Why.DISCARD], report, hold)
 
-    async def _clear_cache(self, report: SweepReport) -> None:
+    async def _clear_cache(self, report: SweepReport, hold: Hold) -> None:
         store = self._placement.topology.cache
         if store is None:
             return
         try:
-            await self._purge(store, GRAVES, report)
-            oldest = self._placement.now() - 2 * self._placement.settings.cache_max_age
-            for collection in [kind.collection for kind in self._placement.kinds.scoped]:
-                query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.CACHED}))
-                rows = [r async for r in self._rows("sweep.cache", store, query)]
-                await self._forget(store, collection, [r for r in rows if r.cached_at is None or r.cached_at < oldest], report)
+            for leaf in leaves_of(store):
+                await self._purge(leaf, report, hold)
+            for collection in self._cached:
+                while await self._clear_some(store, collection, report, hold):
+                    pass  # where there was something there may be more
         except StoreError as error:
             log.warning("maintenance leaves out the cache '%s': %s", store.name, error)
 
-    async def _forget(self, store: Store, collection: Collection, rows: list[Mark | Tombstone | Record], report: SweepReport) -> None:
-        size = self._placement.settings.batch
-        for start in range(0, len(rows), size):
-            purges = [Purge(collection, row.key, at=row.version) for row in rows[start : start + size]]
-            outcomes = await self._placement.write("sweep.purge", store, *purges)
-            report.purged += sum(outcome.applied for outcome in outcomes)
+    async def _clear_some(self, store: Store, collection: Collection, report: SweepReport, hold: Hold) -> int:
+        """Forget copies that are too old to be served, of a slice; how many."""
+        oldest, purged = self._placement.now() - 2 * self._placement.settings.cache_max_age, 0
+        query = Query(collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.CACHED}))
+        async for page in self._cached[collection].slice("sweep.cache", store, query):
+            rows = [row for row in page.records if isinstance(row, Record)]
+            old = [(collection, row) for row in rows if row.cached_at is None or row.cached_at < oldest]
+            purged += await self._forget(store, old, report, hold)
+        return purged
 
-    # -- the lease ----------------------------------------------------------------------------------------------------
+    async def _forget(self, store: Store, rows: Sequence[tuple[Collection, DueRow | Record]], report: SweepReport, hold: Hold) -> int:
+        if not rows:
+            return 0
+        await hold()
+        purges = [Purge(collection, row.key, at=row.version) for collection, row in rows]
+        outcomes = await self._placement.write("sweep.purge", store, *purges)
+        purged = sum(outcome.applied for outcome in outcomes)
+        report.purged += purged
+        return purged
 
-    async def _take_lease(self) -> Record | None:
-        """The lease, when nobody holds it or its time is over."""
-        archive, now = self._placement.topology.archive, self._placement.now()
-        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, LEASE_SCOPE, "maintenance"))
-        with step("lease.read"):
-            stands = (await archive.get(LEASES, [key]))[0]
-        if isinstance(stands, Record) and now < stands.fields["until"] <= now + 2 * self._placement.settings.lease:  # type: ignore[operator]
-            return None
-        version = self._placement.next_version(getattr(stands, "version", 0))
-        fields: dict[str, FieldValue] = {"holder": self._holder, "until": now + self._placement.settings.lease}
-        lease = Record(key, LEASE_SCOPE, version, now, now, fields=fields, tier="mid")
-        when = Absent() if stands is None else AtVersion(getattr(stands, "version", 0))
-        outcome = await self._placement.write_one("lease.take", archive, Put(LEASES, lease, when))
-        return lease if outcome.applied else None
 
-    async def _give_back(self, lease: Record) -> None:
-        ended = replace(lease, version=self._placement.next_version(lease.version), fields={**lease.fields, "until": lease.created_at})
-        put = Put(LEASES, ended, AtVersion(lease.version))
-        try:
-            await self._placement.write_one("lease.return", self._placement.topology.archive, put)
-        except StoreError as error:
-            log.warning("the maintenance lease runs out by itself: %s", error)
+def _told(report: SweepReport, error: StoreError) -> None:
+    report.waiting += () if str(error) in report.waiting else (str(error),)
+
+
+def _portions(rows: Sequence[DueRow], why: Why) -> Iterator[tuple[Collection, list[DueRow]]]:
+    """The rows due for this reason, collection by collection, as many at once as may be read whole."""
+    for collection in dict.fromkeys(row.collection for row in rows if row.why is why):
+        some = [row for row in rows if row.collection is collection and row.why is why]
+        yield from ((collection, some[start : start + READ_AT_ONCE]) for start in range(0, len(some), READ_AT_ONCE))

@@ -8,7 +8,7 @@ from datetime import datetime
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
-from memory.orchestrator.owed import KEEP
+from memory.orchestrator.outbox import kept_in
 from memory.orchestrator.placement import Located, Placement
 from memory.policies.visibility import is_expired, was_stored
 from memory.ports import codec
@@ -70,4 +70,4 @@ async def locate_each(placement: Placement, keys: Sequence[Key]) -> tuple[list[L
 
 
 def _owed_by(records: Iterable[Record]) -> Iterable[Record]:
-    return (codec.record_from_json(ENTRY_VERSIONS, owed.data["record"]) for record in records for owed in record.owed if owed.step == KEEP)
+    return (codec.record_from_json(ENTRY_VERSIONS, version) for record in records for version in kept_in(record))

@@ -93,7 +93,7 @@ class Placement:
         is known that such records are born in, the stores before it are not asked: moves go onward.
         """
         found = {key: Located(key) for key in keys}
-        searching = [key for key in found if ids.is_id(key.id)]
+        searching = list(found)
         for store in self.topology.homes if born_in is None else self.topology.since(born_in):
             if not searching:
                 break
@@ -140,12 +140,13 @@ class Placement:
     async def pages(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
         """Every page of a query under a step's name. Each is read only once the one before it has been dealt with."""
 
-        async def ask(query: Query) -> Page:
-            with step(name):
-                return await store.query(query)
-
-        async for page in follow(ask, query):
+        async for page in follow(lambda query: self.page(name, store, query), query):
             yield page
+
+    async def page(self, name: str, store: Store, query: Query) -> Page:
+        """One page, under a step's name."""
+        with step(name):
+            return await store.query(query)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from memory.domain.errors import StoreError
@@ -13,19 +14,19 @@ from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.lease import Hold
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.tiering import MoveResult, Tiering, portions
+from memory.orchestrator.tiering import MOST_AT_ONCE, MoveResult, Tiering
 from memory.policies.promotion import Decision, Event, Facts, PromotionRule, decide
-from memory.policies.visibility import is_expired
 from memory.ports.collections import Collection
-from memory.ports.query import Eq, Everywhere, Filter, Order, Query, Where, within
-from memory.ports.record import Key, Partition, Record
+from memory.ports.query import SYSTEM_FIELDS, And, Eq, Everywhere, Filter, Head, Or, Order, Query, Where, within
+from memory.ports.record import Key, Partition
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
 
-READ_AT_ONCE = 20
-"""How many entries that nobody has looked at yet are moved at once: each may be large."""
+LOOKED_AT = frozenset({"type", "tags", "confidence", "created_at", "updated_at", "accesses", "expires_at"})
+"""What the rules look at. Texts are read of what moves."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,23 +66,28 @@ class Promotion:
     async def end_session(self, tenant: str, scope: Scope) -> PromotionReport:
         """A session is over: each of its records that may move goes where the rules for `session_end` say."""
         await self._accesses.tell()
-        return await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, None, set())
-
-    async def by_sweep(self, away: set[str] | None = None) -> PromotionReport:
-        """Every tenant's records in tiers that a `sweep` rule moves onward from. `away`: as `Tiering.move` has it."""
-        report, away = PromotionReport(), set[str]() if away is None else away
-        for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
-            part = await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], Eq("tier", tier), away, note_kept=False)
-            report.moved += part.moved
-            report.kept += part.kept
-            report.waiting += part.waiting
+        report = PromotionReport()
+        await self._run("session_end", within(Partition(tenant, scope.text)), self._placement.topology.homes, "", set(), report)
         return report
+
+    async def by_sweep(self, away: set[str], hold: Hold) -> PromotionReport:
+        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move` has it."""
+        report = PromotionReport()
+        for tier in dict.fromkeys(rule.source for rule in self.rules if rule.on == "sweep"):
+            await self._run("sweep", Everywhere(), [self._placement.topology.home(tier)], tier, away, report, hold)
+        return report
+
+    def _taken(self, collection: Collection, event: Event, tier: str) -> Filter:
+        """What some rule for this event takes from a tier."""
+        known = SYSTEM_FIELDS | {field.name for field in collection.fields}
+        taken = [rule.takes(self._placement.now(), known) for rule in self.rules if rule.on == event and rule.source == tier]
+        return And((Eq("tier", tier), Or(tuple(taken))))
 
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """These entries, to that tier."""
         report, away, because = PromotionReport(), set[str](), Decision(to, "by hand", "asked for")
-        for start in range(0, len(entry_ids), READ_AT_ONCE):
-            keys = [Key(tenant, entry_id) for entry_id in entry_ids[start : start + READ_AT_ONCE]]
+        for start in range(0, len(entry_ids), MOST_AT_ONCE):
+            keys = [Key(tenant, entry_id) for entry_id in entry_ids[start : start + MOST_AT_ONCE]]
             located = await self._placement.locate_many(ENTRIES, keys, partial=True)
             tiers = {place.key: place.record.tier if place.record is not None else "" for place in located}
             results = await self._tiering.move_many(ENTRIES, keys, to, away)
@@ -90,31 +96,45 @@ class Promotion:
         return report
 
     async def _run(
-        self, event: Event, where: Where, stores: Sequence[Store], condition: Filter | None, away: set[str], *, note_kept: bool = True
-    ) -> PromotionReport:
-        report, now = PromotionReport(), self._placement.now()
-        for collection in [kind.collection for kind in self._placement.kinds.movable]:
-            found = await self._records(collection, where, stores, condition, report)
-            decided = [(record, decide(self.rules, event, _facts(record), now)) for record in found if not is_expired(record, now)]
-            results = await self._move(collection, decided, away)
-            for record, decision in decided:
-                if decision.target is not None:
-                    self._tell(report, record.key, record.tier, decision, results[record.key], note_kept=note_kept)
-                elif note_kept:
-                    report.kept.append(Kept(record.key.id, record.tier, decision.because))
-        return report
+        self,
+        event: Event,
+        where: Where,
+        stores: Sequence[Store],
+        tier: str,
+        away: set[str],
+        report: PromotionReport,
+        hold: Hold | None = None,
+    ) -> None:
+        """Ask the rules about every record once, page by page; with a tier, about those that some rule takes from it. What is kept is told too, but
+        by a sweep, which needs `hold`.
 
-    async def _move(self, collection: Collection, decided: Sequence[tuple[Record, Decision]], away: set[str]) -> dict[Key, MoveResult | StoreError]:
+        Stores are asked in the direction records move, and none is asked about twice: what moved before is met again further on.
+        """
+        now, asked_about = self._placement.now(), set[tuple[str, Key]]()
+        for collection in [kind.collection for kind in self._placement.kinds.movable]:
+            condition = self._taken(collection, event, tier) if tier else None
+            for store in stores:
+                async for page in self._heads(collection, where, store, condition, report):
+                    fresh = [head for head in page if (collection.name, head.key) not in asked_about]
+                    asked_about |= {(collection.name, head.key) for head in fresh}
+                    decided = [(head, decide(self.rules, event, _facts(head), now)) for head in fresh if not _is_expired(head, now)]
+                    if hold is not None and any(decision.target is not None for _, decision in decided):
+                        await hold()
+                    await self._move(collection, decided, away, report, note_kept=hold is None)
+
+    async def _move(
+        self, collection: Collection, decided: Sequence[tuple[Head, Decision]], away: set[str], report: PromotionReport, *, note_kept: bool
+    ) -> None:
         """Move what is to be moved, target by target."""
-        by_target: dict[str, list[Record]] = {}
-        for record, decision in decided:
-            if decision.target is not None:
-                by_target.setdefault(decision.target, []).append(record)
         results: dict[Key, MoveResult | StoreError] = {}
-        for target, records in by_target.items():
-            for portion in portions(records):
-                results |= await self._tiering.move_many(collection, portion, target, away)
-        return results
+        for target in dict.fromkeys(decision.target for _, decision in decided if decision.target is not None):
+            keys = [head.key for head, decision in decided if decision.target == target]
+            results |= await self._tiering.move_many(collection, keys, target, away)
+        for head, decision in decided:
+            if decision.target is not None:
+                self._tell(report, head.key, head.tier, decision, results[head.key], note_kept=note_kept)
+            elif note_kept:
+                report.kept.append(Kept(head.key.id, head.tier, decision.because))
 
     def _tell(self, report: PromotionReport, key: Key, tier: str, decision: Decision, result: MoveResult | StoreError, *, note_kept: bool) -> None:
         if isinstance(result, StoreError):  # of one record: the others went on, but for those that need a store that does not answer
@@ -126,22 +146,18 @@ class Promotion:
             said = self._tiering.refusals.get(key, "") if result is MoveResult.REFUSED else ""
             report.kept.append(Kept(key.id, tier, said or _KEPT_BECAUSE[result]))
 
-    async def _records(
-        self, collection: Collection, where: Where, stores: Sequence[Store], condition: Filter | None, report: PromotionReport
-    ) -> list[Record]:
-        """Every record once, read before anything moves; stores are asked in the direction records move. One that fails is named in the report."""
-        found: dict[Key, Record] = {}
-        for store in stores:
-            query = Query(collection, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED)
-            try:
-                async for page in self._placement.pages("promotion.scan", store, query):
-                    report.kept += [Kept(key.id, "", f"its record in store '{store.name}' is corrupt") for key in page.corrupt]
-                    for row in page.records:
-                        if isinstance(row, Record):
-                            found.setdefault(row.key, row)
-            except StoreError as error:
-                report.waiting.append(str(error))
-        return list(found.values())
+    async def _heads(
+        self, collection: Collection, where: Where, store: Store, condition: Filter | None, report: PromotionReport
+    ) -> AsyncIterator[tuple[Head, ...]]:
+        """The heads of what a store holds, page by page. One that fails is named in the report."""
+        select = frozenset(name for name in LOOKED_AT if name in SYSTEM_FIELDS or collection.field(name) is not None)
+        query = Query(collection, where, condition, (Order("created_at"),), self._placement.settings.page, roles=BROWSED, select=select)
+        try:
+            async for page in self._placement.pages("promotion.scan", store, query):
+                report.kept += [Kept(key.id, "", f"its record in store '{store.name}' is corrupt") for key in page.corrupt]
+                yield page.heads
+        except StoreError as error:
+            report.waiting.append(str(error))
 
 
 _KEPT_BECAUSE = {
@@ -152,14 +168,19 @@ _KEPT_BECAUSE = {
 }
 
 
-def _facts(record: Record) -> Facts:
-    fields: Any = record.fields
+def _facts(head: Head) -> Facts:
+    fields: Any = head.fields
     return Facts(
-        tier=record.tier,
+        tier=head.tier,
         type=fields.get("type") or "",
         tags=tuple(fields.get("tags") or ()),
         confidence=fields.get("confidence"),
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-        accesses=record.accesses,
+        created_at=fields["created_at"],
+        updated_at=fields["updated_at"],
+        accesses=fields["accesses"],
     )
+
+
+def _is_expired(head: Head, now: datetime) -> bool:
+    expires_at: Any = head.fields.get("expires_at")
+    return expires_at is not None and expires_at < now

@@ -15,7 +15,7 @@ from memory.orchestrator.dangling import parents_of, standing
 from memory.orchestrator.entries import Entries
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
 from memory.ports.record import Key, Record, Tombstone
@@ -39,12 +39,12 @@ class Relation(Shown):
 class Relations:
     """The repository of relations."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure, generations: Generations, owed: OwedWork) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, erasure: Erasure, generations: Generations, outbox: Outbox) -> None:
         self._placement = placement
         self._entries = entries
         self._erasure = erasure
         self._generations = generations
-        self._owed = owed
+        self._outbox = outbox
 
     async def relate(self, tenant: str, source_id: str, label: str, target_id: str, *, restored_from: datetime | None = None) -> Relation:
         """Link two active entries; the same link again is a `Conflict` that names the first (D40).
@@ -62,6 +62,21 @@ class Relations:
         record = await self._put(tenant, source, label, target_id, restored_from)
         await self._check_ends(tenant, record, source_id, target_id)
         return _relation(record)
+
+    async def restore(self, tenant: str, source_id: str, label: str, target_id: str, made: datetime) -> bool:
+        """Link two entries as they were linked where they were exported, also retired ones.
+
+        False, and nothing done, where they are linked so already or one of them is gone: expired since, or deleted after an earlier import.
+        """
+        try:
+            await self.relate(tenant, source_id, label, target_id, restored_from=made)
+        except Conflict:
+            return False
+        except InvalidInput as refused:
+            if refused.field != "relation":
+                raise
+            return False
+        return True
 
     async def _put(self, tenant: str, source: Record, label: str, target_id: str, made: datetime | None) -> Record:
         """The link in the archive: where there is none, or over the tombstone of one."""
@@ -83,7 +98,7 @@ class Relations:
                 raise Conflict("relation already exists", record.key.id)
             else:
                 tombstone = outcome.version
-                if isinstance(outcome.stored, Tombstone) and await self._owed.finish(Debt(RELATIONS, archive, outcome.stored)):
+                if isinstance(outcome.stored, Tombstone) and await self._outbox.finish(Pending(RELATIONS, archive, outcome.stored)):
                     raise StoreUnavailable(archive.name, "the link was deleted, which is not finished: it can be made again after that; try again")
         raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 

@@ -1,7 +1,8 @@
 """Several stores in one tier: which one holds a record is decided by what never changes (tenant, scope kind, collection).
 
-The whole is a `Store` again, so nothing above it knows. A partition of one collection lives in one part only; its conditions are decided there, and
-an id tells which it is. What is asked of a tenant or everywhere is asked of every part, and the answers merged.
+The whole is a `Store` again, so nothing above it knows. A partition of one collection lives in one part only; its conditions are decided there.
+A key does not tell its scope: where scopes of a tenant are apart, the parts are asked who holds it, and a tombstone for what nobody holds is
+left in each. What is asked of a tenant or everywhere is asked of every part, and the answers merged.
 """
 
 from __future__ import annotations
@@ -9,22 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
-from memory.domain.ids import is_id, scope_kind_of
+from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.ports.asking import merged
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
+from memory.ports.due import Due, DueRow, cursor_at, place_of
 from memory.ports.heads import cut
-from memory.ports.query import Count, Hit, Page, Partitions, Query, Search, Tenant, Where
-from memory.ports.record import JsonValue, Key, Partition, Standing, Stored
+from memory.ports.query import MAX_LIMIT, Count, Hit, Page, Partitions, Query, RowType, Search, Tenant, Where
+from memory.ports.questions import check_limit
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Standing, Stored, Tombstone
+from memory.ports.scanning import follow
 from memory.ports.store import Audit, Health, Store
-from memory.ports.writes import Outcome, RaiseGeneration, Write
+from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,12 +50,13 @@ class Share:
         """Whether something of this tenant and collection goes there, for some scope; a tenant of None stands for any."""
         return (tenant is None or not self.tenants or tenant in self.tenants) and (not self.collections or collection in self.collections)
 
-    def takes_some(self, tenant: str, kind: str) -> bool:
-        """Whether some collection of this tenant's scopes of that kind goes there."""
-        return (not self.tenants or tenant in self.tenants) and (not self.scope_kinds or kind in self.scope_kinds)
+    def takes_some(self, partition: Partition) -> bool:
+        """Whether some collection of this partition goes there."""
+        kind = partition.scope.partition(":")[0]
+        return (not self.tenants or partition.tenant in self.tenants) and (not self.scope_kinds or kind in self.scope_kinds)
 
-    def takes(self, tenant: str, kind: str, collection: str) -> bool:
-        return self.takes_some(tenant, kind) and (not self.collections or collection in self.collections)
+    def takes(self, partition: Partition, collection: str) -> bool:
+        return self.takes_some(partition) and (not self.collections or collection in self.collections)
 
 
 def _to_its_end(call: Callable[Concatenate[SplitStore, P], Awaitable[T]]) -> Callable[Concatenate[SplitStore, P], Coroutine[Any, Any, T]]:
@@ -138,16 +143,28 @@ class SplitStore:
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         if not keys:
             return await self.parts[0].get(collection, keys)  # whether it is open, a part tells
+        standing = await self._standing(collection, keys)
+        return [counting(found.values()) if (found := standing.get(key)) else None for key in keys]
+
+    async def _standing(self, collection: Collection, keys: Sequence[Key]) -> dict[Key, dict[Store, Stored]]:
+        """What stands under each key, part by part. More than one thing only where a tombstone was left in each."""
         asked: dict[Store, list[Key]] = {}
         for key in dict.fromkeys(keys):
-            asked.setdefault(self._part_of(key, collection), []).append(key)
-        found: dict[Key, Stored | None] = {}
-        for there, rows in zip(asked.values(), await all_of(part.get(collection, some) for part, some in asked.items()), strict=True):
-            found |= zip(there, rows, strict=True)
-        return [found[key] for key in keys]
+            for part in self._parts_of(key.tenant, collection):
+                asked.setdefault(part, []).append(key)
+        found: dict[Key, dict[Store, Stored]] = {}
+        answers = await all_of(part.get(collection, there) for part, there in asked.items())
+        for (part, there), rows in zip(asked.items(), answers, strict=True):
+            for key, stored in zip(there, rows, strict=True):
+                if stored is not None:
+                    found.setdefault(key, {})[part] = stored
+        return found
 
     @_to_its_end
     async def query(self, query: Query) -> Page:
+        return await self._page(query)
+
+    async def _page(self, query: Query) -> Page:
         asked = self._asked(query.collection, query.where)
         if len(asked) == 1:
             ((part, where),) = asked
@@ -158,6 +175,9 @@ class SplitStore:
         corrupt = tuple(key for page in pages for key in page.corrupt)
         found: list[Standing]
         found, cursor = merged([(page.records, page.cursor) for page in pages], query)
+        if query.types != {RowType.RECORD}:  # a tombstone may stand in several parts, and a record newer than it in one
+            standing = await self._standing(query.collection, [f.key for f in found])
+            found = list({f.key: f for f in found if f == counting(standing.get(f.key, {None: f}).values())}.values())
         return Page(tuple(found), cursor, corrupt)
 
     async def _page_of_heads(self, query: Query, select: frozenset[str], asked: Sequence[tuple[Store, Where]]) -> Page:
@@ -171,7 +191,12 @@ class SplitStore:
     async def count(self, query: Query) -> Count:
         asked = self._asked(query.collection, query.where)
         counts = await all_of(part.count(replace(query, where=where)) for part, where in asked)
-        return Count(sum(c.records for c in counts), sum(c.bytes for c in counts))
+        records = sum(c.records for c in counts)
+        if RowType.TOMBSTONE in query.types and len(asked) > 1:  # one may stand in each part
+            records = 0
+            async for page in follow(self._page, replace(query, order=(), limit=MAX_LIMIT, cursor=None)):
+                records += len(page.records)
+        return Count(records, sum(c.bytes for c in counts))
 
     @_to_its_end
     async def search(self, search: Search) -> list[Hit]:
@@ -196,17 +221,62 @@ class SplitStore:
         limit = self.capabilities.max_batch
         if limit is not None and len(writes) > limit:
             raise InvalidInput("writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}")
-        places = [
-            self._parts_of_partition(write.partition) if isinstance(write, RaiseGeneration) else (self._part_of(write.key, write.collection),)
-            for write in writes
+        places, behind = await self._places(writes)
+        answers = await self._taken(writes, places)
+        outcomes = [
+            await self._one(write, [found[part] for part in there], there) for write, there, found in zip(writes, places, answers, strict=True)
         ]
+        late = [(_over(writes[i], stored), part) for i, left in behind.items() if outcomes[i].applied for part, stored in left.items()]
+        await self._taken([write for write, _ in late], [(part,) for _, part in late])
+        return outcomes
+
+    async def _taken(self, writes: Sequence[Write], places: Sequence[Sequence[Store]]) -> list[dict[Store, Outcome]]:
+        """What each part answers that a write goes to."""
         batches = {part: numbers for part in self.parts if (numbers := [i for i, there in enumerate(places) if part in there])}
         calls = [part.apply([writes[i] for i in numbers]) for part, numbers in batches.items()]
-        answers: list[list[Outcome]] = [[] for _ in writes]
-        for numbers, outcomes in zip(batches.values(), await all_of(calls), strict=True):
+        answers: list[dict[Store, Outcome]] = [{} for _ in writes]
+        for (part, numbers), outcomes in zip(batches.items(), await all_of(calls), strict=True):
             for i, outcome in zip(numbers, outcomes, strict=True):
-                answers[i].append(outcome)
-        return [await self._one(write, found, there) for write, there, found in zip(writes, places, answers, strict=True)]
+                answers[i][part] = outcome
+        return answers
+
+    async def _places(self, writes: Sequence[Write]) -> tuple[list[tuple[Store, ...]], dict[int, dict[Store, Stored]]]:
+        """The parts that each write goes to; and what stands, under the same key, in parts that follow where these have applied it."""
+        behind: dict[int, dict[Store, Stored]] = {}
+        places: list[tuple[Store, ...]] = []
+        lost: dict[Collection, list[int]] = {}
+        born: dict[tuple[str, Key], tuple[Store, ...]] = {}
+        for number, write in enumerate(writes):
+            if isinstance(write, RaiseGeneration):
+                places.append(self._parts_of_partition(write.partition))
+            elif isinstance(write, Put):
+                places.append((self.holder(write.record.partition, write.collection),))
+                born[write.collection.name, write.key] = places[-1]
+            else:
+                places.append(born.get((write.collection.name, write.key)) or self._parts_of(write.key.tenant, write.collection))
+                if len(places[-1]) > 1:
+                    lost.setdefault(write.collection, []).append(number)
+        for collection, numbers in lost.items():
+            behind |= await self._find(collection, writes, numbers, places)
+        return places, behind
+
+    async def _find(
+        self, collection: Collection, writes: Sequence[Write], numbers: Sequence[int], places: list[tuple[Store, ...]]
+    ) -> dict[int, dict[Store, Stored]]:
+        """Ask who holds the keys whose scope nobody told. What nobody holds goes to one part, but a tombstone for it to each; what several
+        hold, to the one whose counts: the others' follow.
+        """
+        behind: dict[int, dict[Store, Stored]] = {}
+        keys = {number: write.key for number in numbers if not isinstance(write := writes[number], RaiseGeneration)}
+        standing = await self._standing(collection, [key for key in keys.values() if is_id(key.id)])
+        for number, key in keys.items():
+            if found := standing.get(key):
+                counts = max(found, key=lambda part: _rank(found[part]))
+                places[number] = (counts,)
+                behind[number] = {part: stored for part, stored in found.items() if part is not counts}
+            elif not (isinstance(write := writes[number], Delete) and isinstance(write.when, Newer) and is_id(key.id)):
+                places[number] = places[number][:1]
+        return behind
 
     async def _one(self, write: Write, outcomes: Sequence[Outcome], places: Sequence[Store]) -> Outcome:
         """One outcome of those of several parts: that of the first; generations are made equal."""
@@ -215,6 +285,30 @@ class SplitStore:
             equal = [(await part.apply([RaiseGeneration(write.partition, highest)]))[0] for part in places]
             return equal[0]
         return outcomes[0]
+
+    @_to_its_end
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        """Part after part. Of a key of which something stands in several parts, what counts."""
+        check_limit(limit)
+        rows: list[DueRow] = []
+        number, inner = place_of(cursor, len(self.parts))
+        while True:
+            part = self.parts[number]
+            found = await part.due(now, limit - len(rows), inner, expired=expired)
+            rows += await self._counting_rows(part, found.rows)
+            number, inner = (number, found.cursor) if found.cursor is not None else (number + 1, None)
+            if number == len(self.parts) or len(rows) >= limit:
+                return Due(tuple(rows), cursor_at(number, inner, len(self.parts)))
+
+    async def _counting_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
+        """Those that are told by this part: where the same stands in several, by the first."""
+        standing = {c: await self._standing(c, [r.key for r in rows if r.collection is c]) for c in dict.fromkeys(r.collection for r in rows)}
+        kept: list[DueRow] = []
+        for row in rows:
+            found = standing[row.collection].get(row.key, {})
+            counts = max(found, key=lambda held: _rank(found[held]), default=part)
+            kept += [row] if counts is part else []
+        return kept
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -262,22 +356,15 @@ class SplitStore:
 
     # -- who holds what -----------------------------------------------------------------------------------------------
 
-    def _part_of(self, key: Key, collection: Collection) -> Store:
-        """The part where what stands under the key is. What is no id any part refuses."""
-        return self._holder(key.tenant, scope_kind_of(key.id) if is_id(key.id) else "", collection)
-
     def holder(self, partition: Partition, collection: Collection) -> Store:
         """The part that holds this partition's records of the collection."""
-        return self._holder(partition.tenant, _kind(partition), collection)
-
-    def _holder(self, tenant: str, kind: str, collection: Collection) -> Store:
-        return next(share.store for share in self._shares if share.takes(tenant, kind, collection.name))
+        return next(share.store for share in self._shares if share.takes(partition, collection.name))
 
     def _parts_of_partition(self, partition: Partition) -> tuple[Store, ...]:
         """Where the partition may have records of some collection."""
         reached = []
         for share in self._shares:
-            if share.takes_some(partition.tenant, _kind(partition)):
+            if share.takes_some(partition):
                 reached.append(share.store)
                 if not share.collections:
                     break
@@ -302,10 +389,6 @@ class SplitStore:
             return [(part, Partitions(tuple(partitions))) for part, partitions in apart.items()]
         tenant = where.tenant if isinstance(where, Tenant) else None
         return [(part, where) for part in self._parts_of(tenant, collection)]
-
-
-def _kind(partition: Partition) -> str:
-    return partition.scope.partition(":")[0]
 
 
 def _widest(claims: Iterable[Capabilities]) -> timedelta | None:
@@ -346,3 +429,17 @@ async def all_of(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if isinstance(answer, BaseException):
             raise answer
     return cast("list[T]", answers)
+
+
+def counting(stored: Iterable[Stored]) -> Stored:
+    """Of what stands under one key in several parts, what counts: tombstones are left in each, also where the record is, so they hide nothing."""
+    return max(stored, key=_rank)
+
+
+def _over(write: Write, stored: Stored) -> Write:
+    """The write as it goes to a part where something older stands: forgetting what counts forgets an older tombstone too."""
+    return replace(write, at=stored.version, role_is=None) if isinstance(write, Purge) and isinstance(stored, Tombstone) else write
+
+
+def _rank(stored: Stored) -> tuple[bool, int]:
+    return (not isinstance(stored, Tombstone), 0 if isinstance(stored, Corrupt) else stored.version)

@@ -23,13 +23,13 @@ from memory.domain.errors import InvalidInput, StoreError, StoreUnavailable
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import DIGEST
 from memory.orchestrator.generations import Generations
-from memory.orchestrator.owed import ARRIVE, HOLDS_PLACE, REPLICATE, Debt, OwedWork, in_the_way
+from memory.orchestrator.outbox import Outbox, Pending, Until, arrival, in_the_way, replicas
 from memory.orchestrator.placement import Located, Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.topology import refuse_away
 from memory.policies.routing import TIERS, is_onward
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Mark, Owed, Record, Role, Stored, Tombstone
+from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, AtVersion, Newer, Outcome, Purge, Put, Release, Status
 
@@ -64,9 +64,9 @@ Steps: TypeAlias = dict[Key, Step]
 class Tiering:
     """Carries out moves."""
 
-    def __init__(self, placement: Placement, owed: OwedWork, cache: Cache, generations: Generations) -> None:
+    def __init__(self, placement: Placement, outbox: Outbox, cache: Cache, generations: Generations) -> None:
         self._placement = placement
-        self._owed = owed
+        self._outbox = outbox
         self._cache = cache
         self._generations = generations
         self.refusals: dict[Key, str] = {}
@@ -82,7 +82,7 @@ class Tiering:
     async def move_many(
         self, collection: Collection, keys: Sequence[Key], to: str, away: set[str] | None = None
     ) -> dict[Key, MoveResult | StoreError]:
-        """Move these records onward, at most so many as may be in memory at once (see `portions`). What goes wrong with one is said of that one.
+        """Move these records onward, as many at once as may be in memory (see `portions`). What goes wrong with one is said of that one.
 
         Who moves more gives one `away` to all: the names of stores that did not answer, which are not asked again; it learns of more.
         """
@@ -90,14 +90,16 @@ class Tiering:
             raise InvalidInput("tier", f"must be one of {', '.join(TIERS)}")
         away = set() if away is None else away
         came: dict[Key, MoveResult | StoreError] = {}
-        left = list(dict.fromkeys(keys))
-        for _ in range(self._placement.settings.attempts):
-            if not left:
-                break
-            steps = await self._attempt(collection, left, to, away)
-            came |= {key: step.result for key, step in steps.items() if step.result is not None}
-            left = [key for key in left if key not in came]
-        return {key: came.get(key, MoveResult.POSTPONED) for key in keys}
+        distinct = list(dict.fromkeys(keys))
+        for start in range(0, len(distinct), MOST_AT_ONCE):
+            left = distinct[start : start + MOST_AT_ONCE]
+            for _ in range(self._placement.settings.attempts):
+                if not left:
+                    break
+                steps = await self._attempt(collection, left, to, away)
+                came |= {key: step.result for key, step in steps.items() if step.result is not None}
+                left = [key for key in left if key not in came]
+        return {key: came.get(key, MoveResult.POSTPONED) for key in distinct}
 
     async def _attempt(self, collection: Collection, keys: Sequence[Key], to: str, away: set[str]) -> Steps:
         """Each record for itself as far as the move; then all from one store together."""
@@ -113,7 +115,8 @@ class Tiering:
             elif (home := located.home()) is not None:
                 ready.setdefault(home[1], []).append(home[0])
         for source, records in ready.items():
-            steps |= await self._together(collection, records, source, to, away)
+            for portion in portions(records):
+                steps |= await self._together(collection, portion, source, to, away)
         return steps
 
     async def _prepare(self, collection: Collection, located: Located, to: str, away: set[str]) -> Step | None:
@@ -128,11 +131,11 @@ class Tiering:
             return Step(MoveResult.ALREADY)
         refuse_away(self._placement.topology.home(to), away)
         if located.mark is not None and located.marked_in is not None and located.mark.owed:
-            await self._owed.finish(Debt(collection, located.marked_in, located.mark), away)  # an earlier move has yet to arrive
+            await self._outbox.finish(Pending(collection, located.marked_in, located.mark), away)  # an earlier move has yet to arrive
             if record.role is Role.ARRIVING:
                 return AGAIN
         if record.owed:
-            left = await self._owed.finish(Debt(collection, source, record), away)
+            left = await self._outbox.finish(Pending(collection, source, record), away)
             return Step(MoveResult.POSTPONED) if left else AGAIN
         return None
 
@@ -154,18 +157,18 @@ class Tiering:
 
     async def _relabel(self, collection: Collection, records: Sequence[Record], store: Store, to: str, away: set[str]) -> Steps:
         """Within one store the tier is a field; the same version, so that what was stored when stays true."""
-        moved = [replace(record, tier=to, owed=owed_replicas(self._placement, collection, store, to)) for record in records]
+        moved = [replace(record, tier=to, owed=replicas(self._placement, collection, store, to)) for record in records]
         # A mover to a later tier may have been faster: moves go onward only.
         puts = [Put(collection, m, AtVersion(record.version, Role.HOME, record.tier)) for m, record in zip(moved, records, strict=True)]
         outcomes = await self._placement.write("move.relabel", store, *puts)
         there = [m for m, outcome in zip(moved, outcomes, strict=True) if outcome.applied]
         if there:
             await self._cache.invalidate(collection, *[m.key for m in there])  # a reader in between may have filled it with the tier before
-            await self._owed.deliver([Debt(collection, store, m) for m in there], away)
+            await self._outbox.finish_all([Pending(collection, store, m) for m in there], away)
         return dict.fromkeys([m.key for m in moved], AGAIN) | dict.fromkeys([m.key for m in there], Step(MoveResult.MOVED))
 
     async def _carry(self, collection: Collection, records: Sequence[Record], source: Store, target: Store, to: str, away: set[str]) -> Steps:
-        owed = owed_replicas(self._placement, collection, target, to)
+        owed = replicas(self._placement, collection, target, to)
         copies = {record.key: replace(record, role=Role.ARRIVING, tier=to, owed=owed) for record in records}
         steps = await self._copy(collection, copies, source, target, to)
         arriving = [record for record in records if record.key not in steps]
@@ -179,7 +182,7 @@ class Tiering:
 
     async def _copy(self, collection: Collection, copies: Mapping[Key, Record], source: Store, target: Store, to: str) -> Steps:
         """Step 1. What of it cannot go on; of all others an arriving copy of this version stands in the target."""
-        puts = [Put(collection, copy, Newer(), settles=frozenset({REPLICATE})) for copy in copies.values()]
+        puts = [Put(collection, copy, Newer(), settles=self._outbox.settled(Until.EDITED)) for copy in copies.values()]
         outcomes = await self._placement.write("move.copy", target, *puts)
         steps: Steps = {}
         flags: list[Annotate] = []
@@ -209,7 +212,7 @@ class Tiering:
             await self._generations.lives_on(copy, source)
             return AGAIN
         if (older := in_the_way(outcome, copy.version)) is not None:
-            return Step(MoveResult.POSTPONED) if await self._owed.finish(Debt(collection, target, older)) else AGAIN
+            return Step(MoveResult.POSTPONED) if await self._outbox.finish(Pending(collection, target, older)) else AGAIN
         return await self._meet(collection, copy, to, outcome)
 
     async def _meet(self, collection: Collection, copy: Record, to: str, outcome: Outcome) -> Step | Annotate | None:
@@ -232,7 +235,7 @@ class Tiering:
         return Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, tier=to)
 
     async def _still_there(self, collection: Collection, copy: Record) -> Step:
-        """A grave from an earlier life stands in the target: the move waits until it is purged, or the record is gone by now."""
+        """A tombstone of an earlier life stands in the target: the move waits until it is purged, or the record is gone by now."""
         located = await self._placement.locate(collection, copy.key)
         alive = located.record is not None and located.record.version == copy.version
         return Step(MoveResult.POSTPONED) if alive else AGAIN
@@ -241,7 +244,7 @@ class Tiering:
         self, collection: Collection, records: Sequence[Record], copies: Mapping[Key, Record], source: Store, target: Store, away: set[str]
     ) -> Steps:
         """Steps 3 and 4; then what the copies owe from their new home. Once a source has let go, what fails is left to maintenance."""
-        marks = [Mark(r.key, r.scope, r.version, copies[r.key].tier, (_owed_arrival(r, copies[r.key].tier),)) for r in records]
+        marks = [Mark(r.key, r.scope, r.version, to, (arrival(to, holds_place=_is_derived(r)),)) for r in records for to in [copies[r.key].tier]]
         releases = [Release(collection, mark.key, at=mark.version, to=mark.to, owed=mark.owed) for mark in marks]
         outcomes = await self._placement.write("move.release", source, *releases)
         steps: Steps = {}
@@ -255,8 +258,9 @@ class Tiering:
                 await self.drop_arriving(collection, mark.key, mark.version, target, outcome)
         if moved:
             await self._cache.invalidate(collection, *[mark.key for mark in moved])
-            arrived = await self._owed.arrive([Debt(collection, source, mark) for mark in moved], away)
-            await self._owed.deliver([Debt(collection, target, replace(copies[debt.holder.key], role=Role.HOME)) for debt in arrived], away)
+            left = await self._outbox.finish_all([Pending(collection, source, mark) for mark in moved], away)
+            homes = [replace(copies[mark.key], role=Role.HOME) for mark, owed in zip(moved, left, strict=True) if not owed]
+            await self._outbox.finish_all([Pending(collection, target, home) for home in homes], away)
         return steps
 
     async def drop_arriving(self, collection: Collection, key: Key, version: int, target: Store, released: Outcome | None = None) -> bool:
@@ -266,7 +270,7 @@ class Tiering:
         """
         if released is not None and isinstance(released.stored, Mark):
             return False  # another mover released it: the copy is home
-        forget = Purge(collection, key, at=version, role_is=Role.ARRIVING, settles=frozenset({REPLICATE}))
+        forget = Purge(collection, key, at=version, role_is=Role.ARRIVING, settles=self._outbox.settled(Until.EDITED))
         return (await self._placement.write_one("move.abort", target, forget)).applied
 
 
@@ -276,16 +280,16 @@ def _is_derived(record: Record) -> bool:
     return any(fields.get(name) is not None for name in (DIGEST, "promoted_from_id")) or body.get("compacted_from_ids") is not None
 
 
-def portions(records: Sequence[Record]) -> Iterator[list[Key]]:
-    """The records' keys in order, in portions that `move_many` may take."""
-    portion: list[Key] = []
+def portions(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """The records in order, as many together as take a step together."""
+    portion: list[Record] = []
     held = 0
     for record in records:
         size = sum(map(len, record.texts.values())) + len(record.vector or b"") + len(str(record.body))
         if portion and (len(portion) == MOST_AT_ONCE or held + size > MOST_BYTES_AT_ONCE):
             yield portion
             portion, held = [], 0
-        portion.append(record.key)
+        portion.append(record)
         held += size
     if portion:
         yield portion
@@ -301,14 +305,3 @@ def _failed(error: StoreError, away: set[str]) -> Step:
 def _has_come(copy: Stored | None, record: Record) -> bool:
     """Step 2: whether what was read back is an arriving copy that says the same."""
     return isinstance(copy, Record) and copy.role is Role.ARRIVING and copy.same_content(record)
-
-
-def _owed_arrival(record: Record, to: str) -> Owed:
-    """What a mark owes the copy it points to."""
-    return Owed(f"{ARRIVE}:{to}", ARRIVE, {"to": to} | ({HOLDS_PLACE: True} if _is_derived(record) else {}))
-
-
-def owed_replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
-    """The replicas a record owes while `tier` is its home; one that would stand in the home's own store is delivered already."""
-    tiers = [t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home]
-    return tuple(Owed(f"{REPLICATE}:{t}", REPLICATE, {"to": t}) for t in tiers)

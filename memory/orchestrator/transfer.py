@@ -1,22 +1,30 @@
-"""Records out of the stores and in again, of every kind that is exported and has no form of its own for it."""
+"""What an export carries out of the stores, and an import brings back as it stood: entries with their kept versions, and records of other kinds."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
 
 from memory.domain import ids
+from memory.domain.entry import ImportedDraft
+from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
+from memory.orchestrator.births import CLOCK_SKEW
 from memory.orchestrator.browsing import Browsing
-from memory.orchestrator.collections import ENTRIES, RELATIONS
+from memory.orchestrator.collections import DIGEST, ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.entry_records import entry_of, record_of
+from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.kinds import Kind, Kinds
 from memory.orchestrator.meaning import Meaning
-from memory.orchestrator.owed import Debt, OwedWork
-from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.tiering import owed_replicas
-from memory.orchestrator.versions import version_at
-from memory.ports.record import Key, Record
-from memory.ports.writes import Absent, Put
+from memory.orchestrator.outbox import Outbox, Pending, replicas
+from memory.orchestrator.past import kept_versions, same_life
+from memory.orchestrator.placement import Located, Placement, refused
+from memory.orchestrator.versions import kept_version, version_at
+from memory.ports.pace import paced
+from memory.ports.record import JsonValue, Key, Record, Tombstone
+from memory.ports.writes import Absent, Outcome, Put, Status
 
 WITH_A_FORM_OF_THEIR_OWN = frozenset({ENTRIES, RELATIONS})
 """Their modules export and restore them."""
@@ -32,47 +40,234 @@ def id_here(tenant: str, kind: Kind, scope: str, record_id: str) -> str:
     return ids.derived_id(tenant, scope, "import", kind.collection.name, record_id)
 
 
+@dataclass(frozen=True, slots=True)
+class AsItWas:
+    """An entry as it stood where it was exported or, with `replaced_by`, one of its kept versions."""
+
+    id: str
+    draft: ImportedDraft
+    """With the ids it names as they were there, and a `created_at`."""
+    version: int
+    updated_at: datetime
+    tier: str
+    previous: int | None = None
+    digest: str | None = None
+    noted: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the engine noted in the body beside what the entry says."""
+    replaced_by: int | None = None
+
+
+class Fate(StrEnum):
+    """What became of one restored thing."""
+
+    WRITTEN = "written"
+    THERE = "there"
+    DELETED = "deleted"
+    """It, or what it belongs to, was deleted since an earlier import."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of one restored thing; of a refused one, why."""
+
+    fate: Fate
+    problem: str = ""
+
+
+WRITTEN, THERE, DELETED = Restored(Fate.WRITTEN), Restored(Fate.THERE), Restored(Fate.DELETED)
+_TAKEN = Restored(Fate.REFUSED, "id: is taken here by something else")
+
+SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
+"""What in the body of an entry's record is the entry's own."""
+
+
 class Transfer:
     """Reads and restores them."""
 
-    def __init__(self, placement: Placement, *, browsing: Browsing, meaning: Meaning, owed: OwedWork) -> None:
+    def __init__(self, placement: Placement, *, browsing: Browsing, meaning: Meaning, outbox: Outbox, erasure: Erasure) -> None:
         self._placement = placement
         self._browsing = browsing
         self._meaning = meaning
-        self._owed = owed
+        self._outbox = outbox
+        self._erasure = erasure
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    async def entries(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Record, list[Record]]]:
+        """Every entry of a tenant or of one scope, retired ones too, each with its kept versions, oldest first."""
+        async for record in self._browsing.every_record(ENTRIES, tenant, scope):
+            yield record, [] if record.previous is None else await kept_versions(self._placement, record)
 
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
-        """Every record of these kinds, of a tenant or of one scope, kind by kind."""
+        """Every record of the kinds without a form of their own, of a tenant or of one scope, kind by kind."""
         for kind in carried(self._placement.kinds):
             async for record in self._browsing.every_record(kind.collection, tenant, scope):
                 yield kind, record
 
-    async def restore(self, tenant: str, kind: Kind, record: Record) -> bool:
-        """Store a record under its id here; false where it is already, or was deleted since an earlier import."""
-        tier, key = kind.route(Scope.parse(record.scope).kind).tier, Key(tenant, record.key.id)
-        store, now = self._placement.topology.home(tier), self._placement.now()
-        there = await self._placement.locate(kind.collection, key, born_in=store)
-        if there.record is not None or there.tombstone is not None:
-            return False
-        owed = owed_replicas(self._placement, kind.collection, store, tier)
+    # -- in: entries --------------------------------------------------------------------------------------------------
+
+    async def restore_entries(self, tenant: str, entries: Sequence[AsItWas]) -> list[Restored]:
+        """Store entries under their own ids and versions where nothing stands; what became of each. No id is named twice."""
+        latest = self._placement.now() + CLOCK_SKEW
+        records = [_record(tenant, one) async for one in paced(entries)]
+        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
+        fates: dict[Key, Restored] = {}
+        for record, there in zip(records, located, strict=True):
+            if record.created_at > latest:
+                fates[record.key] = Restored(Fate.REFUSED, "created_at: lies in the future")
+            elif there.record or there.tombstone or there.corrupt:
+                fates[record.key] = await self._met(record, there)
+        await self._put([record for record in records if record.key not in fates], fates)
+        return [fates[record.key] for record in records]
+
+    async def _put(self, records: Sequence[Record], fates: dict[Key, Restored]) -> None:
+        records = await self._meaning.embedded(records)
+        for store in dict.fromkeys(self._placement.topology.home(record.tier) for record in records):
+            here = [record for record in records if self._placement.topology.home(record.tier) is store]
+            here = [replace(record, owed=replicas(self._placement, ENTRIES, store, record.tier)) for record in here]
+            outcomes = await self._placement.write("import.home", store, *(Put(ENTRIES, record, Absent()) for record in here))
+            met = list(zip(here, outcomes, strict=True))
+            born = [replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied]
+            await self._outbox.finish_all([Pending(ENTRIES, store, record) for record in born])
+            for record, outcome in met:
+                if outcome.applied:
+                    fates[record.key] = WRITTEN
+                elif (error := refused(store, outcome)) is not None:
+                    fates[record.key] = Restored(Fate.REFUSED, error.problem)
+                else:
+                    fates[record.key] = await self._met(record, await self._placement.locate(ENTRIES, record.key))
+
+    async def _met(self, record: Record, there: Located) -> Restored:
+        """What an entry meets under its id: itself, edited since perhaps; its tombstone; or something else."""
+        if there.corrupt is not None:
+            return Restored(Fate.REFUSED, "id: what stands under it is damaged")
+        if there.record is None:
+            if there.tombstone is None:
+                raise StoreUnavailable(self._placement.topology.home(record.tier).name, f"entry {record.key.id} is moving; try again")
+            return DELETED
+        before = [] if there.record.previous is None else await kept_versions(self._placement, there.record)
+        return THERE if any(_says_the_same(one, record) for one in (there.record, *before)) else _TAKEN
+
+    # -- in: kept versions --------------------------------------------------------------------------------------------
+
+    async def restore_versions(self, tenant: str, versions: Sequence[AsItWas]) -> list[Restored]:
+        """Store kept versions of entries that stand here; what became of each. One deleted meanwhile takes its versions along."""
+        keys = list(dict.fromkeys(Key(tenant, one.id) for one in versions))
+        located = {at.key: at for at in await self._placement.locate_many(ENTRIES, keys)}
+        fates: list[Restored | None] = [None] * len(versions)
+        kept: dict[int, Record] = {}
+        for place, one in enumerate(versions):
+            found = self._of_its_entry(one, located[Key(tenant, one.id)])
+            if isinstance(found, Restored):
+                fates[place] = found
+            else:
+                kept[place] = found
+        embedded = dict(zip(kept, await self._meaning.embedded(list(kept.values())), strict=True))
+        archive = self._placement.topology.archive
+        outcomes = await self._placement.write("import.version", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values()))
+        for (place, row), outcome in zip(embedded.items(), outcomes, strict=True):
+            fates[place] = _kept(row, outcome)
+        written = {place: row for place, row in embedded.items() if fates[place] is WRITTEN}
+        for place in await self._left_behind(written):
+            fates[place] = DELETED
+        return [fate or DELETED for fate in fates]
+
+    def _of_its_entry(self, one: AsItWas, there: Located) -> Record | Restored:
+        """The kept version as the entry that stands here has it, or why that cannot be."""
+        home, version = there.record, _record(there.key.tenant, one)
+        if there.corrupt is not None:
+            return Restored(Fate.REFUSED, "id: the entry that stands under it is damaged")
+        if home is None:
+            if there.mark is not None and there.tombstone is None:
+                raise StoreUnavailable(self._placement.topology.archive.name, f"entry {one.id} is moving; try again")
+            return DELETED
+        if not same_life(version, home):
+            return Restored(Fate.REFUSED, "id: this version is of another life of the entry that stands here")
+        if one.replaced_by is None or one.replaced_by > home.version:
+            return Restored(Fate.REFUSED, "replaced_version: lies after the version of the entry that stands here")
+        return kept_version(replace(version, generation=home.generation), one.replaced_by)
+
+    async def _left_behind(self, written: Mapping[int, Record]) -> list[int]:
+        """Which of these kept versions came after their entry was deleted, and are erased therefore."""
+        keys = {place: Key(row.key.tenant, str(row.fields["entry_id"])) for place, row in written.items()}
+        homes = {at.key: at.record for at in await self._placement.locate_many(ENTRIES, list(dict.fromkeys(keys.values())))} if keys else {}
+        gone = [place for place, row in written.items() if (home := homes[keys[place]]) is None or not same_life(row, home)]
+        for place in gone:
+            await self._erasure.delete(ENTRY_VERSIONS, written[place].key)
+        return gone
+
+    # -- in: other kinds ----------------------------------------------------------------------------------------------
+
+    async def restore(self, tenant: str, kind: Kind, record: Record, *, as_it_was: bool = False) -> Restored:
+        """Store a record under its id here; `as_it_was` with its version, its moments and its tier too, where it says them (a version of 0: it does
+        not), and only where nothing else stands under the id."""
+        said = as_it_was and record.version > 0
+        tier = record.tier if said else kind.route(Scope.parse(record.scope).kind).tier
+        key, now = Key(tenant, record.key.id), self._placement.now()
+        store = self._placement.topology.home(tier)
+        there = await self._placement.locate(kind.collection, key, born_in=None if as_it_was else store)
+        if there.record is not None:
+            same = not as_it_was or _content(there.record) == _content(record)
+            return THERE if same else _TAKEN
+        if there.tombstone is not None:
+            return DELETED
         fresh = Record(
             key,
             record.scope,
-            version_at(now),
+            record.version if said else version_at(now),
             record.created_at,
-            now,
+            record.updated_at if said else now,
             expires_at=record.expires_at,
             fields=record.fields,
             body=record.body,
             texts=record.texts,
             tier=tier,
-            owed=owed,
+            owed=replicas(self._placement, kind.collection, store, tier),
         )
         if kind.collection.vector:
             fresh = (await self._meaning.embedded([fresh]))[0]
         outcome = await self._placement.write_one("write.home", store, Put(kind.collection, fresh, Absent()))
         if (error := refused(store, outcome)) is not None:
+            if as_it_was:
+                return Restored(Fate.REFUSED, error.problem)
             raise error
-        if outcome.applied:
-            await self._owed.try_finish(Debt(kind.collection, store, replace(fresh, generation=outcome.generation)))
-        return outcome.applied
+        if not outcome.applied:
+            return await self.restore(tenant, kind, record, as_it_was=True) if as_it_was else THERE
+        await self._outbox.finish(Pending(kind.collection, store, replace(fresh, generation=outcome.generation)))
+        return WRITTEN
+
+
+def _record(tenant: str, one: AsItWas) -> Record:
+    born = one.draft.created_at
+    assert born is not None  # noqa: S101 - who makes these sees to it
+    record = record_of(one.draft, key=Key(tenant, one.id), version=one.version, now=born, tier=one.tier, digest=one.digest)
+    return replace(record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous)
+
+
+def _says_the_same(there: Record, record: Record) -> bool:
+    """Whether both are the same version of the same entry, in whichever tier."""
+    return there.version == record.version and entry_of(replace(there, tier=record.tier)) == entry_of(record)
+
+
+def _kept(row: Record, outcome: Outcome) -> Restored:
+    if outcome.applied:
+        return WRITTEN
+    if outcome.status is Status.REJECTED:
+        return DELETED if outcome.reason == "generation" else Restored(Fate.REFUSED, outcome.reason)
+    if isinstance(outcome.stored, Tombstone):
+        return DELETED
+    same = isinstance(outcome.stored, Record) and _says_the_same(outcome.stored, row)
+    return THERE if same else Restored(Fate.REFUSED, "version: another stands here under its number")
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    given = {name: value for name, value in record.fields.items() if value is not None}
+    return record.scope, record.created_at, record.expires_at, given, dict(record.body), dict(record.texts)
+
+
+def noted_of(record: Record) -> dict[str, JsonValue]:
+    """What of an entry's record is beside what the entry says, and tells how it came to be: for who restores it as it was."""
+    said = {name: value for name, value in record.body.items() if name not in SAID}
+    found = {"previous": record.previous, "request_digest": record.fields.get(DIGEST), "body": said}
+    return {name: value for name, value in found.items() if value not in (None, {})}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.policies.routing import TIERS, is_onward
+from memory.ports.query import And, Filter, Ge, Has, In, Le, Or
 
 Event = Literal["session_end", "sweep"]
 
@@ -60,6 +61,17 @@ class PromotionRule(BaseModel):
         if reasons:
             return reasons[0]
         return None if any(True for _ in self._conditions(facts, now)) else "the rule takes every entry"
+
+    def takes(self, now: datetime, known: Set[str]) -> Filter:
+        """The filter for what this rule takes of records that have these fields."""
+        parts: list[Filter] = [Has("tags", tag) for tag in self.tags if "tags" in known]
+        parts += [In("type", tuple(self.types))] if self.types and "type" in known else []
+        parts += [Ge("confidence", self.min_confidence)] if self.min_confidence is not None and "confidence" in known else []
+        parts += [Ge("accesses", self.min_accesses)] if self.min_accesses is not None else []
+        parts += [Le("updated_at", now - self.idle_for)] if self.idle_for is not None else []
+        parts += [Le("created_at", now - self.older_than)] if self.older_than is not None else []
+        conditional = self.tags or self.types or any(c is not None for c in (self.min_confidence, self.min_accesses, self.idle_for, self.older_than))
+        return Or(tuple(parts)) if conditional else And(())
 
     def describe(self) -> str:
         """The rule in words, for people."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
+from memory.ports.due import Due, due_by_queries
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant, Words
@@ -142,6 +143,15 @@ class BaseStore(ABC):
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         return await self._translated(self._delete_matching(self._checked(query), version, discard_at, carry))
 
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        self._must_be_open()
+        self._must_offer("tenant_wide")
+        self._must_offer("filter")
+        check_limit(limit)
+        for collection in expired or ():
+            self._known(collection)
+        return await self._translated(self._due(now, limit, cursor, expired or {}))
+
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
@@ -188,6 +198,10 @@ class BaseStore(ABC):
 
     async def _search(self, search: Search) -> list[Hit]:
         raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        """For an adapter without a way to find it in one trip. One that has makes its own cursors."""
+        return await due_by_queries(self.query, tuple(self._collections.values()), now, limit, cursor, expired)
 
     @abstractmethod
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int: ...

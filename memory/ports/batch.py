@@ -106,6 +106,10 @@ class Desk:
         """What stands there: what is not named is not there, and a partition that is not named has generation 0."""
         self._held, self._generations = held, dict(generations)
 
+    def generation(self, partition: Partition) -> int:
+        """As it was read, or raised by the call itself."""
+        return self._generations.get(partition, 0)
+
     def decide(self, number: int) -> None:
         """Decide the write of this number, seeing those that were decided before."""
         write = self.writes[number]
@@ -117,10 +121,6 @@ class Desk:
     def decide_all(self) -> None:
         for number in self.writes:
             self.decide(number)
-
-    def generation(self, partition: Partition) -> int:
-        """The partition's generation, as it was read or has been raised since."""
-        return self._generations.get(partition, 0)
 
     @property
     def changes(self) -> list[Change]:
@@ -244,7 +244,7 @@ async def carry_out(store: str, backend: Backend, writes: Sequence[Write], *, to
             pass  # all of it again
         else:
             if not backend.fenced:
-                lost |= await _taken_back(backend, desk, stored, together)
+                lost |= await _taken_back(store, backend, desk, stored, together)
             outcomes |= desk.outcomes
             left = {i: write for i, write in left.items() if together or _touches(write, lost)} if lost else {}
         if not left:
@@ -273,15 +273,26 @@ async def _round(desk: Desk, backend: Backend, together: bool) -> tuple[list[Cha
     return [c for c in changes if c.address not in lost], lost
 
 
-async def _taken_back(backend: Backend, desk: Desk, stored: Sequence[Change], together: bool) -> set[Address]:
-    """What was stored under a generation that was raised meanwhile, and no longer stands. A call that is kept whole goes whole."""
-    born = list(dict.fromkeys(c.born for c in stored if c.born is not None))
-    if not born:
+async def _taken_back(store: str, backend: Backend, desk: Desk, stored: Sequence[Change], together: bool) -> set[Address]:
+    """What was stored under a generation that others have raised meanwhile, and no longer stands. A call that is kept whole goes whole; where others
+    went on from it only what is void goes, and how the call ended is unknown; where nothing void stands any more it was before the erasure."""
+    known = {c.born: desk.generation(c.born) for c in stored if c.born is not None}
+    if not known:
         return set()
-    now = await backend.generations(born)
-    raised = {partition for partition, number in now.items() if number > desk.generation(partition)}
-    void = [c for c in stored if c.row is not None and c.born in raised and c.row.generation < now[c.born]]
-    return await backend.take_back(stored if together else void) if void else set()
+    now = await backend.generations(list(known))
+    void = [c for c in stored if c.row is not None and c.born is not None and max(c.row.generation, known[c.born]) < now.get(c.born, 0)]
+    if not void or not together:
+        return await backend.take_back(void) if void else set()
+    try:
+        async with backend.turn():
+            taken = await backend.take_back(stored)
+            if len(taken) < len(stored):
+                raise Collided
+        return taken
+    except Collided:
+        if await backend.take_back(void):
+            raise StoreUnavailable(store, "a generation was raised, and others went on from the call: it was kept in part; try again") from None
+        return set()
 
 
 def _touches(write: Write, lost: set[Address | Partition]) -> bool:

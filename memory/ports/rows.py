@@ -57,7 +57,7 @@ class Row(NamedTuple):
     body: str | None = None
     """JSON; None where it is empty."""
     fields: Mapping[str, Any] = {}
-    """Those that have a value: texts, integers (truth, moments), real numbers, bytes, and tags as tuples of texts."""
+    """Fields that have a value: texts, integers (truth, moments), real numbers, bytes, and tags as tuples of texts."""
     texts: Mapping[str, str] = {}
     vector: bytes | None = None
     words: bytes | None = None
@@ -109,7 +109,7 @@ def row_of(collection: Collection, standing: Standing, words: bytes | None = Non
         owed,
         None,
         json_of(dict(standing.body)) if standing.body else None,
-        _fields(collection, standing.fields),
+        _fields(collection, standing.fields) if standing.fields else {},
         texts,
         None if standing.vector is None else bytes(standing.vector),
         words,
@@ -154,15 +154,18 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
 """Of those whose rows do not hold the value itself."""
 
 
-def _fields(collection: Collection, given: Mapping[str, FieldValue]) -> Mapping[str, Any]:
-    """Fields as rows have them. One that is declared elsewhere only stays as it was read."""
-    encoders = _encoders(collection)
-    return {name: encoders[name](value) if name in encoders else value for name, value in given.items() if value is not None}
+def _fields(collection: Collection, given: Mapping[str, FieldValue]) -> dict[str, Any]:
+    """Those that have a value. One that is not declared was read of a row of a later release's, and is as it stood there."""
+    types = _types(collection)
+    fields = {name: _ENCODERS[kind](value) for name, kind in types.items() if (value := given.get(name)) is not None}
+    if len(fields) < len(given):
+        fields |= {name: value for name, value in given.items() if name not in types and value is not None}
+    return fields
 
 
 @lru_cache(maxsize=256)
-def _encoders(collection: Collection) -> Mapping[str, Callable[[Any], Any]]:
-    return {f.name: _ENCODERS[f.type] for f in collection.fields}
+def _types(collection: Collection) -> Mapping[str, FieldType]:
+    return {f.name: f.type for f in collection.fields}
 
 
 @lru_cache(maxsize=256)

@@ -1,17 +1,19 @@
 """The narrow waist: the one port that every backend implements (architecture, sentence 1).
 
-Clauses (`memory.ports.contract.clauses`): life.*, get.*, apply.*, count.*, erase.*, search.*, upkeep.*, remote.*, full.*, and each capability's.
+Clauses (`memory.ports.contract.clauses`): life.*, get.*, apply.*, count.*, erase.*, search.*, due.*, upkeep.*, remote.*, full.*, and those of each
+capability.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.due import Due
 from memory.ports.query import Count, Hit, Page, Query, Search
 from memory.ports.record import JsonValue, Key, Partition, Stored
 from memory.ports.writes import Outcome, Write
@@ -113,6 +115,15 @@ class Store(Protocol):
         A tombstone goes on owing the steps that `carry` names; the others, whose data may be what the record said, are dropped.
 
         Returns how many there were. A corrupt record of the asked partitions matches whatever the filter: erasure must reach it.
+        """
+        ...
+
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        """What waits for maintenance in any collection of any tenant: see `Why`. Asked often, and most often there is nothing.
+
+        `expired` names the collections whose records are due at home once they have expired before that moment. At most `limit` rows, from 1 to
+        `MAX_LIMIT`, but for rows of several tenants under one id, which come together; what is due for two reasons is told for each. What stays as it
+        is comes exactly once over the pages. Corrupt rows are left out. Needs `tenant_wide` and `filter`.
         """
         ...
 

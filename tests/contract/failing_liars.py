@@ -16,7 +16,7 @@ from memory.ports.query import Page, Query
 from memory.ports.record import Corrupt, Key, Record, Stored
 from memory.ports.store import Health, Store
 from memory.ports.text import fold
-from memory.ports.writes import Annotate, Outcome, Put, RaiseGeneration, Write
+from memory.ports.writes import Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import LIARS, Honest, PerWrite, liar
 
@@ -261,24 +261,11 @@ class ErasesOnlyWhatItCanRead(InMemoryStore):
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-@liar("test_every_kind_of_write_reaches_the_name_it_names_and_no_twin[AnnotatesATwin-annotate-ids]")
-class AnnotatesATwin(PerWrite):
-    """Its index of ids takes case and accents for nothing."""
-
-    def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Annotate):
-            for twin in [s.key for s in self.state.everything(write.collection.name) if fold(s.key.id) == fold(write.key.id)]:
-                stands = self.state.standing(write.collection.name, twin)
-                if isinstance(stands, Record) and twin != write.key:
-                    self.state.place(write.collection.name, twin, replace(stands, tier=write.tier or stands.tier))
-        return super().lie(write)
-
-
-@liar("test_names_that_are_alike_are_held_apart[CutsLongNames-ids]")
+@liar("test_names_that_are_alike_are_held_apart[CutsLongNames-scopes]")
 class CutsLongNames(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
-            write = replace(write, record=replace(write.record, key=Key(write.key.tenant, write.key.id[:255])))
+            write = replace(write, record=replace(write.record, scope=write.record.scope[:255]))
         return super().lie(write)
 
 
@@ -290,19 +277,22 @@ class TrimsScopes(PerWrite):
         return super().lie(write)
 
 
-@liar("test_a_name_is_held_as_it_is_or_its_write_is_rejected[EndsNamesAtNul-ids]")
+@liar("test_a_name_is_held_as_it_is_or_its_write_is_rejected[EndsNamesAtNul-scopes]")
 class EndsNamesAtNul(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
-            write = replace(write, record=replace(write.record, key=Key(write.key.tenant, write.key.id.partition("\x00")[0])))
+            write = replace(write, record=replace(write.record, scope=write.record.scope.partition("\x00")[0]))
         return super().lie(write)
 
 
-@liar("test_pages_over_hostile_ids_lose_and_repeat_nothing")
-class SortsIdsAsPeopleDo(InMemoryStore):
+@liar("test_pages_over_hostile_values_lose_and_repeat_nothing")
+class SortsTextsAsPeopleDo(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        return replace(page, records=tuple(sorted(page.records, key=lambda r: fold(r.key.id))))
+        if [by.field for by in query.order] != ["type"]:
+            return page
+        texts = {r.key: str(r.fields.get("type")) for r in page.records if isinstance(r, Record)}
+        return replace(page, records=tuple(sorted(page.records, key=lambda r: fold(texts.get(r.key, "")), reverse=query.order[0].descending)))
 
 
 @liar("test_random_work_has_the_outcomes_and_answers_of_the_specification")

@@ -98,6 +98,7 @@ class Split(Harness):
 
     name = "split"
     primary = "in_memory"
+    revives = False
     claims = replace(InMemoryServer.claims, atomic=False)
 
     def _over(self, parts: Sequence[InMemoryStore]) -> SplitStore:

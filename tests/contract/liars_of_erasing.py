@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.query import HOMES, Count, Everywhere, Hit, Page, Partitions, Query, Search, Tenant
+from memory.ports.query import HOMES, Count, Everywhere, Hit, Partitions, Query, Search, Tenant
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.writes import Annotate, Outcome, Put, RaiseGeneration, Release, Write
 from tests.contract.harnesses import InMemoryServer
@@ -157,13 +157,6 @@ class MeasuresNoVectors(InMemoryStore):
 
 
 # -- questions --------------------------------------------------------------------------------------------------------
-
-
-@liar("test_pages_lose_no_record_whose_id_another_tenants_record_bears_too")
-class CutsPagesBetweenEqualIds(InMemoryStore):
-    async def _query(self, query: Query) -> Page:
-        page = await super()._query(query)
-        return replace(page, records=page.records[: query.limit])
 
 
 @liar(HITS)

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.query import VECTOR, And, Count, Eq, Filter, Hit, In, Near, Not, Or, Page, Query, RowType, Search
-from memory.ports.record import Key, Standing, unpack_vector
+from memory.ports.record import Key, Record, Standing, unpack_vector
 from tests.contract.liars import liar
 
 
@@ -47,15 +47,17 @@ class CountsRecordsWhateverIsAsked(InMemoryStore):
         return await super()._count(replace(query, types=frozenset({RowType.RECORD})))
 
 
-@liar("test_ids_come_by_code_point")
-class SortsIdsByTheirHalves(InMemoryStore):
+@liar("test_pages_follow_the_order_and_lose_and_repeat_nothing")
+class SortsTextsByTheirHalves(InMemoryStore):
     """As UTF-16 does: what is beyond the basic plane comes before its end."""
 
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
-        if query.order or query.cursor:
+        if [by.field for by in query.order] != ["type"] or query.cursor:
             return page
-        return replace(page, records=tuple(sorted(page.records, key=lambda s: s.key.id.encode("utf-16-be"))))
+        texts = {r.key: r.fields.get("type") for r in page.records if isinstance(r, Record)}
+        order = {key: (text is not None, str(text).encode("utf-16-be")) for key, text in texts.items()}
+        return replace(page, records=tuple(sorted(page.records, key=lambda r: order[r.key], reverse=query.order[0].descending)))
 
 
 @liar("test_vectors_whose_squares_are_no_float_have_a_direction_too")

@@ -9,7 +9,6 @@ from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.state import State
-from memory.ports.deciding import Slot, decide
 from memory.ports.query import (
     Query,
 )
@@ -130,18 +129,6 @@ class AnswersByKeyAlone(InMemoryStore):
         return [outcomes[n] for n in at]
 
 
-@liar("test_a_record_that_moves_is_of_the_generation_of_the_scope_it_moves_to")
-class ChecksTheGenerationOfTheScopeItStandsIn(PerWrite):
-    def lie(self, write: Write) -> Outcome:
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
-        if not isinstance(write, Put) or not isinstance(stands, Record):
-            return super().lie(write)
-        decision = decide(write, Slot(stands, stands.version), self.state.generation(stands.partition))
-        if decision.changes:
-            self.state.place(write.collection.name, write.key, decision.leaves)
-        return decision.outcome
-
-
 # -- what stays of what stood there -----------------------------------------------------------------------------------
 
 
@@ -249,26 +236,6 @@ class _JoinedGenerations(State):
 class KeepsGenerationsUnderJoinedNames(InMemoryStore):
     def __init__(self, *args: Any, state: State | None = None, **more: Any) -> None:
         super().__init__(*args, state=state or _JoinedGenerations(), **more)
-
-
-class _JoinedKeys(State):
-    """Keys written `tenant#id`."""
-
-    @staticmethod
-    def joined(key: Key) -> Key:
-        return Key("", f"{key.tenant}#{key.id}")
-
-    def standing(self, collection: str, key: Key) -> Standing | None:
-        return super().standing(collection, self.joined(key))
-
-    def place(self, collection: str, key: Key, new: Standing | None) -> None:
-        super().place(collection, self.joined(key), new)
-
-
-@liar("test_names_that_are_alike_are_held_apart")
-class KeepsKeysUnderJoinedNames(InMemoryStore):
-    def __init__(self, *args: Any, state: State | None = None, **more: Any) -> None:
-        super().__init__(*args, state=state or _JoinedKeys(), **more)
 
 
 class _ForgetsTwins(State):

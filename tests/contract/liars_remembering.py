@@ -184,34 +184,6 @@ class CountsTheBytesOfWhatIsGone(InMemoryStore):
         return replace(counted, bytes=counted.bytes + 500 * gone)
 
 
-class _FirstScopes(State):
-    """An index of words by the scope that a record came to first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: dict[tuple[str, Key], str] = {}
-
-    def place(self, collection: str, key: Key, new: Standing | None) -> None:
-        super().place(collection, key, new)
-        if isinstance(new, Record):
-            self.first.setdefault((collection, key), new.scope)
-        else:
-            self.first.pop((collection, key), None)
-
-
-@liar("test_a_record_that_moves_to_another_scope_is_found_there_alone")
-class FindsWhatMovedInItsFirstScope(InMemoryStore):
-    def __init__(self, *args: Any, state: State | None = None, **more: Any) -> None:
-        super().__init__(*args, state=state or _FirstScopes(), **more)
-
-    async def _search(self, search: Search) -> list[Hit]:
-        if not isinstance(search.where, Partitions) or not isinstance(self.state, _FirstScopes):
-            return await super()._search(search)
-        name, scopes = search.collection.name, {p.scope for p in search.where.partitions}
-        hits = await super()._search(replace(search, where=Tenant(search.where.tenant), limit=10**9))
-        return [hit for hit in hits if self.state.first.get((name, hit.head.key)) in scopes][: search.limit]
-
-
 # -- what was left ----------------------------------------------------------------------------------------------------
 
 

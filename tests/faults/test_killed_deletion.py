@@ -15,14 +15,14 @@ from memory.facade.memory import Memory
 DELETES_AND_DIES = """
 import asyncio, os, signal, sys
 from memory import Memory
-from memory.orchestrator.owed import OwedWork
+from memory.orchestrator.outbox import Outbox
 
-async def die(self, debt):
+async def die(self, pending):
     os.kill(os.getpid(), signal.SIGKILL)
 
 async def main(url, entry_id):
     async with Memory(url, embedder="none") as memory:
-        OwedWork.try_finish = die
+        Outbox.finish = die
         await memory.delete(entry_id)
 
 asyncio.run(main(*sys.argv[1:]))

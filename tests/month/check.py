@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
+from memory.domain.ids import keyed_id
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.kinds import KINDS
 from memory.ports.query import Everywhere, Query, RowType
@@ -172,9 +173,9 @@ async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0,
         raise Wrong("relations differ", f"{given}, limit {limit}: {len(found)} {found}, wanted {len(wanted)}: {wanted[:limit]}")
 
 
-def imported(exported: Sequence[Entry], written: Sequence[Entry], found: Sequence[Entry]) -> None:
+def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> None:
     """What was imported says what was exported; its ids are new, and what named an old one names the new one."""
-    new = {entry.id: copy.id for entry, copy in zip(exported, written, strict=True)}
+    new = {entry.id: keyed_id(tenant, entry.scope.text, entry.id) for entry in exported}
     if {entry.id for entry in found} != set(new.values()):
         raise Wrong("an import shows others", f"{len(found)} of {len(new)}")
     by_id = {entry.id: plain(entry) for entry in found}

@@ -39,7 +39,7 @@ async def settle(client: EngineClient) -> None:
     await sweep_clean(client)
     client.history.settled()
     client.world.agrees(client.engine.generations)
-    Inspection(client).no_copy_of_what_is_gone(client)
+    Inspection(client).before_anything_moves(client)
     if client.world.scenario.setback:
         set_back(client.world)
         await aftermath(client)
@@ -47,7 +47,7 @@ async def settle(client: EngineClient) -> None:
     await _read_everything(client)
     await _work_goes_on(client)
     settings = client.engine.settings
-    for life in (settings.mark_life, *(settings.tombstone_life,) * 3):  # the last for marks of moves that age brought about
+    for life in (settings.mark_life, settings.tombstone_life, settings.tombstone_life):  # the last for marks of moves that age brought about
         await asyncio.sleep(life.total_seconds() + 300)
         await sweep_clean(client)
     await _read_everything(client)
@@ -66,9 +66,8 @@ async def sweep_clean(client: EngineClient) -> None:
 
 def _owed_beside_damage(client: EngineClient) -> int:
     """How many copies owe what waits for another copy that cannot be read: a move whose source was damaged ends when that is deleted."""
-    stores = [s.store for s in client.world.distinct if isinstance(s.store, InMemoryStore)]
-    unreadable = _unreadable(stores)
-    standings = [standing for store in stores for standing in store.state.everything(ENTRIES.name)]
+    unreadable = _unreadable(client.world.stores)
+    standings = [standing for store in client.world.stores for standing in store.state.everything(ENTRIES.name)]
     return sum(standing_owes(standing) and standing.key.id in unreadable for standing in standings)
 
 
@@ -118,10 +117,10 @@ class Inspection:
     def __init__(self, client: EngineClient) -> None:
         self._history = client.history
         self._topology = client.engine.topology
-        self._servers = {s.store.name: s.store for s in client.world.distinct}
+        self._stores = {store.name: store for store in client.world.stores}
         self._homes: dict[str, list[tuple[str, Record]]] = defaultdict(list)
         self._kept: dict[str, dict[int, Record]] = defaultdict(dict)
-        self._unreadable = _unreadable(s for s in self._servers.values() if isinstance(s, InMemoryStore))
+        self._unreadable = _unreadable(client.world.stores)
         self._living: set[str] = set()
         """What has its home somewhere, or is about to."""
         for name, collection, standing in self._everything():
@@ -135,16 +134,21 @@ class Inspection:
     def look_into_the_cache(self) -> None:
         """At any moment a cache holds nothing but copies of what lives in the tier it is for, and they owe nothing."""
         for name, collection, standing in self._everything():
-            if self._servers[name].capabilities.durable or not isinstance(standing, Record):
+            if self._stores[name].capabilities.durable or not isinstance(standing, Record):
                 continue
             if standing.role is not Role.CACHED or standing.tier != "short" or standing.owed:
                 self._broken("foreign", standing.key.id, f"is no copy for the cache {name}, and is in it as one of {collection}: {standing}")
 
-    def no_copy_of_what_is_gone(self, client: EngineClient) -> None:
+    def before_anything_moves(self, client: EngineClient) -> None:
+        """Once nothing is owed any more: a later edit or move would bring a replica that is missing now."""
+        self._no_copy_of_what_is_gone(client)
+        self._inspect_replicas(alone=True)
+
+    def _no_copy_of_what_is_gone(self, client: EngineClient) -> None:
         """Once nothing is owed any more a cache has no copy, of those it may serve, of what was deleted."""
         now, oldest = client.process.clock(), client.engine.settings.cache_max_age
         for name, collection, standing in self._everything():
-            store = self._servers[name]
+            store = self._stores[name]
             if store.capabilities.durable or not isinstance(standing, Record) or standing.key.id in self._unreadable:
                 continue
             served = standing.epoch == store.epoch and standing.cached_at is not None and abs(now - standing.cached_at) <= oldest
@@ -164,8 +168,7 @@ class Inspection:
                 self._inspect(name, collection, standing)
         self._inspect_replicas()
         self._inspect_pasts()
-        for name, store in self._servers.items():
-            assert isinstance(store, InMemoryStore)
+        for name, store in self._stores.items():
             for partition, generation in store.state.idle() if store.capabilities.durable else ():
                 self._broken("leftover", str(partition), f"nothing stands there any more, and {name} keeps its generation {generation}")
 
@@ -176,7 +179,7 @@ class Inspection:
         if collection == OPERATIONS.name:
             self._broken("leftover", about, f"an operation is still in {name}: {record}")
         scoped = collection in {kind.collection.name for kind in KINDS.scoped}
-        if scoped and (record.generation or 0) < self._generation_of(name, record):
+        if scoped and (record.generation or 0) < self._stores[name].state.generation(record.partition):
             self._broken("leftover", about, f"is of before an erasure of its scope, and is in {name}: {record}")
         if scoped and record.role is not Role.CACHED and name not in {leaf.name for leaf in leaves_of(self._topology.home(record.tier))}:
             self._broken("torn", about, f"says that it is in tier {record.tier}, and is in {name}: {record}")
@@ -197,11 +200,6 @@ class Inspection:
         words = texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
         if dict(record.texts) != words or record.vector != vector_of(meaning_of(record)):
             self._broken("stale", record.key.id, f"in {name} it is found by what it does not say: {record}")
-
-    def _generation_of(self, name: str, record: Record) -> int:
-        store = self._servers[name]
-        assert isinstance(store, InMemoryStore)
-        return store.state.generation(record.partition)
 
     def _inspect_pasts(self) -> None:
         """What is kept of an entry is each version that one of this life replaced, and no other."""
@@ -271,8 +269,7 @@ class Inspection:
         return standing.role is Role.REPLICA and (standing.generation or 0) > 0
 
     def _everything(self) -> Iterator[tuple[str, str, Stored]]:
-        for name, store in self._servers.items():
-            assert isinstance(store, InMemoryStore)
+        for name, store in self._stores.items():
             for collection in KINDS.collections:
                 for standing in list(store.state.everything(collection.name)):
                     yield name, collection.name, standing
@@ -283,10 +280,9 @@ class Inspection:
 
 def of_scope(world: World, tenant: str, scope: str) -> set[tuple[str, str, str, int]]:
     """Every readable record of a scope that stands in a durable store, by the store, its collection, its key and its version."""
-    stores = [server.store for server in world.distinct if server.restart is None and isinstance(server.store, InMemoryStore)]
     return {
         (store.name, collection.name, standing.key.id, standing.version)
-        for store in stores
+        for store in world.durable
         for collection in [kind.collection for kind in KINDS.scoped]
         for standing in store.state.everything(collection.name)
         if isinstance(standing, Record) and (standing.key.tenant, standing.scope) == (tenant, scope)

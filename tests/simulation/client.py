@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.owed import KEEP
+from memory.orchestrator.outbox import kept_in
 from memory.orchestrator.tiering import MoveResult
 from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation import relating
@@ -280,12 +279,12 @@ class EngineClient(Reader):
     async def damage(self, o: Operation) -> None:
         """A disk damages one copy of the entry, and nobody is told."""
         name, entry_id = self.about(o)
-        key, states = Key(o.tenant, entry_id), [s.store.state for s in self.world.distinct if isinstance(s.store, InMemoryStore)]
-        copies = [(state, copy) for state in states if isinstance(copy := state.standing(ENTRIES.name, key), Record)]
+        key = Key(o.tenant, entry_id)
+        copies = [(store.state, copy) for store in self.world.stores if isinstance(copy := store.state.standing(ENTRIES.name, key), Record)]
         if copies:
             state, copy = copies[0 if o.pick % 4 else o.pick % len(copies)]  # the home, mostly
             state.spoil(ENTRIES.name, key)
-            self.history.registers[name].unknown |= {owed.data["record"]["version"] for c in copies for owed in c[1].owed if owed.step == KEEP}
+            self.history.registers[name].unknown |= {version["version"] for c in copies for version in kept_in(c[1])}
             self.history.registers[name].damaged |= copy.role is not Role.CACHED
 
     # -- moving -------------------------------------------------------------------------------------------------------
@@ -315,14 +314,13 @@ class EngineClient(Reader):
 
     def _scope_is_being_erased(self, tenant: str, scope: str) -> bool:
         """Whether an erasure was broken off after some stores had raised its generation: what is born elsewhere meanwhile waits for its end."""
-        states = [s.store.state for s in self.world.distinct if isinstance(s.store, InMemoryStore)]
-        operations = [stands for state in states for stands in state.everything(OPERATIONS.name) if isinstance(stands, Record) and stands.owed]
-        return any(operation.body.get("tenant") == tenant and operation.body.get("scope") == scope for operation in operations)
+        everything = [stands for store in self.world.stores for stands in store.state.everything(OPERATIONS.name)]
+        under_way = [stands.body for stands in everything if isinstance(stands, Record) and stands.owed]
+        return any((body.get("tenant"), body.get("scope")) == (tenant, scope) for body in under_way)
 
     def _way_is_free(self, key: Key) -> bool:
         """Whether it has a home that owes nothing, and beside that there are copies of it and older tombstones alone."""
-        states = [s.store.state for s in self.world.distinct if isinstance(s.store, InMemoryStore)]
-        standing = [stands for state in states if (stands := state.standing(ENTRIES.name, key)) is not None]
+        standing = [stands for store in self.world.stores if (stands := store.state.standing(ENTRIES.name, key)) is not None]
         homes = [stands for stands in standing if isinstance(stands, Record) and stands.role is Role.HOME and not stands.owed]
         beside = [stands for stands in standing if stands not in homes]
         return len(homes) == 1 and all(
@@ -341,6 +339,9 @@ class EngineClient(Reader):
         for moved in done[0].moved:
             if (name := self.history.names.get(moved.entry_id)) is not None:
                 self.lives(name, moved.to_tier, done[1])
+        for kept in done[0].kept if done[1].alone and not self.history.refuses else ():
+            if kept.tier in ("short", "mid") and (name := self.history.names.get(kept.entry_id)) and not self._may_be_kept_back(name, kept.entry_id):
+                self.history.broken("refused", name, f"{done[1].by} had nobody to wait for, and says: {kept}")
 
     async def sweep(self, o: Operation) -> None:
         start = self.history.moment()

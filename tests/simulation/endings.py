@@ -126,6 +126,13 @@ ENDINGS: dict[str, Scene] = {
         (SESSION,),
         share=3,
     ),
+    "edited while its past is read": Scene(
+        (
+            *(Turn(_K.WRITE), Turn(_K.UPDATE), Turn(_K.PAST, meets=True, lure=("version.read", Fault.DELAY))),
+            *(Turn(_K.UPDATE, who=1, meets=True, late=0.006), Turn(_K.GET)),
+            *(Turn(_K.PAST, meets=True, lure=("version.read", Fault.DELAY)), Turn(_K.UPDATE, who=1, meets=True, late=0.006)),
+        )
+    ),
     # the cache
     "slow to look into the cache": Scene(
         (
@@ -178,11 +185,12 @@ ENDINGS: dict[str, Scene] = {
     # sweeps
     "linked, and swept while a store is silent": Scene(
         (
-            *(Turn(_K.WRITE), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, pick=2), Turn(_K.RELATE, entry=1, pick=2)),
-            *(Turn(_K.SWEEP, who=1, rest=40.0, lure=("sweep.expired", Fault.DOWN)), Turn(_K.RELATED, pick=4)),
+            *(Turn(_K.WRITE), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, pick=-1), Turn(_K.RELATE, entry=1, pick=-2)),
+            *(Turn(_K.SWEEP, rest=70.0, lure=("sweep.expired", Fault.DOWN)), Turn(_K.RELATED, pick=4)),
         ),
         (Layout.FORGETFUL,),  # what expired is looked for in its short store alone: that is down then
         (SESSION,),
+        share=3,
     ),
     "an arrival is told of once its tombstone is forgotten": Scene(
         (

@@ -31,7 +31,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from memory.ports.store import Store
+from memory.adapters.in_memory import InMemoryStore
 from tests.simulation.loop import SimulatedClock, SimulatedLoop, mixed
 
 LATEST = 30.0
@@ -98,10 +98,10 @@ class Coverage:
 class Server:
     """One store that all workers reach, and what its operator can do to it. `restart` is None where it is durable."""
 
-    store: Store
+    store: InMemoryStore
     restart: Callable[[bool], None] | None = None
     down_until: float = 0.0
-    widened: Store | None = None
+    widened: InMemoryStore | None = None
     """The same store once its operator has lifted its limits."""
 
 

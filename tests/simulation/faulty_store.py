@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.orchestrator.steps import current_step
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.due import Due
 from memory.ports.query import Count, Hit, Page, Query, Search
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health
@@ -82,10 +82,13 @@ class FaultyStore:
 
         partial = some if len(writes) > 1 and not self.capabilities.atomic else None
         store, late = self._server.store, None
-        if not store.capabilities.fenced and isinstance(store, InMemoryStore) and self._process.plan.active:
+        if not store.capabilities.fenced and self._process.plan.active:
             late = unlooked_for(store, writes, together)
         call = lambda: self._server.store.apply(writes, together=together)  # noqa: E731
         return await self._call("apply", call, writes=True, partial=partial, late=late, shown=writes)
+
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        return await self._call("due", lambda: self._server.store.due(now, limit, cursor, expired=expired))
 
     async def audit(self, *, repair: bool = False) -> Audit:
         return await self._call("audit", lambda: self._server.store.audit(repair=repair))

@@ -263,10 +263,6 @@ class History:
             self.note(replace(event, end=now))
         self._owed.clear()
 
-    def known_gone(self, register: str) -> bool:
-        """Whether somebody was told that it was deleted."""
-        return any(e.act is Act.DELETE and not e.maybe for e in self.registers[register].events)
-
     def certainly_hidden(self, register: str, clock: float) -> bool:
         """Whether by now it is certain that it is gone for good, or hidden from whoever's clock shows this moment or a later one."""
         found = self.registers[register]
@@ -290,9 +286,8 @@ class History:
     def may_be_deleted(self, register: str) -> bool:
         """Whether anything was begun so far that may have deleted it."""
         found = self.registers[register]
-        hanging = any((tenant, scope) == (found.tenant, found.scope) for tenant, scope, _, _ in self._hanging)
         left = register in self.leaving or f"{found.tenant}/{found.scope}" in self.leaving
-        return hanging or left or any(e.act in REMOVALS for e in found.events) or any(e.register == register for e in self._owed)
+        return left or self.may_have_been_deleted_by(register, inf)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

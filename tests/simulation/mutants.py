@@ -19,7 +19,7 @@ from memory.orchestrator.browsing import Browsing, Lacking
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.maintenance import Maintenance
-from memory.orchestrator.owed import Debt, OwedWork
+from memory.orchestrator.outbox import TOMBSTONE, Outbox, Pending
 from memory.orchestrator.placement import Located, Placement
 from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
@@ -112,10 +112,10 @@ def copy_without_the_arriving_flag() -> Patch:
 def sweep_takes_arriving_copies_of_live_records() -> Patch:
     """A move is verified, its copy is swept away, and then the source lets go."""
 
-    async def no_source(*_: object) -> None:
-        return None
+    async def no_sources(*_: object) -> dict[Key, Stored]:
+        return {}
 
-    return Maintenance, "_source", no_source
+    return Maintenance, "_sources", no_sources
 
 
 def release_owes_nothing() -> Patch:
@@ -145,16 +145,16 @@ def targets_are_read_before_sources() -> Patch:
 
 
 def replicas_overwrite_what_is_newer() -> Patch:
-    original = OwedWork._replica
+    original = Outbox._copy
 
-    def replica(self: OwedWork, debt: Debt, owed: Owed) -> Put:
-        return replace(original(self, debt, owed), when=Always())
+    def copy(self: Outbox, collection: Collection, owner: Record, owed: Owed) -> Put:
+        return replace(original(self, collection, owner, owed), when=Always())
 
-    return OwedWork, "_replica", replica
+    return Outbox, "_copy", copy
 
 
 def nothing_is_owed_to_replicas() -> Patch:
-    return births, "owed_replicas", lambda *_: ()
+    return births, "replicas", lambda *_: ()
 
 
 def settling_at_any_version() -> Patch:
@@ -172,11 +172,21 @@ def settling_at_any_version() -> Patch:
 
 
 def deletion_leaves_replicas() -> Patch:
-    return OwedWork, "_unplace", _done
+    original = Outbox._write
+
+    def write(self: Outbox, pending: Pending, owed: Owed) -> Any:
+        return owed.step == TOMBSTONE or original(self, pending, owed)
+
+    return Outbox, "_write", write
 
 
 def deletion_leaves_kept_versions() -> Patch:
-    return OwedWork, "_unkeep", _done
+    original = Outbox.erase
+
+    async def erase(self: Outbox, pending: Pending, data: Mapping[str, Any]) -> bool:
+        return "versions" in data or await original(self, pending, data)
+
+    return Outbox, "erase", erase
 
 
 def erased_generations_are_let_in() -> Patch:
@@ -275,6 +285,6 @@ MUTANTS: dict[str, Mutant] = {
         (fills_ask_for_no_stamp, ("cache.fill",)),
         (entries_expire_for_searches_only, ("read.",)),
         (retired_entries_are_read_by_id, ("cache.invalidate", "read.")),
-        (corrupt_records_are_taken_for_missing, ("delete.unreadable", "version.find")),
+        (corrupt_records_are_taken_for_missing, ("delete.unreadable", "hanging.find")),
     )
 } | {name: Mutant(slip.patch, slip.near) for name, slip in (SLIPS | RARE_SLIPS).items()}

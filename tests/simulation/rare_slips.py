@@ -5,11 +5,12 @@ from __future__ import annotations
 from memory.orchestrator import (
     births,
     browsing,
+    dangling,
     derivation,
     entries,
     erasure,
     generations,
-    owed,
+    outbox,
     past,
     searching,
     split,
@@ -33,7 +34,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("the past is asked for while it is owed",),
     ),
     "history-has-the-version-read-twice": Slip(
-        past, "kept_versions", "if row.version < record.version and same_life(row, record)", "if same_life(row, record)", ("version.",)
+        past,
+        "kept_versions",
+        "if row.version < record.version and same_life(row, record)",
+        "if same_life(row, record)",
+        ("edited while its past is read",),
     ),
     "the-past-expires-by-today": Slip(
         visibility, "filter_of", 'Ge("expires_at", asked.known_at or now)', 'Ge("expires_at", now)', ("an expiry is put off",)
@@ -88,24 +93,24 @@ RARE_SLIPS: dict[str, Slip] = {
         ("a copy expires before its original",),
     ),
     "an-edit-forgets-whose-deletion-is-owed": Slip(
-        owed, "carried_over", "o.step != REPLICATE", "o.step == KEEP", ("summed up, edited, and its sources still to be deleted",)
+        outbox, "Outbox.carried", "> past)", "is Until.DELETED)", ("summed up, edited, and its sources still to be deleted",)
     ),
     # deletions
     "what-cannot-be-read-leaves-its-past": Slip(
         erasure,
-        "Erasure._owed_blindly",
-        '(Owed(UNKEEP, UNKEEP, {"versions": []}),)',
-        "()",
-        ("delete.unreadable", "version.find"),
+        "Erasure._delete_unreadable",
+        "self._placement.kinds.of(collection), [])",
+        "self._placement.kinds.of(collection), None)",
+        ("delete.unreadable", "hanging."),
     ),
     "with-a-cache-later-stores-are-forgotten": Slip(
-        erasure, "Erasure._owed_elsewhere", "[Owed(UNCACHE, UNCACHE), *owed]", "[Owed(UNCACHE, UNCACHE)]", ("delete.elsewhere",)
+        outbox, "elsewhere", "topology.later(store)]", "topology.later(store) if topology.cache is None]", ("delete.elsewhere",)
     ),
     "a-silent-cache-counts-as-cleared": Slip(
-        erasure,
-        "Erasure._uncache",
-        "return await self._cache.invalidate(debt.collection, debt.holder.key)",
-        "await self._cache.invalidate(debt.collection, debt.holder.key)\n    return True",
+        outbox,
+        "Outbox._deliver",
+        "[await self._cache.invalidate(pending.collection, pending.owner.key)",
+        "[await self._cache.invalidate(pending.collection, pending.owner.key) or True",
         ("deleted while the cache is silent",),
     ),
     # setbacks
@@ -117,7 +122,11 @@ RARE_SLIPS: dict[str, Slip] = {
         _SETBACK,
     ),
     "what-is-refused-for-its-generation-is-given-up": Slip(
-        owed, "OwedWork._done", "return not await self._generations.lives_on(about, home)", "return True", _SETBACK
+        outbox,
+        "Outbox._is_settled",
+        "return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner, pending.store))",
+        "return True",
+        _SETBACK,
     ),
     "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._met", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
     # moves
@@ -136,14 +145,14 @@ RARE_SLIPS: dict[str, Slip] = {
         ("read by way of the cache while it moves",),
     ),
     "a-mark-waits-for-what-is-forgotten": Slip(
-        owed,
-        "_is_there",
-        "outcome.status is not Status.REJECTED",
-        "outcome.applied or outcome.stored is not None",
+        outbox,
+        "Outbox._is_settled",
+        "        return False\n    return True",
+        "        return False\n    return outcome.applied or outcome.stored is not None",
         ("an arrival is told of once its tombstone is forgotten",),
     ),
     # what is owed, and sweeps
-    "one-step-done-and-all-are-settled": Slip(owed, "OwedWork.finish", "(debt, tuple(done))", "(debt, debt.holder.owed)", ("owed.", "replica.")),
+    "one-step-done-and-all-are-settled": Slip(outbox, "Outbox.finish_all", "(one, tuple(steps))", "(one, one.owner.owed)", ("owed.", "replica.")),
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,
@@ -167,7 +176,22 @@ RARE_SLIPS: dict[str, Slip] = {
         ("moved while everything is read",),
     ),
     # split stores
-    "ids-tell-no-kind-of-scope": Slip(
-        split, "SplitStore._part_of", 'scope_kind_of(key.id) if is_id(key.id) else ""', '""', ("revived where a tier is split",)
+    "a-tombstone-speaks-for-the-record": Slip(
+        split, "SplitStore._find", "counts = max(found", "counts = min(found", ("revived where a tier is split",)
     ),
+    "the-first-part-speaks-for-all": Slip(
+        split, "SplitStore.get", "counting(found.values()) if", "next(iter(found.values())) if", ("revived where a tier is split",)
+    ),
+    # what a later life, a healer and a silent store are for
+    "unplacing-is-as-of-now": Slip(
+        outbox,
+        "Outbox._write",
+        "owner.key, version=owner.version, when=Newer()",
+        "owner.key, version=self._placement.next_version(owner.version), when=Newer()",
+        ("revived while a sweeper is frozen",),
+    ),
+    "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),
+    "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
 }
+"""Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and
+every store refuses one that would forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same."""

@@ -74,10 +74,10 @@ class Reader:
             return
         asked = Asked(seen.tenant, (seen.scope,), known_at=at, limit=200)
         again = await self.attempt("get known now", lambda: self.engine.entries.get(seen.tenant, seen.id, known_at=at))
-        listed = await self.attempt("browse known now", lambda: self.engine.browsing.browse(asked))
+        listed = await self._browsed("browse known now", asked)
         for shown in (
             [] if again is None or not again[1].alone else [again[0]],
-            [] if listed is None or not listed[1].alone or listed[0].degraded else [next((e for e in listed[0] if e.id == seen.id), None)],
+            [] if listed is None or not listed[1].alone or not listed[2] else [next((e for e in listed[0] if e.id == seen.id), None)],
         ):
             late = self.process.clock() - at > PRESENT  # what was asked about is the past by now
             hidden = late or self.history.registers[name].may_expire or self.history.may_have_gone(name) or self.history.registers[name].damaged
@@ -124,9 +124,9 @@ class Reader:
         return next((e.value for e in ordered if e.act in (Act.CREATE, Act.UPDATE) and e.value not in (None, ANY)), None)
 
     async def found(self, by: str, asked: Asked) -> None:
-        done = await self.attempt(by, lambda: self.engine.searching.search(asked, WORD))
+        done = await self._searched(by, asked)
         if done is not None:
-            self._shown([hit.entry for hit in done[0]], asked, done[1], complete=not done[0].degraded)
+            self._shown(done[0], asked, done[1], complete=done[2])
 
     async def answered(self, by: str, asked: Asked, call: Callable[[], Awaitable[Iterable[Entry]]]) -> None:
         """An answer over scopes, whole unless it says which store was left out. Browsing keeps its order."""
@@ -157,7 +157,7 @@ class Reader:
         found: dict[str, str | None] = {}
         if o.pick % 3:
             asked = Asked(o.tenant, (o.scope,), known_at=known_at, as_of=self.process.clock(), limit=200)
-            past = await (self._browsed(asked) if o.pick % 3 == 1 else self._searched(asked))
+            past = await (self._browsed("browse known at", asked) if o.pick % 3 == 1 else self._searched("search known at", asked))
             ended = None if past is None else past[1]
             if past is not None:
                 found = {self.seen(e).register: value_of(e) for e in past[0]}
@@ -171,12 +171,13 @@ class Reader:
             slack = 2 * self.world.widest + PRESENT.total_seconds() + 0.1
             self.history.known_at += [KnownAt(n, v, at, slack, ended.start, ended.clock) for n, v in found.items()]
 
-    async def _browsed(self, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
-        done = await self.attempt("browse known at", lambda: self.engine.browsing.browse(asked))
+    async def _browsed(self, by: str, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
+        """What was listed, when, and whether that is all."""
+        done = await self.attempt(by, lambda: self.engine.browsing.browse(asked))
         return None if done is None else (list(done[0]), done[1], not done[0].degraded)
 
-    async def _searched(self, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
-        done = await self.attempt("search known at", lambda: self.engine.searching.search(asked, WORD))
+    async def _searched(self, by: str, asked: Asked) -> tuple[list[Entry], Ended, bool] | None:
+        done = await self.attempt(by, lambda: self.engine.searching.search(asked, WORD))
         return None if done is None else ([hit.entry for hit in done[0]], done[1], not done[0].degraded)
 
     async def past(self, o: Operation) -> None:
@@ -222,7 +223,7 @@ class Reader:
             return
         at = version.updated_at
         asked = Asked(version.tenant, (version.scope,), known_at=at, as_of=version.valid_from, limit=200)
-        listed = await (self._searched(asked) if searching else self._browsed(asked))
+        listed = await (self._searched("search known at", asked) if searching else self._browsed("browse known at", asked))
         if listed is None:
             return
         told = next((e for e in listed[0] if e.id == version.id), None)
@@ -233,28 +234,22 @@ class Reader:
 
     async def _as_of(self, name: str, latest: Entry, pick: int) -> None:
         """Asked about a moment, it is shown where the moment lies in its window, over or not, and nowhere else."""
-        tenant, entries, scopes = self.history.registers[name].tenant, self.engine.entries, (latest.scope,)
+        tenant = self.history.registers[name].tenant
         start, end, tick = latest.valid_from, latest.valid_to, timedelta(microseconds=1)
         moments = [start, start - timedelta(hours=1)] + ([] if end is None else [end, end - tick])
         if end is not None and end <= start:
             return
         at = moments[pick % len(moments)]
-        match pick % 3:
-            case 0:
-                asked = Asked(tenant, scopes, as_of=at, limit=200)
-                browsed = await self.attempt("browse as of", lambda: self.engine.browsing.browse(asked))
-                whole = browsed is not None and not browsed[0].degraded
-                done = None if browsed is None else (next((e for e in browsed[0] if e.id == latest.id), None), browsed[1])
-            case 1:
-                asked = Asked(tenant, scopes, as_of=at, limit=200)
-                found = await self.attempt("search as of", lambda: self.engine.searching.search(asked, WORD))
-                whole = found is not None and not found[0].degraded
-                done = None if found is None else (next((h.entry for h in found[0] if h.entry.id == latest.id), None), found[1])
-            case _:
-                done, whole = await self.attempt("get as of", lambda: entries.get(tenant, latest.id, as_of=at)), True
-        if done is None:
+        if pick % 3 == 2:
+            done = await self.attempt("get as of", lambda: self.engine.entries.get(tenant, latest.id, as_of=at))
+            shown = None if done is None else ([e for e in (done[0],) if e is not None], done[1], True)
+        else:
+            asked = Asked(tenant, (latest.scope,), as_of=at, limit=200)
+            shown = await (self._searched("search as of", asked) if pick % 3 else self._browsed("browse as of", asked))
+        if shown is None:
             return
-        told, ended = done
+        listed, ended, whole = shown
+        told = next((e for e in listed if e.id == latest.id), None)
         if told is not None and not (told.valid_from <= at and (told.valid_to is None or at < told.valid_to)):
             self.history.broken("shown too long", name, f"{ended.by} was shown at {at} what holds from {told.valid_from} to {told.valid_to}")
         inside = start <= at and (end is None or at < end)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
@@ -32,8 +31,7 @@ MOST_MEANWHILE = 40
 def set_back(world: World) -> None:
     """One durable store, drawn from the seed, loses what it acknowledged since a moment of the run, or everything."""
     random = seeded(world.scenario.seed, 6)
-    durable = [s.store for s in world.distinct if s.restart is None and isinstance(s.store, InMemoryStore)]
-    store = durable[int(random.random() * len(durable))]
+    store = world.durable[int(random.random() * len(world.durable))]
     earlier = world.remembered.get(store.name, [])
     if earlier and random.random() < 0.6:
         store.state.restore(random.choice(earlier))
@@ -50,7 +48,7 @@ async def aftermath(client: EngineClient) -> None:
     await sweep_clean(client)
     new: list[str] = []
     if seeded(client.world.scenario.seed, 9).random() < 0.5:
-        new = [entry_id for tenant in TENANTS for scope in ALL_SCOPES for entry_id in await _healer_dies(client, tenant, scope)]
+        new = [entry_id for tenant in TENANTS for scope in ALL_SCOPES for entry_id in await _healers_die(client, tenant, scope)]
     new += [entry_id for tenant in TENANTS for scope in ALL_SCOPES for entry_id in await _goes_on(client, tenant, scope)]
     await sweep_clean(client)
     Inspection(client).of_these(new)
@@ -62,22 +60,32 @@ async def aftermath(client: EngineClient) -> None:
         left = await client.engine.browsing.browse(Asked(tenant, ALL_SCOPES, limit=200))
         if left:
             _broken(client, "resurrected", f"after the erasure of every scope there is {[e.content for e in left]}")
-    for server in client.world.distinct:
-        assert isinstance(server.store, InMemoryStore)
+    for store in client.world.stores:
         for collection in (ENTRIES, ENTRY_VERSIONS, RELATIONS):
-            for standing in server.store.state.everything(collection.name):
-                if isinstance(standing, Record) and not (server.restart is not None and standing.cached_at is not None):
-                    _broken(client, "leftover", f"after the erasure of every scope {server.store.name} holds {standing}")
+            for standing in store.state.everything(collection.name):
+                if isinstance(standing, Record) and (store.capabilities.durable or standing.cached_at is None):
+                    _broken(client, "leftover", f"after the erasure of every scope {store.name} holds {standing}")
+
+
+async def _healers_die(client: EngineClient, tenant: str, scope: Scope) -> list[str]:
+    """Where stores disagree about a scope: one process after the other writes there, and dies when it has raised a store that is behind."""
+    from tests.simulation.audit import sweep_clean
+
+    partition = Partition(tenant, scope.text)
+    new: list[str] = []
+    for _ in range(2):  # a cache is raised before the others
+        if len({store.state.generation(partition) for store in client.world.durable}) > 1:
+            new += await _healer_dies(client, tenant, scope)
+    if new:
+        await sweep_clean(client)
+    for entry_id in new:
+        await _moves_on(client, tenant, entry_id, scope)
+    return new
 
 
 async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[str]:
-    """Where stores disagree about a scope: one process writes there, and dies when it has raised the store that is behind; others write meanwhile."""
-    from tests.simulation.audit import sweep_clean
-
-    world, partition = client.world, Partition(tenant, scope.text)
-    states = [s.store.state for s in world.distinct if s.restart is None and isinstance(s.store, InMemoryStore)]
-    if len({state.generation(partition) for state in states}) == 1:
-        return []
+    """What others write while it heals: what is born once it has looked for what is to be stamped anew, nobody but it would know of."""
+    world = client.world
     healer = world.process("healer")
     healer.plan = FaultPlan(world.scenario.seed, rate=0.0, lures={0: ("generation.raise", Fault.CRASH_AFTER)})
     theirs = type(client)(world, healer, world.stores_for(healer)).engine
@@ -87,12 +95,15 @@ async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[
         await theirs.open()
         written = await theirs.entries.write(tenant, EntryDraft(scope=scope, content="after nought"))
         await theirs.entries.update(tenant, written.id, {"content": "after nought, edited"})
+        await theirs.tiering.move(ENTRIES, Key(tenant, written.id), "long")
 
     task = asyncio.create_task(heal())
     healer.on_death = task.cancel
     new: list[str] = []
 
     async def write() -> None:
+        while not task.done() and not any(step == "generation.restamp" for step, _ in healer.plan.coverage.chances):  # noqa: ASYNC110
+            await asyncio.sleep(0.0001)
         while not task.done() and len(new) < MOST_MEANWHILE:
             new.append((await client.engine.entries.write(tenant, EntryDraft(scope=scope, content="meanwhile"))).id)
 
@@ -100,9 +111,6 @@ async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[
         for _ in range(3):
             writers.create_task(write())
     await asyncio.wait([task])
-    await sweep_clean(client)
-    for entry_id in new:
-        await _moves_on(client, tenant, entry_id, scope)
     return new
 
 

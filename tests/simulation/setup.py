@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from hashlib import blake2b
 
 from memory.adapters.wrappers.retry import Retry
@@ -29,9 +28,9 @@ SETTINGS = EngineSettings(batch=3, page=4)
 RULES = (
     *DEFAULT_RULES,
     PromotionRule(name="sessions-end", on="session_end", source="short", target="mid"),
-    PromotionRule(name="old-age", on="sweep", source="mid", target="long", idle_for=timedelta(days=10)),
+    PromotionRule(name="sessions-end-again", on="session_end", source="mid", target="long"),
 )
-"""As delivered, one that takes what the end of a session would leave, and one whose moves find replicas in their way."""
+"""As delivered, one that takes what the end of a session would leave, and one whose moves find replicas in their way: of what ended before."""
 
 
 def staleness(world: World) -> float:

@@ -20,15 +20,17 @@ from memory.orchestrator import (
     entries,
     entry_records,
     erasure,
+    lease,
     lives,
     maintenance,
-    owed,
+    outbox,
     placement,
     relations,
     tiering,
     versions,
 )
 from memory.policies import visibility
+from memory.ports import due
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +77,24 @@ SLIPS: dict[str, Slip] = {
     ),
     "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", ("delete.home",)),
     "a-second-life-begins-before-the-first-is-settled": Slip(
-        lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("version.walk",)
+        lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("hanging.walk",)
     ),
     "a-copy-is-taken-for-one-of-the-latest-text": Slip(
         derivation, "Derivation.promote", "delete_original and there.body.get(COPIED_VERSION) != source.version", "False", ("delete.home",)
     ),
     "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._store", "if there.record is not None:", "if False:", _DERIVE),
     "a-derived-entry-owes-no-replica": Slip(
-        derivation, "Derivation._store", "(*owed_replicas(self._placement, ENTRIES, born.store, born.record.tier), *debts)", "(*debts,)", _DERIVE
+        derivation, "Derivation._store", "(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *debts)", "(*debts,)", _DERIVE
     ),
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
     # changes
-    "debts-are-dropped-by-an-edit": Slip(entries, "Entries._replace", "*carried_over(old), ", "", ("version.keep",)),
-    "a-kept-version-outlives-its-scope": Slip(
-        owed, "OwedWork._keep", "generation=debt.holder.generation", "generation=None", ("version.keep", "erase.")
-    ),
+    "debts-are-dropped-by-an-edit": Slip(entries, "Entries._replace", "*carried, ", "", ("version.keep",)),
+    "a-kept-version-outlives-its-scope": Slip(outbox, "Outbox._copy", "generation=owner.generation", "generation=None", ("version.keep", "erase.")),
     "an-edit-owes-its-kept-version-to-nobody": Slip(
         entries,
         "Entries._replace",
-        'keep = () if beside else (Owed(f"{KEEP}:{kept.version}", KEEP, {"record": codec.to_json(kept)}),)',
+        "keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)",
         "keep = ()",
         _KEEP,
     ),
@@ -132,9 +132,15 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-unasked-key-is-revived": Slip(births, "Births._meet", "revive and there.record is None", "there.record is None", ("write.", "life")),
     # deletions
-    "deletion-drops-debts": Slip(erasure, "Erasure._grave", "[o for o in carried_over(record) if o.step != KEEP]", "[]", ("delete.home",)),
-    "deletion-leaves-relations": Slip(owed, "OwedWork._delete_children", "if tombstones:", "if False:", ("derive.",)),
-    "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._grave", "versions = [record.previous, ", "versions = [", _KEEP),
+    "deletion-drops-debts": Slip(
+        erasure,
+        "Erasure._deletion",
+        "*self._outbox.carried(record, past=Until.DELETED), ",
+        "",
+        ("summed up, edited, and its sources still to be deleted",),
+    ),
+    "deletion-leaves-relations": Slip(outbox, "hanging_on", "kind.named_by.items()", "()", ("derive.",)),
+    "deletion-forgets-the-last-kept-version": Slip(erasure, "Erasure._deletion", "versions = [record.previous, ", "versions = [", _KEEP),
     "a-noted-version-is-not-asked-for": Slip(erasure, "Erasure.delete", " or (at is not None and home[0].version != at)", "", ("derive.",)),
     "a-tombstone-lives-no-moment": Slip(
         placement, "Placement.tombstone_until", "self.settings.tombstone_life", "self.settings.lease * 0", ("delete.", "sweep.purge")
@@ -156,23 +162,31 @@ SLIPS: dict[str, Slip] = {
         "at_home = await self._leave_tombstones(store, kind, [partition], older, frozenset(Role))",
         _ERASE,
     ),
-    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE, ERASE, data),),", "", _ERASE),
+    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data),),", "", _ERASE),
     "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
     "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase_scope", "1 + await", "await", _ERASE),
     "erasure-takes-what-was-written-since": Slip(erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)),
     # what is owed
     "a-kept-version-is-settled-unpaid": Slip(
-        owed, "OwedWork._keep", "await self._placement.write_one", "False and await self._placement.write_one", _KEEP
+        outbox,
+        "Outbox._write",
+        "return self._copy(pending.collection, owner, owed)",
+        "return owed.step == KEPT_VERSION or self._copy(pending.collection, owner, owed)",
+        _KEEP,
     ),
     "a-replica-is-settled-unpaid": Slip(
-        owed, "OwedWork._replicate", "await self._placement.write_one", "False and await self._placement.write_one", ("replica.",)
+        outbox,
+        "Outbox._write",
+        "return self._copy(pending.collection, owner, owed)",
+        "return owed.step == REPLICA or self._copy(pending.collection, owner, owed)",
+        ("replica.",),
     ),
-    "an-arrival-is-flagged-as-nothing": Slip(owed, "_flag_cleared", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
-    "marks-live-a-second": Slip(owed, "OwedWork._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("write.home",)),
-    "what-is-done-stays-owed": Slip(owed, "OwedWork.finish", "if done:", "if False:", ("owed.",)),
-    "what-failed-is-taken-for-done": Slip(owed, "OwedWork._tried", "return False\n    if done:", "return True\n    if done:", ("owed.", "replica.")),
+    "an-arrival-is-flagged-as-nothing": Slip(outbox, "Outbox._write", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
+    "marks-live-a-second": Slip(outbox, "Outbox._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("write.home",)),
+    "what-is-done-stays-owed": Slip(outbox, "Outbox.finish_all", "dict.fromkeys(one.store for one in done)", "()", ("owed.",)),
+    "what-failed-is-taken-for-done": Slip(outbox, "Outbox._each", "return [error] * len(items)", "return [True] * len(items)", ("owed.", "replica.")),
     "an-edit-carries-replicas-and-nothing-else": Slip(
-        owed, "carried_over", "o.step != REPLICATE", "o.step == REPLICATE", ("version.keep", "update.")
+        outbox, "Outbox.carried", "Until.ERASED) > past", "Until.ERASED) <= past", ("version.keep", "update.")
     ),
     # moves
     "a-move-is-aborted-though-marked": Slip(
@@ -182,18 +196,18 @@ SLIPS: dict[str, Slip] = {
         tiering, "Tiering._relabel", "AtVersion(record.version, Role.HOME, record.tier)", "Newer()", ("move.relabel",)
     ),
     "a-move-within-a-store-owes-no-replica": Slip(
-        tiering, "Tiering._relabel", "owed=owed_replicas(self._placement, collection, store, to)", "owed=()", ("move.relabel",)
+        tiering, "Tiering._relabel", "owed=replicas(self._placement, collection, store, to)", "owed=()", ("move.relabel",)
     ),
     "a-move-owes-no-replica": Slip(
-        tiering, "Tiering._carry", "owed = owed_replicas(self._placement, collection, target, to)", "owed = ()", ("move.copy", "replica.")
+        tiering, "Tiering._carry", "owed = replicas(self._placement, collection, target, to)", "owed = ()", ("move.copy", "replica.")
     ),
     "a-move-goes-back": Slip(tiering, "Tiering._prepare", "if not is_onward(record.tier, to):", "if record.tier == to:", ("move.",)),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
-        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.arriving",)
+        tiering, "Tiering._take_over", "if not is_onward(copy.tier, to):", "if True:", ("sweep.due",)
     ),
     "a-release-is-taken-for-done": Slip(tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)),
     "a-mark-to-elsewhere-settles-an-arrival": Slip(
-        maintenance, "Maintenance._source", "stands is not None and not elsewhere", "stands is not None", ("sweep.source",)
+        maintenance, "Maintenance._sources", "stands is not None and not elsewhere", "stands is not None", ("sweep.source",)
     ),
     # reading
     "arriving-copies-count-for-readers": Slip(
@@ -227,8 +241,8 @@ SLIPS: dict[str, Slip] = {
     "a-write-is-stamped-only-before": Slip(
         entries,
         "Entries._replace",
-        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._owed",
-        "    await self._owed",
+        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._outbox",
+        "    await self._outbox",
         ("cache.fill", "cache.invalidate"),
     ),
     # relations
@@ -245,19 +259,19 @@ SLIPS: dict[str, Slip] = {
         relations, "Relations.related", '{"source_id": source_id, "target_id": target_id,', '{"source_id": target_id, "target_id": source_id,', _LINK
     ),
     # sweeps
-    "graves-are-forgotten-early": Slip(
-        maintenance, "Maintenance._purge", 'Lt("discard_at", self._placement.now())', 'Not(Lt("discard_at", self._placement.now()))', ("sweep.purge",)
-    ),
-    "graves-are-never-forgotten": Slip(
-        maintenance, "Maintenance._purge", "await self._forget(store, collection, rows, report)", "pass", ("sweep.purge",)
-    ),
-    "a-sweep-leaves-debts": Slip(maintenance, "Maintenance._jobs_of", "lambda: self._finish_owed(store, report, away),", "", ("sweep.owed", "owed.")),
+    "graves-are-forgotten-early": Slip(due, "_questions", 'Lt("discard_at", now)', 'Not(Lt("discard_at", now))', ("sweep.purge",)),
+    "graves-are-never-forgotten": Slip(maintenance, "Maintenance._forget", "if not rows:", "if True:", ("sweep.purge",)),
+    "a-sweep-leaves-debts": Slip(maintenance, "Maintenance._do_due", "(Why.OWES, self._finish_owed), ", "", ("sweep.owed", "owed.")),
     "a-sweep-leaves-arriving-copies": Slip(
-        maintenance, "Maintenance._jobs_of", "lambda: self._settle_arriving(store, report, away),", "", ("sweep.arriving", "move.")
+        maintenance, "Maintenance._do_due", "(Why.ARRIVING, self._settle_arriving), ", "", ("sweep.source", "move.")
     ),
-    "a-lease-is-never-given-up": Slip(
-        maintenance, "Maintenance._take_lease", 'now < stands.fields["until"] <= now + 2 * self._placement.settings.lease', "True", ("lease.",)
-    ),
+    "a-lease-is-never-given-up": Slip(lease, "Lease._taken", 'now < stands.fields["until"] <= now + 2 * length', "True", ("lease.",)),
     # more reading
     # stores
+    # what a second life owes
+    "a-revived-key-owes-no-replica": Slip(
+        births, "Births._revive", "owed=replicas(self._placement, ENTRIES, born.store, born.record.tier)", "owed=()", ("write.revive", "life")
+    ),
+    # what moves together
+    "replicas-are-adopted-one-at-a-time": Slip(tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)),
 }

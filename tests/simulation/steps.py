@@ -11,6 +11,7 @@ from pathlib import Path
 
 import memory.orchestrator
 from memory.domain.scope import Scope
+from memory.orchestrator.outbox import DELIVERIES
 from tests.simulation.faults import RESTARTS, WRITES_ONLY, Fault
 from tests.simulation.scenes import LONG_REST, PROMOTED_AGAIN, REST, RETIRED, SECOND_LIFE, Kind, Turn
 from tests.simulation.workload import SCOPES, Layout
@@ -140,8 +141,11 @@ _ENDED_WHILE_EDITED = (
     *(*_THREE, Turn(_K.END_SESSION, meets=True, lured=True), Turn(_K.UPDATE, who=1, entry=1, meets=True, late=0.006)),
     *(Turn(_K.DELETE, who=1, entry=2), Turn(_K.RETRIEVE), Turn(_K.GET, entry=1)),
 )
-_AGED = (*_THREE, Turn(_K.END_SESSION), Turn(_K.SWEEP, rest=12 * _DAY), Turn(_K.SWEEP, who=1, rest=60.0), Turn(_K.RETRIEVE))
+_ENDED_TWICE = (*_THREE, Turn(_K.END_SESSION), Turn(_K.END_SESSION, who=1, rest=1.0), Turn(_K.RETRIEVE))
 """Several move together: two movers, one and those who change what it moves, and what finds its replicas in the target."""
+_KEPT_TOGETHER = (Turn(_K.WRITE), *(Turn(_K.UPDATE, lured=True),) * 2, *(Turn(_K.UPDATE),) * 2, Turn(_K.PAST))
+"""The archive has not taken two versions when the next edit comes."""
+_DELETED_TOGETHER = (*_THREE, *(Turn(_K.DELETE, entry=entry, lured=True) for entry in range(3)), Turn(_K.SWEEP, rest=60.0), Turn(_K.RETRIEVE))
 _MOVE = Aim((_K.MOVE, _K.UPDATE), APART, (SESSION, USER), share=4)
 _AIMS = {
     "move": _MOVE,
@@ -162,7 +166,7 @@ _AIMS = {
     "sweep.source": Aim(
         (), (Layout.THREE, Layout.SPLIT), (SESSION, SESSION, USER), ("move.release", Fault.ERROR_BEFORE), share=12, scene=_HALF_MOVED
     ),
-    "sweep.arriving": Aim(
+    "sweep.due": Aim(
         (),
         (Layout.THREE, Layout.SPLIT, Layout.SHARED),
         (SESSION, SESSION, USER),
@@ -176,11 +180,11 @@ _AIMS = {
     "owed": Aim((_K.UPDATE, _K.UPDATE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=3),
     "replica": Aim((_K.UPDATE, _K.UPDATE), APART, (USER, WORKSPACE), share=2),
     "version": Aim((_K.UPDATE, _K.DELETE), share=6),
-    "version.erase": Aim(share=6, scene=(*_in_turn(_K.WRITE, _K.UPDATE, _K.UPDATE), Turn(_K.DELETE, who=1))),
+    "hanging": Aim(share=6, scene=(*_in_turn(_K.WRITE, _K.UPDATE, _K.UPDATE), Turn(_K.DELETE, who=1))),
     "version.read": Aim(share=5, scene=(*_in_turn(_K.KEYED, _K.UPDATE, _K.KNOWN_AT), Turn(_K.KEYED, who=1), Turn(_K.KEYED))),
     "version.owed": Aim((_K.UPDATE, _K.KNOWN_AT), share=5),
     "delete.unreadable": Aim(share=9, scene=_DAMAGED),
-    "version.find": Aim(share=5, scene=_DAMAGED),
+    "hanging.find": Aim(share=5, scene=_DAMAGED),
     "delete": Aim((_K.DELETE,), (Layout.THREE, Layout.SHARED), share=2),
     "erase": Aim((_K.UPDATE, _K.DELETE_SCOPE), APART, (USER, WORKSPACE), ("replica.deliver", Fault.DELAY), share=4),
     "erase.delete": Aim((), share=5, scene=_EDITED_WHILE_ERASED),
@@ -192,7 +196,7 @@ _AIMS = {
     "relation": Aim((_K.DELETE, _K.SWEEP), share=3),
     "relation.list": Aim((_K.RELATE, _K.RELATED), share=4),
     "relation.sweep": Aim((_K.RELATE, _K.SWEEP), share=10),
-    "relation.erase": Aim(share=12, scene=_RELATED),
+    "hanging.erase": Aim(share=12, scene=_RELATED),
     "cache.invalidate": Aim((_K.GET, _K.INVALIDATE, _K.GET), (Layout.CACHE,), (SESSION,), share=2),
     "cache.look": Aim((), (Layout.CACHE,), (SESSION,), share=4, scene=_ERASED_FROM_A_CACHE),
     "cache": Aim((_K.GET, _K.UPDATE), (Layout.CACHE,), (SESSION,), share=2),
@@ -201,12 +205,12 @@ _AIMS = {
     "write.revive": Aim(share=6, scene=_BORN_AGAIN),
     "life": Aim(share=6, scene=_BORN_AGAIN),
     "embedder.check": Aim((), (Layout.THREE,), scene=_KEYED_AFTER_ALL_IS_FORGOTTEN),
-    "version.walk": Aim(share=6, scene=SECOND_LIFE),
+    "hanging.walk": Aim(share=6, scene=SECOND_LIFE),
     "version.keep": Aim((), (Layout.THREE, Layout.CACHE, Layout.SPLIT), (SESSION, SESSION, USER), share=5, scene=_EDITED_TWICE),
     "delete.home": Aim((), share=5, scene=(*_SUMMED_UP_AND_EDITED, *(replace(turn, entry=1) for turn in _PROMOTED_AND_EDITED))),
     "promotion": Aim((_K.SWEEP,), share=5),
-    "lease": Aim((_K.SWEEP,), share=2),
-    "lease.return": Aim((_K.SWEEP,), share=5),
+    "lease": Aim((_K.UPDATE, _K.SWEEP), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=6),
+    "sweep.owed": Aim((_K.UPDATE, _K.SWEEP), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=6),
     "search": Aim((), APART, (USER, WORKSPACE), ("replica.deliver", Fault.ERROR_BEFORE), share=4, scene=_FOUND_BY_AN_OLD_REPLICA),
     "browse": Aim((_K.RETRIEVE,)),
     "browse.everything": Aim((_K.EXPORT,), share=3),
@@ -234,33 +238,35 @@ _AIMS_AT_PAIRS = {
 }
 """What is aimed at one fault at the step, and takes a scene of its own; the step's other faults are aimed at as `_AIMS` says."""
 
-_MOVED_TOGETHER = {
-    "move.adopt": Aim((), APART, (SESSION,), share=12, scene=_AGED),
+_DONE_TOGETHER = {
+    "move.adopt": Aim((), APART, (SESSION,), share=12, scene=_ENDED_TWICE),
     "move.relabel": Aim((), (Layout.ONE, Layout.SHARED), (SESSION,), share=12, scene=_ENDED_BY_TWO),
     "cache.invalidate": Aim((), (Layout.CACHE,), (SESSION,), share=12, scene=_ENDED_WHILE_EDITED),
+    "version.keep": Aim((), APART, (SESSION,), ("version.keep", Fault.ERROR_BEFORE), share=12, scene=_KEPT_TOGETHER),
+    "delete.elsewhere": Aim((), APART, (SESSION, USER), ("delete.elsewhere", Fault.ERROR_BEFORE), share=12, scene=_DELETED_TOGETHER),
     "move.copy": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION,), share=12, scene=_ENDED_WHILE_EDITED),
     "move.release": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION,), share=12, scene=_ENDED_BY_TWO),
     "move.arrive": Aim((), (Layout.THREE, Layout.SPLIT), (SESSION,), share=12, scene=_ENDED_BY_TWO),
 }
-"""What is aimed at a step of moves that is cut in two."""
+"""What is aimed at a step that is cut in two."""
 
-_MAKES_BATCHES = frozenset({"relation.erase", "sweep.purge"})
+_MAKES_BATCHES = frozenset({"hanging.erase", "sweep.purge"})
 """Steps whose own aim has several records in one write; others have batches of entries."""
 
 RARE = frozenset(
     """
     browse.everything browse.marks cache.fill cache.look delete.elsewhere delete.home delete.unreadable derive.home
-    erase.begin erase.count erase.end erase.raise erase.read lease.return lease.take life.graves
+    erase.begin erase.count erase.end erase.raise erase.read lease.read lease.return lease.take life.graves
     move.abort move.adopt move.arrive move.copy move.relabel move.release move.verify promotion.scan
-    relate.home relation.erase relation.find relation.list relation.sweep search sweep.cache sweep.source
-    version.erase version.find version.keep version.owed version.read version.walk write.revive
+    hanging.erase hanging.find hanging.walk relate.home relation.list relation.sweep search sweep.cache sweep.owed sweep.source
+    version.keep version.owed version.read write.revive
     """.split()
 )
 """Steps that few operations take, so that faults strike there more readily in every run."""
 
-_READS = re.compile(r"""(?:\bstep|\bpages|\b_rows)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
+_READS = re.compile(r"""(?:\bstep|\bpages|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES = re.compile(r"""(?:\bwrite|\bwrite_one)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
-_WRITES_TOO = frozenset({"erase.delete", "cache.invalidate", "partition.forget"})
+_WRITES_TOO = frozenset({"erase.delete", "cache.invalidate", "partition.forget", *DELIVERIES.values()})
 _IN_BATCHES = re.compile(r"""\bwrite\(\s*"([a-z_]+(?:\.[a-z_]+)?)",[^()]*,\s*\*[^=]*?\)$""", re.MULTILINE)
 """Several writes in one call. Those made `together` are not cut in two: the store promises all or none."""
 
@@ -279,7 +285,7 @@ def _named() -> tuple[frozenset[str], frozenset[str]]:
 
 @cache
 def _in_batches() -> frozenset[str]:
-    return frozenset(name for text in _sources() for name in _IN_BATCHES.findall(text)) | {"cache.invalidate"}
+    return frozenset(name for text in _sources() for name in _IN_BATCHES.findall(text)) | {"cache.invalidate", *DELIVERIES.values()}
 
 
 @cache
@@ -301,8 +307,8 @@ def aim_at(step: str, fault: str) -> Aim:
     aim = _AIMS_AT_PAIRS.get((step, Fault(fault))) or _AIMS.get(step) or _AIMS.get(step.partition(".")[0]) or Aim()
     if fault in RESTARTS:
         return replace(aim, layouts=(Layout.CACHE,), share=aim.share + (aim.share + 1) // 2)
-    if fault == Fault.PARTIAL and step in _MOVED_TOGETHER:
-        return _MOVED_TOGETHER[step]
+    if fault == Fault.PARTIAL and step in _DONE_TOGETHER:
+        return _DONE_TOGETHER[step]
     if fault == Fault.PARTIAL and step in _MAKES_BATCHES:
         return replace(aim, share=3 * aim.share)
     if fault == Fault.PARTIAL:

@@ -81,6 +81,6 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     Page: lambda p: f"{summary(p.records or p.heads)}{' ...' if p.cursor else ''}",
     Head: lambda h: f"Head({_key(h.key)} {_version(h.version)} {h.role} {h.tier})",
     Hit: lambda h: f"{h.score:.2f} {summary(h.head)}",
-    Query: lambda q: f"{q.collection.name} in {_where(q.where)} {sorted(q.roles)}{sorted(q.kinds) if len(q.kinds) > 1 else ''}",
+    Query: lambda q: f"{q.collection.name} in {_where(q.where)} {sorted(q.roles)}{sorted(q.types) if len(q.types) > 1 else ''}",
     Search: lambda q: f"{q.collection.name} in {_where(q.where)} {type(q.by).__name__} {sorted(q.roles)}",
 }

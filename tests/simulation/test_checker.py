@@ -225,10 +225,3 @@ def test_a_conditional_store_passes_and_careless_ones_are_caught() -> None:
     assert not any(simulate(scenario(seed), ToyClient).violations for seed in range(150))
     assert any(simulate(scenario(seed), OverwritingClient).violations for seed in range(400))
     assert any(simulate(scenario(seed), HoardingClient).violations for seed in range(20))
-
-
-def test_a_run_is_repeated_to_the_letter() -> None:
-    for seed in range(20):
-        first, second = (simulate(scenario(seed), ToyClient, traced=True) for _ in range(2))
-        assert first.trace == second.trace
-        assert first.performed >= 20

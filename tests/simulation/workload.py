@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from memory.domain.scope import Scope
 from tests.simulation.faults import Fault
 from tests.simulation.loop import seeded
 from tests.simulation.scenes import LEASE_IS_OVER, RACES, REST, Kind, Turn
+
+if TYPE_CHECKING:
+    from tests.simulation.endings import Scene
+    from tests.simulation.steps import Aim
 
 
 class Layout(StrEnum):
@@ -126,48 +130,7 @@ class Scenario:
     """The scene that the run ends with, by name; most have none."""
 
 
-class Ending(Protocol):
-    """A scene that some runs end with, in layouts where it can show something, on an entry of one of the scopes. See `tests.simulation.endings`."""
-
-    @property
-    def scene(self) -> tuple[Turn, ...]: ...
-
-    @property
-    def scopes(self) -> tuple[Scope, ...]: ...
-
-    @property
-    def layouts(self) -> tuple[Layout, ...]: ...
-
-    @property
-    def share(self) -> int: ...
-
-
-class Aim(Protocol):
-    """What a run should be like for a step to be taken in it; empty says nothing. See `tests.simulation.steps`."""
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]: ...
-
-    @property
-    def scene(self) -> tuple[Turn, ...]: ...
-
-    @property
-    def layouts(self) -> tuple[Layout, ...]: ...
-
-    @property
-    def scopes(self) -> tuple[Scope, ...]: ...
-
-    @property
-    def share(self) -> int: ...
-
-    @property
-    def rests(self) -> bool: ...
-
-    @property
-    def lure(self) -> tuple[str, str] | None: ...
-
-
-def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = None, endings: Mapping[str, Ending] | None = None) -> Scenario:
+def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = None, endings: Mapping[str, Scene] | None = None) -> Scenario:
     """The run of this seed: that fault strikes more often at that step, among operations and stores that make the step likely.
 
     Some end with one of the `endings`, drawn by itself: one more of them changes no other part of any run.
@@ -202,7 +165,7 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
 
 
 def _operations(
-    random: Random, workers: int, weights: dict[Kind, float], scopes: tuple[Scope, ...], aim: Aim | None, last: tuple[Random, Ending] | None
+    random: Random, workers: int, weights: dict[Kind, float], scopes: tuple[Scope, ...], aim: Aim | None, last: tuple[Random, Scene] | None
 ) -> list[Operation]:
     """At least 20. The first of each worker writes; most of the others meet on what was written first; some are the aim's pattern."""
     weights = dict(weights)

@@ -76,7 +76,7 @@ class ClientFactory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run showed. `steps` counts the fault-injected calls; `trace` is filled on demand."""
+    """What a run showed; `trace` is filled on demand."""
 
     violations: list[Violation]
     coverage: Coverage
@@ -130,11 +130,18 @@ class World:
     def distinct(self) -> list[Server]:
         return list({id(s): s for s in self.servers.values()}.values())
 
+    @property
+    def stores(self) -> list[InMemoryStore]:
+        return [server.store for server in self.distinct]
+
+    @property
+    def durable(self) -> list[InMemoryStore]:
+        return [store for store in self.stores if store.capabilities.durable]
+
     def back_up(self, pick: int) -> None:
         """Now and then, of one store."""
-        durable = [s.store for s in self.distinct if s.restart is None and isinstance(s.store, InMemoryStore)]
-        if self.scenario.setback and durable and pick % 4 == 0:
-            store = durable[pick // 4 % len(durable)]
+        if self.scenario.setback and pick % 4 == 0:
+            store = self.durable[pick // 4 % len(self.durable)]
             self.remembered.setdefault(store.name, []).append(store.state.snapshot())
 
     def agrees(self, generations: Generations) -> None:

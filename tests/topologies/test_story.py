@@ -25,7 +25,7 @@ def placing(request: pytest.FixtureRequest) -> Placing:
 async def told(memory: Memory) -> Told:
     """The story, and what can be browsed before and after the session ends."""
     demo = Demo(memory)
-    told: Told = {"remembered": await demo.remember(lambda done: None)}
+    told: Told = {"remembered": await demo.remember(lambda done, total: None)}
     told["before"] = [e.content for scope in (SESSION, USER) for e in await memory.retrieve(scope, limit=100)]
     told["answers"] = await demo.answers()
     told["ended"] = await demo.end_session()

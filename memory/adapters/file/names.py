@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
-from memory.domain import ids
 from memory.ports.record import Key, Partition, Standing, Tombstone
 
 OTHER = "other.ids"
@@ -25,6 +24,7 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])")
 _ENCODED = re.compile(r"(?:[a-z0-9_-]|%[0-9a-f]{2})+")
 _CUT = re.compile(r"(?:[a-z0-9_-]|%[0-9a-f]{2})+~[0-9a-f]{32}")
+_OURS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _EMPTY = "%"
 
 
@@ -77,14 +77,19 @@ def is_name(name: str) -> bool:
     return _CUT.fullmatch(name) is not None or decoded(name) is not None
 
 
+def is_id_of_ours(record_id: str) -> bool:
+    return _OURS.fullmatch(record_id) is not None
+
+
 def digest_in(record_id: str) -> int | None:
     """The digest of its partition that an id of this library carries; None for other ids."""
-    return ids.digest_of(record_id) if ids.is_id(record_id) else None
+    return int(record_id.replace("-", ""), 16) >> 30 & (2**32 - 1) if is_id_of_ours(record_id) else None
 
 
+@lru_cache(maxsize=16_384)
 def digest_of(partition: Partition) -> int:
     """The digest that this partition's ids carry."""
-    return ids.partition_digest(partition.tenant, partition.scope)
+    return int.from_bytes(blake2b(plain_bytes(f"{partition.tenant}\x00{partition.scope}"), digest_size=4).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True)

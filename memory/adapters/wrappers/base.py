@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.due import Due
 from memory.ports.query import Count, Hit, Page, Query, Search
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health, Store
@@ -83,6 +84,9 @@ class Wrapper:
     async def delete_matching(self, query: Query, version: int, discard_at: datetime | None = None, carry: frozenset[str] = frozenset()) -> int:
         call = Call("delete_matching", (query.collection.name,))
         return await self._call(call, lambda: self.inner.delete_matching(query, version, discard_at, carry))
+
+    async def due(self, now: datetime, limit: int = 500, cursor: str | None = None, *, expired: Mapping[Collection, datetime] | None = None) -> Due:
+        return await self._call(Call("due"), lambda: self.inner.due(now, limit, cursor, expired=expired))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 

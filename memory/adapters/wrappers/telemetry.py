@@ -34,7 +34,7 @@ OPERATIONS = {
     "open": "open_memory_store",
     "close": "close_memory_store",
     "check": "check_memory_store",
-    **dict.fromkeys(("audit", "vacuum", "idle_partitions", "forget_partitions"), "maintain_memory_store"),
+    **dict.fromkeys(("due", "audit", "vacuum", "idle_partitions", "forget_partitions"), "maintain_memory_store"),
 }
 """The conventions' name for each call; life and upkeep of a store have none there, so theirs are ours."""
 BOUNDARIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -35,7 +35,7 @@ async def demo(
 
 async def _shown(cli: Cli, source: str, *, kept: Path | None) -> int:
     from memory.cli.demo import show
-    from memory.cli.demo.run import Demo, turns
+    from memory.cli.demo.run import Demo
     from memory.cli.transfer import progress
     from memory.facade.config import MemoryConfig
     from memory.facade.memory import Memory
@@ -52,7 +52,7 @@ async def _shown(cli: Cli, source: str, *, kept: Path | None) -> int:
         main_job = Demo(memory)
         if not cli.json:
             show.opening(cli.out, memory.config)
-        with progress(cli, len(turns()), "remembering") as advance:
+        with progress(cli, "remembering") as advance:
             remembered = await main_job.remember(advance)
         section("remembered", remembered)
         section("routes", main_job.routes())

@@ -13,17 +13,19 @@ from importlib.resources import files
 from typing import Any
 
 from memory.cli.places import stats_json
-from memory.cli.transfer import write_messages
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
+from memory.domain.time import micros
 from memory.facade.memory import Memory
 from memory.facade.transfer import Message, read
 from memory.orchestrator.promotion import Kept, Moved
+from memory.ports.clock import system_clock
 from memory.ports.text import query_words, words
 
 SESSION = Scope.session("andorinha")
 USER = Scope.user("ines")
 TOP = 5
+BATCH = 10
 
 
 def asset(name: str) -> bytes:
@@ -43,15 +45,19 @@ class Demo:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._turn_of: dict[str, str] = {}  # entry id → the turn's own id
+        self._conversation: list[Entry] = []
 
-    async def remember(self, committed: Callable[[int], None]) -> dict[str, Any]:
-        """Import the conversation and what was known before it."""
-        result = await write_messages(self._memory, iter(turns()), committed, "conversation.jsonl", batch=10, keep=True)
-        self._turn_of = {entry.id: turn for turn, entry in result.entries.items()}
-        drafts = [json.loads(line) for line in asset("knowledge.jsonl").splitlines()]
-        self._known = await self._memory.write_many(drafts)
-        self._conversation = list(result.entries.values())
-        return {"turns": len(self._turn_of), "imported": result.written, "already_there": result.repeated, "known_before": len(self._known)}
+    async def remember(self, told: Callable[[int, int], None]) -> dict[str, Any]:
+        """Write the conversation, as an import would, and what was known before it."""
+        started, drafts = micros(system_clock()), [message.draft for message in turns()]
+        for start in range(0, len(drafts), BATCH):
+            self._conversation += await self._memory.write_many(drafts[start : start + BATCH])
+            told(len(self._conversation), len(drafts))
+        self._turn_of = {entry.id: str(draft.key) for entry, draft in zip(self._conversation, drafts, strict=True)}
+        new = sum(entry.version >= started for entry in self._conversation)  # versions are moments: what is older was here before
+        known = [json.loads(line) for line in asset("knowledge.jsonl").splitlines()]
+        self._known = await self._memory.write_many(known)
+        return {"turns": len(drafts), "imported": new, "already_there": len(drafts) - new, "known_before": len(self._known)}
 
     def routes(self) -> list[dict[str, Any]]:
         """Where each kind of record went, and why."""

@@ -122,6 +122,8 @@ _ALL = (
     Clause("erase.matches", "Deleting what matches leaves tombstones above both versions for exactly what a query finds.", "Store.delete_matching"),
     Clause("erase.all", "However many there are, limit and cursor aside.", "Store.delete_matching"),
     Clause("erase.carries", "Tombstones go on owing the steps named and nothing else.", "Store.delete_matching"),
+    Clause("due.exact", "What owes, arrives, has expired or may be discarded is told with why, and nothing else.", "Store.due, Why", "tenant_wide"),
+    Clause("due.pages", "Pages of what is due lose and repeat nothing, whatever is seen to in between, and end.", "Store.due", "tenant_wide"),
     Clause("search.limit", "At most `limit` hits, best first, ties by id, the filter before the limit.", "Store.search"),
     Clause("heads.exact", "Heads carry exactly what `select` names, and tell which copy it is.", "Query.select, Search.select"),
     Clause("heads.pages", "Pages of heads are the pages of the records: the same order, cursors and corrupt keys.", "Query.select"),

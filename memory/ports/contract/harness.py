@@ -66,6 +66,9 @@ class Harness:
     """
     depth: Depth = FULL
     """How much the test that this harness was made for draws."""
+    revives: ClassVar[bool] = True
+    """Whether nothing is left of a tombstone over which something of a lower version came. A tier on several stores leaves one in each, and the
+    others show again when that copy is deleted: long histories do without such writes there (versions are moments, so the engine makes none)."""
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
     """The adapter's own table, where its engine cuts words differently and documents it."""
 

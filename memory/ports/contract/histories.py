@@ -21,9 +21,9 @@ from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
 from memory.ports.query import MAX_LIMIT, Everywhere, Near, Query, RowType, Search
-from memory.ports.record import Key, Role
+from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
-from memory.ports.writes import Always, Put, Write
+from memory.ports.writes import Always, AtVersion, Delete, Newer, Put, Write
 
 KEYS = [Key(tenant, id_) for tenant in sorted({place.tenant for place in PLACES}) for id_ in IDS]
 
@@ -63,9 +63,10 @@ class Tidy:
 Step = Write | Erase | Ask | Find | Reopen | LookAtAll | Tidy
 
 
-def history(seed: int, claims: Capabilities, writes: int) -> Iterator[Step]:
+def history(seed: int, claims: Capabilities, writes: int, *, revives: bool = True) -> Iterator[Step]:
     """Busy stretches, with questions and all else between the writes, and quiet ones of writes alone: what an adapter puts off until somebody asks
-    (words, statistics, caches) is put off for long there."""
+    (words, statistics, caches) is put off for long there. `revives` is the harness's.
+    """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
     turn = 0
     while turn < writes:
@@ -73,10 +74,21 @@ def history(seed: int, claims: Capabilities, writes: int) -> Iterator[Step]:
         until = min(writes, turn + (chance.randrange(100, 400) if quiet else chance.randrange(60, 200)))
         while turn < until:
             turn += 1
-            yield _fresh(work) if chance.random() < 0.5 else work.write()
+            write = _fresh(work) if chance.random() < 0.5 else work.write()
+            yield write if revives else upward(write)
             if not quiet:
                 yield from _between(work, chance, turn)
         yield LookAtAll()
+
+
+def upward(write: Write) -> Write:
+    """The same, but never over what has a higher version."""
+    match write:
+        case Put(record=Record(version=version), when=when) | Delete(version=version, when=when):
+            lower = isinstance(when, Always) or (isinstance(when, AtVersion) and when.version >= version)
+            return replace(write, when=Newer()) if lower else write
+        case _:
+            return write
 
 
 def _fresh(work: RandomWork) -> Write:

@@ -36,8 +36,8 @@ JOINTS = (
 """What stores write between a tenant and a scope to make one name of them."""
 
 TWINS = (
-    *[Partition("acme", scope) for scope in ("user:709", "user:22383", "user:25555", "user:61425")],
-    *[Partition(tenant, "user:ann") for tenant in ("t8430", "t25524", "t13218", "t39749")],
+    *[Partition("acme", scope) for scope in ("user:41484", "user:83338", "user:50484", "user:108565")],
+    *[Partition(tenant, "user:ann") for tenant in ("t13218", "t39749", "t69286", "t79333")],
 )
 """Two by two of one digest (see `memory.domain.ids.partition_digest`)."""
 

@@ -25,6 +25,7 @@ from memory.ports.contract.test_corners import *
 from memory.ports.contract.test_damage import *
 from memory.ports.contract.test_declarations import *
 from memory.ports.contract.test_departures import *
+from memory.ports.contract.test_due import *
 from memory.ports.contract.test_erasing import *
 from memory.ports.contract.test_exact_values import *
 from memory.ports.contract.test_filters import *

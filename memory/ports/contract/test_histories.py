@@ -41,7 +41,7 @@ async def _specification() -> Store:
 async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest, *, with_tiny: bool) -> None:
     writes, seed = _length_and_seed(request.config, harness.depth)
     request.node.user_properties.append(("memory_history_seed", f"{harness.name}{' (tiny)' if with_tiny else ''}: {seed}, {writes} writes"))
-    steps: list[Step] = list(history(seed, store.capabilities, writes))
+    steps: list[Step] = list(history(seed, store.capabilities, writes, revives=harness.revives))
     play = Play(harness, store, await _specification())
     parted = await play.run(steps, SECONDS)
     if play.store is not store:

@@ -33,6 +33,7 @@ CALLS: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
     "delete_matching": lambda s: s.delete_matching(Query(SAMPLES, within(HERE)), 1),
     "get of nothing": lambda s: s.get(SAMPLES, []),
     "apply of nothing": lambda s: s.apply([]),
+    "due": lambda s: s.due(T0),
     "audit": lambda s: s.audit(),
     "vacuum": lambda s: s.vacuum(),
     "idle_partitions": lambda s: s.idle_partitions(),

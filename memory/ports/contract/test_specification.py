@@ -12,6 +12,7 @@ import pytest_asyncio
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
+from memory.ports.contract.histories import upward
 from memory.ports.contract.judges import needs
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0, everything_of
@@ -39,9 +40,9 @@ async def _applied(store: Store, writes: Sequence[Write], size: int) -> list[Out
     return [outcome for start in range(0, len(writes), size) for outcome in await store.apply(writes[start : start + size])]
 
 
-async def _work(work: RandomWork, store: Store, specification: Store, count: int) -> None:
+async def _work(harness: Harness, work: RandomWork, store: Store, specification: Store, count: int) -> None:
     """The same writes on both, with the same outcomes."""
-    writes = [work.write() for _ in range(count)]
+    writes = [work.write() if harness.revives else upward(work.write()) for _ in range(count)]
     size = min(store.capabilities.max_batch or count, work.chance.choice((1, 7, count)))
     ours, theirs = await _applied(store, writes, size), await _applied(specification, writes, size)
     for write, mine, other in zip(writes, ours, theirs, strict=True):
@@ -64,10 +65,10 @@ async def _pages(store: Store, query: Query) -> list[Page]:
 @clause("specification")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_random_work_has_the_outcomes_and_answers_of_the_specification(store: Store, specification: Store, seed: int) -> None:
+async def test_random_work_has_the_outcomes_and_answers_of_the_specification(harness: Harness, store: Store, specification: Store, seed: int) -> None:
     work = RandomWork(seed, store.capabilities)
     for _ in range(4):
-        await _work(work, store, specification, 60)
+        await _work(harness, work, store, specification, 60)
         for collection in (SAMPLES, MORE_SAMPLES):
             assert await store.get(collection, KEYS) == await specification.get(collection, KEYS)
         for _ in range(15):
@@ -84,10 +85,10 @@ async def test_random_work_has_the_outcomes_and_answers_of_the_specification(sto
     assert await store.get(SAMPLES, KEYS) == await specification.get(SAMPLES, KEYS)
 
 
-async def _searchable(work: RandomWork, store: Store, specification: Store) -> None:
+async def _searchable(harness: Harness, work: RandomWork, store: Store, specification: Store) -> None:
     """Written in two turns with a search between, so that some of it was indexed anew."""
     for _ in range(2):
-        await _work(work, store, specification, 100)
+        await _work(harness, work, store, specification, 100)
         if store.capabilities.lexical:
             await store.search(work.by_words(5))
 
@@ -99,7 +100,7 @@ async def _searchable(work: RandomWork, store: Store, specification: Store) -> N
 async def test_words_find_the_records_that_the_specification_finds(harness: Harness, store: Store, specification: Store, seed: int) -> None:
     """All of them, of however little weight; best first, and with the same scores where the harness says so."""
     work = RandomWork(100 + seed, store.capabilities)
-    await _searchable(work, store, specification)
+    await _searchable(harness, work, store, specification)
     for _ in range(30 if harness.stemming is STEMMING else 0):
         search = work.by_words(1_000)
         ours, theirs = await store.search(search), await specification.search(search)
@@ -124,7 +125,7 @@ async def test_the_nearest_are_those_of_the_specification_with_the_same_cosines(
 ) -> None:
     """Where the search is exact; an approximate one finds its share of them."""
     work = RandomWork(200 + seed, store.capabilities)
-    await _searchable(work, store, specification)
+    await _searchable(harness, work, store, specification)
     for _ in range(30):
         search = work.by_meaning()
         ours, theirs = await store.search(search), await specification.search(search)

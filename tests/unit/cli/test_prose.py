@@ -19,6 +19,7 @@ from memory.facade.admin import Admin
 from memory.facade.memory import Memory
 from memory.facade.reports import Stats
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.entries import Entries
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Put
 from tests.support.backends import marks_of
@@ -164,25 +165,25 @@ def test_a_full_disk_says_what_was_kept_and_what_to_do(capsys: pytest.CaptureFix
     assert said == "error: store 'main': the disk is full; nothing of this call was kept; " + (
         "make room (`memory forget`, then `memory vacuum`), and run it again\n"
     )
-    assert run(Cli(kept=["200 of 500 messages are kept"]), fails) == 3
-    assert "the disk is full; 200 of 500 messages are kept; make room" in capsys.readouterr().err
+    assert run(Cli(kept=["200 of 500 lines are kept"]), fails) == 3
+    assert "the disk is full; 200 of 500 lines are kept; make room" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("main", "gone"), KeyboardInterrupt()], ids=["store", "ctrl-c"])
 def test_an_import_that_ends_early_says_how_much_is_kept(memory: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
 
-    real, calls = Memory.write_many, iter([None, failure])
+    real, calls = Entries.write_many, iter([None, failure])
 
-    async def failing(self: Memory, drafts: Any, **options: Any) -> Any:
+    async def failing(self: Entries, tenant: str, drafts: Any, **options: Any) -> Any:
         if (error := next(calls)) is not None:
             raise error
-        return await real(self, drafts, **options)
+        return await real(self, tenant, drafts, **options)
 
-    monkeypatch.setattr(Memory, "write_many", failing)
+    monkeypatch.setattr(Entries, "write_many", failing)
     file = memory.write_lines("a.jsonl", *({"role": "user", "content": f"n {n}", "id": n} for n in range(450)))
     ended = memory("import", file)
     assert ended.exit_code == (130 if isinstance(failure, KeyboardInterrupt) else 3)
-    assert "200 of 450 messages are kept; import the same file again for the rest, nothing is written twice" in ended.stderr
+    assert "200 of 450 lines are kept; import the same file again for the rest, nothing is written twice" in ended.stderr
 
 
 # -- upkeep -----------------------------------------------------------------------------------------------------------

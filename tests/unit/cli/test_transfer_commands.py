@@ -33,8 +33,17 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    told = {"imported": 1, "already_there": 1, "deleted_earlier": 0, "relations": 0, "other_records": 0, "skipped_lines": []}
-    assert report == {"file": "chat.jsonl", "messages": 2, **told}
+    none = dict.fromkeys(("deleted_earlier", "versions", "versions_left_out", "relations", "other_records"), 0)
+    assert report == {
+        "file": "chat.jsonl",
+        "messages": 2,
+        "imported": 1,
+        "already_there": 1,
+        **none,
+        "skipped_lines": [],
+        "refused_lines": [],
+        "problems": [],
+    }
 
 
 def test_what_was_deleted_since_an_import_is_not_imported_again_unless_told_so(memory: CommandLine) -> None:
@@ -139,7 +148,7 @@ def test_an_export_can_be_imported_elsewhere(memory: CommandLine, tmp_path: Path
     assert memory.json("import", "all.jsonl", "--config", "elsewhere.db")["imported"] == 3
     assert memory.json("import", "all.jsonl", "--config", "elsewhere.db")["already_there"] == 3
     again = [json.loads(line) for line in memory.ok("export", "--config", "elsewhere.db").splitlines()]
-    own = {"id", "updated_at", "version"}
+    own = {"id", "updated_at", "version", "noted"}
     assert [{k: v for k, v in line.items() if k not in own} for line in again] == [
         {k: v for k, v in line.items() if k not in own} for line in exported
     ]
@@ -196,7 +205,7 @@ def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_b
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:
     memory.ok("write", "x", "-s", "user:ada")
     memory.ok("write", "y", "-s", "user:bob")
-    assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == {"file": "ada.jsonl", "exported": 1}
+    assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == {"file": "ada.jsonl", "exported": 1, "versions": 0}
     refused = memory("export", "-o", "ada.jsonl")
     assert (refused.exit_code, refused.stderr) == (2, "error: ada.jsonl: File exists\n")
     assert memory("export", "--scope", "user:nobody").exit_code == 1
@@ -220,7 +229,7 @@ def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     assert memory.json("import", file)["other_records"] == 0
     assert memory.json("doctor")["ok"]
     exported = [json.loads(line) for line in memory.ok("export", *scope).splitlines()]
-    assert [line["format"] for line in exported] == ["memory-entry/1", "memory-record/1"]
+    assert [line["format"] for line in exported] == ["memory-entry/2", "memory-record/2"]
     assert exported[1]["fields"] == {"about_id": exported[0]["id"], "seal": "AP8="}
     assert {name: exported[1][name] for name in ("body", "created_at")} == {"body": {"n": [1]}, "created_at": moments["created_at"]}
 
@@ -228,7 +237,7 @@ def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     assert memory("export").stdout == ""
     for line, said in (
         (note, "which is not in this file"),
-        (note | {"kind": "nothing"}, "'nothing' is not known"),
+        (note | {"kind": "nothing"}, "kind: is not known"),
         ({**note, "fields": 3}, "is no record"),
     ):
         assert said in memory("import", memory.write_lines("bad.jsonl", line)).stderr

@@ -69,22 +69,6 @@ def test_a_derived_id_is_always_the_same_and_stays_in_its_partition(tenant: str,
     assert ids.digest_of(beside) == ids.digest_of(made) == ids.partition_digest(tenant, scope)
 
 
-@settings(deadline=None)
-@given(NAMES, NAMES, st.sampled_from(list(ScopeKind)))
-def test_an_id_tells_the_kind_of_its_scope(tenant: str, name: str, kind: ScopeKind) -> None:
-    scope = Scope.of(kind, name, "type" if kind is ScopeKind.OBJECT else None).text
-    made = ids.new_id(tenant, scope, 1)
-    assert ids.scope_kind_of(made) == ids.scope_kind_of(ids.beside(made, "version")) == ids.scope_kind_of(ids.keyed_id(tenant, scope, "k")) == kind
-    assert ids.scope_kind_of(ids.new_id(tenant, "elsewhere:" + name, 1)) == ""
-
-
-def test_the_numbers_of_kinds_are_those_of_stored_ids() -> None:
-    """A digest that changes makes every stored id one of no partition."""
-    digests = {kind: ids.partition_digest("acme", f"{kind}:x") for kind in (*ScopeKind, "", "Session")}
-    assert [digest & 7 for digest in digests.values()] == [1, 2, 3, 4, 5, 0, 0]
-    assert (digests["session"], digests["user"], digests[""]) == (4_162_720_377, 3_348_000_202, 429_048_328)
-
-
 def test_what_an_id_is_derived_from_does_not_run_together() -> None:
     assert ids.derived_id("t", "s", "a", "b") != ids.derived_id("t", "s", "ab")
     assert ids.derived_id("t", "s", "a\x00b") != ids.derived_id("t", "s", "a", "b")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import io
-import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,9 +14,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.domain.scope import Scope
 from memory.facade.memory import Memory
-from memory.facade.transfer import Message, read
 from memory.orchestrator.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
@@ -174,10 +170,19 @@ async def test_five_thousand_drafts_at_once_do_not_hold_the_loop(memory: Memory,
 
 @everywhere
 async def test_an_import_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
-    lines = b"".join(json.dumps({"role": "user", "content": f"{n} {LONGEST[:500]}", "id": str(n)}).encode() + b"\n" for n in range(500))
-    drafts = [item.draft for item in read(io.BytesIO(lines), "a.jsonl", Scope.session("s")) if isinstance(item, Message)]
-    assert len(await holding.of(lambda: memory.write_many(drafts))) == 500
+    lines = [{"role": "user", "content": f"{n} {LONGEST[:500]}", "id": str(n)} for n in range(500)]
+    assert (await holding.of(lambda: memory.admin.import_(lines, messages_to="session:s"))).imported == 500
     assert len((await holding.of(lambda: memory.sessions.end("s"))).kept) == 500
+
+
+async def test_an_import_of_the_longest_entries_with_the_same_ids_does_not_hold_the_loop(memory: Memory, holding: Holding, tmp_path: Path) -> None:
+    for number in range(60):
+        entry = await memory.write(LONGEST, scope="user:ada", metadata=LARGEST if number % 10 == 0 else {}, tags=TAGS)
+        await memory.update(entry.id, title=f"number {number}")
+    lines = await holding.of(memory.admin.export)
+    assert len(lines) == 121
+    async with Memory(f"sqlite:///{tmp_path / 'other.db'}") as there:
+        assert (await holding.of(lambda: there.admin.import_(lines, same_ids=True))).versions == 60
 
 
 @everywhere

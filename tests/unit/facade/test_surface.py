@@ -16,9 +16,9 @@ from memory.facade.view import ScopedMemory
 SURFACE = {
     "Memory": "close compact delete for_tenant get open promote retrieve scoped search update write write_many",
     "entries": "all history invalidate",
-    "relations": "all relate related restore unrelate",
+    "relations": "all relate related unrelate",
     "sessions": "end",
-    "admin": "audit check erase export move restore route stats sweep vacuum where",
+    "admin": "audit check erase export import_ move route stats sweep vacuum where",
 }
 """Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""
 
@@ -88,16 +88,16 @@ async def test_the_nouns_of_another_tenant_s_memory_are_that_tenant_s(memory: Me
     assert [e.id async for e in memory.entries.all()] == [mine.id]
 
 
-async def test_an_export_is_the_entries_and_the_relations_between_them(memory: Memory) -> None:
+async def test_an_export_is_the_entries_their_versions_and_the_relations_between_them(memory: Memory) -> None:
     ada = [await memory.write(text, scope="user:ada") for text in ("older", "newer")]
     bob = await memory.write("elsewhere", scope="user:bob")
     await memory.relations.relate(ada[1].id, "supersedes", ada[0].id)
     await memory.relations.relate(ada[1].id, "supports", bob.id)
     await memory.entries.invalidate(ada[0].id)
     formats = [line["format"] async for line in memory.admin.export()]
-    assert formats == ["memory-entry/1"] * 3 + ["memory-relation/1"] * 2
+    assert formats == ["memory-entry/2", "memory-version/1", *["memory-entry/2"] * 2, *["memory-relation/1"] * 2]
     lines = [line async for line in memory.admin.export("user:ada")]
-    assert [line.get("content", line.get("label")) for line in lines] == ["older", "newer", "supersedes"]
+    assert [line.get("content", line.get("label")) for line in lines] == ["older", "older", "newer", "supersedes"]
     assert len([relation async for relation in memory.relations.all()]) == 2
 
 

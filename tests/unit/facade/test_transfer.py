@@ -12,13 +12,13 @@ import pytest
 from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
 from memory.domain.ids import keyed_id, new_id
 from memory.domain.scope import Scope
-from memory.facade.transfer import FORMAT, BadLine, Link, Message, Row, exported, exported_relation, read, rewritten
+from memory.facade.transfer import FORMAT, BadLine, Ids, Item, Link, Message, exported, exported_relation, read
 from memory.orchestrator.relations import Relation
 
 SESSION = Scope.session("s1")
 
 
-def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Message | Link | Row | BadLine]:
+def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Item | BadLine]:
     return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", scope))
 
 
@@ -80,7 +80,7 @@ GOOD = {"role": "user", "content": "fine"}
         ('{"role": "user"}', "content: is missing"),
         ('{"role": "user", "content": [1]}', "content: must be text, not list"),
         ('{"role": "user", "content": ""}', "content: may be empty only"),
-        ('{"role": "user", "content": "x", "time": "yesterday"}', "time: 'yesterday' is not an ISO 8601 moment"),
+        ('{"role": "user", "content": "x", "time": "yesterday"}', "time: what it says is not an ISO 8601 moment"),
         ('{"role": "user", "content": "x", "time": "2026-01-31T09:30:00"}', "time: is a naive datetime"),
         ('{"role": "user", "content": "x", "time": 1, "timestamp": 1}', "two names for the same thing"),
         ('{"role": "user", "content": "x", "id": 1.5}', "id: must be text or a whole number"),
@@ -91,7 +91,7 @@ GOOD = {"role": "user", "content": "fine"}
         ('{"role": "user", "content": "\\ud800"}', "content: must not hold a lone surrogate"),
         ('{"role": "user", "content": "x", "n": ' + "9" * 5000 + "}", "a number too long"),
         ("[" * 100_000, "not JSON"),
-        ('{"format": "memory-entry/9", "id": "x"}', "format: 'memory-entry/9' is not known"),
+        ('{"format": "memory-entry/9", "id": "x"}', "format: is not known; this version reads memory-entry/2, memory-entry/1"),
     ],
 )
 def test_a_bad_line_is_named_by_its_number_and_its_neighbours_are_read(bad: str, problem: str) -> None:
@@ -160,7 +160,7 @@ def entry(**changes: Any) -> Entry:
 
 def test_the_export_format_is_pinned() -> None:
     assert exported(entry(title="t", expires_at=datetime(2027, 1, 1, tzinfo=UTC))) == {
-        "format": "memory-entry/1",
+        "format": "memory-entry/2",
         "scope": "object:a%3Ab:t1",
         "id": "0198-x",
         "type": "learning",
@@ -210,8 +210,11 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
         exported_relation(Relation("r", second, first, "refines", datetime(2027, 1, 1, tzinfo=UTC))),
     ]
     items = [item for item in parse(lines(*whole), scope=None) if not isinstance(item, BadLine)]
-
-    found, links, bad = rewritten(items, "chat.jsonl", "acme")
+    ids = Ids("acme", same=False)
+    for item in items:
+        ids.note(item)
+    found = [ids.message(item) for item in items if isinstance(item, Message)]
+    links = [ids.link(item) for item in items if isinstance(item, Link)]
 
     new = [keyed_id("acme", "session:s1", old) for old in (first, second)]
     draft = found[1].draft
@@ -219,13 +222,12 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
     assert (draft.key, draft.promoted_from_id, draft.compacted_from_ids) == (second, new[0], (new[0], "gone"))
     assert draft.contributors == (Contributor(entry_id=new[0], source="x"),)
     assert [(link.source_id, link.label, link.target_id) for link in links] == [(new[1], "refines", new[0])]
-    assert bad == []
+    assert [ids.lacking(item) for item in items] == [None] * 3
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"target_id": "elsewhere"}, "links entry elsewhere, which is not in this file"),
         ({"label": "likes"}, "label"),
         ({"created_at": "yesterday"}, "created_at"),
         ({"weight": 1}, "weight: is no part of a relation"),
@@ -234,17 +236,19 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
 )
 def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:
     relation = exported_relation(Relation("r", "a", "b", "refines", datetime(2027, 1, 1, tzinfo=UTC)))
-    items = parse(lines(exported(entry(id="a")), exported(entry(id="b")), relation | changes), scope=None)
-    read_badly = [item for item in items if isinstance(item, BadLine)]
-    _, _, unlinked = rewritten([item for item in items if not isinstance(item, BadLine)], "chat.jsonl", "acme")
-    (bad,) = read_badly + unlinked
+    bad = the_bad_line(lines(exported(entry(id="a")), exported(entry(id="b")), relation | changes), scope=None)
     assert bad.line == 3
     assert problem in str(bad)
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
-    [({"id": None}, "id: is missing"), ({"scope": "nobody"}, "scope: 'nobody'"), ({"mood": 1}, "mood: "), ({"scope": 3}, "scope")],
+    [
+        ({"id": None}, "id: is missing"),
+        ({"scope": "nobody"}, "scope: what it says should look like"),
+        ({"mood": 1}, "mood: "),
+        ({"scope": 3}, "scope"),
+    ],
 )
 def test_a_mangled_export_is_a_bad_line(changes: dict[str, Any], problem: str) -> None:
     data = {**exported(entry()), **changes}

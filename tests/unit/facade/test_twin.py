@@ -174,7 +174,7 @@ def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
     link = memory.relations.relate(tea.id, "supersedes", coffee.id)
     assert memory.relations.related(source_id=tea.id) == [link] == list(memory.relations.all())
     assert memory.sessions.end("s1").moved == []
-    assert [line["format"] for line in memory.admin.export()] == ["memory-entry/1", "memory-entry/1", "memory-relation/1"]
+    assert [line["format"] for line in memory.admin.export()] == ["memory-entry/2", "memory-entry/2", "memory-relation/1"]
     assert memory.admin.route("user:ada").tier == "mid"
     assert memory.scoped("user:ada").erase() == 2
     assert repr(memory.admin).startswith("<memory.facade.admin.BlockingAdmin ")

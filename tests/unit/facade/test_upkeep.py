@@ -74,8 +74,8 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
     from dataclasses import replace
 
     from memory.orchestrator.collections import ENTRIES
-    from memory.orchestrator.owed import REPLICATE
-    from memory.ports.record import Key, Owed, Record
+    from memory.orchestrator.outbox import replicas
+    from memory.ports.record import Key, Record
     from memory.ports.writes import Always, Delete, Newer, Purge, Put
 
     async with Memory(config) as memory:
@@ -83,7 +83,8 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
         key = Key("default", entry_id)
         record = (await homes.home("mid").get(ENTRIES, [key]))[0]
         assert isinstance(record, Record)
-        await homes.home("mid").apply([Put(ENTRIES, replace(record, owed=(Owed(REPLICATE, REPLICATE, {"to": "long"}),)), Always())])
+        owed = replicas(memory._engine.placement, ENTRIES, homes.home("mid"), "mid")
+        await homes.home("mid").apply([Put(ENTRIES, replace(record, owed=owed), Always())])
         await homes.home("long").apply([Delete(ENTRIES, key, record.version + 1, Newer()), Purge(ENTRIES, key, record.version + 1)])
 
 

@@ -109,7 +109,7 @@ async def test_its_deletion_leaves_nothing_behind_whichever_step_failed(world: W
     entry = await world.write("text one", scope=USER)
     await world.update(entry, content="text edited")
     world.mid.state.spoil("entries", Key(TENANT, entry.id))
-    for store, step in ((world.long, "delete.unreadable"), (world.long, "delete.elsewhere"), (world.mid, "version.erase")):
+    for store, step in ((world.long, "delete.unreadable"), (world.long, "delete.elsewhere"), (world.mid, "hanging.erase")):
         (store.fails_before if when == "before" else store.fails_after).add(step)
     assert await world.delete(entry) is True
     world.heal()

@@ -96,11 +96,11 @@ async def test_what_needs_a_store_that_is_down_fails_by_its_name(world: World) -
         world.delete(entry),
         world.engine.derivation.promote(TENANT, entry.id, ORG),
         world.engine.relations.related(TENANT),
-        world.engine.maintenance.sweep(),
         world.engine.erasure.erase_scope(TENANT, USER),
     ):
         with pytest.raises(StoreUnavailable, match="store 'mid'"):
             await call
+    assert any("store 'mid'" in said for said in (await world.engine.maintenance.sweep()).waiting)
     world.heal()
     assert await world.seen(entry) == ["text"]
 

@@ -17,7 +17,7 @@ from memory.orchestrator.settings import EngineSettings
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Annotate, Newer, Put, RaiseGeneration
-from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World, held
 
 HERE = Partition(TENANT, SESSION.text)
 
@@ -163,7 +163,7 @@ async def test_an_erasure_erases_what_is_of_a_higher_generation_than_its_store_w
     await world.engine.erasure.erase_scope(TENANT, SESSION)
     entry = await world.write("text of the second life")
     world.clock.advance(31 * DAY)
-    assert await world.engine.erasure.forget() == 1, "mid holds nothing of the session, and forgets that it was erased"
+    assert await world.engine.erasure.forget(held) == 1, "mid holds nothing of the session, and forgets that it was erased"
     assert await world.move(entry, "mid") == "moved"
     for _ in range(3):
         await _sweep(world, DAY)
@@ -206,12 +206,12 @@ async def test_the_erasures_of_a_hundred_scopes_are_repeated_in_one_call_a_colle
         world.clock.advance(timedelta(minutes=2))
         for store in world.stores:
             store.steps.clear()
-        assert await world.engine.erasure.watch() == 101
+        assert await world.engine.erasure.watch(held) == 101
         assert world.long.steps.count("erase.delete") == 2 * len(KINDS.scoped)
         assert not [step for store in (world.short, world.mid) for step in store.steps if step in ("erase.delete", "erase.count")]
         for one in late:
             assert isinstance(await world.standing(world.long, one.key.id), Tombstone)
-        assert await world.engine.erasure.watch() == 0
+        assert await world.engine.erasure.watch(held) == 0
 
 
 async def test_a_repeat_of_an_erasure_spares_what_was_written_since_to_a_store_that_was_replaced() -> None:
@@ -251,10 +251,10 @@ async def test_a_scope_is_remembered_for_the_life_of_a_tombstone_after_the_last_
         await world.engine.erasure.erase_scope(TENANT, SESSION)
     await _sweep(world, 29 * DAY)
     world.clock.advance(2 * DAY)
-    assert await world.engine.erasure.forget() == 0
+    assert await world.engine.erasure.forget(held) == 0
     assert await world.engine.generations.of(world.long, HERE) == 1
     world.clock.advance(29 * DAY)
-    assert await world.engine.erasure.forget() == 1
+    assert await world.engine.erasure.forget(held) == 1
 
 
 @pytest.mark.parametrize("fenced", [True, False])

@@ -14,7 +14,7 @@ from memory.orchestrator.versions import version_key
 from memory.ports.record import Key, Record, Tombstone
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 
-UNDONE = {"version.walk", "version.erase", "relation.find", "delete.elsewhere", "owed.settle"}
+UNDONE = {"hanging.walk", "hanging.erase", "hanging.find", "delete.elsewhere", "owed.settle"}
 WAYS = pytest.mark.parametrize("way", ["promoted", "keyed", "keyed in a session"])
 
 
@@ -74,13 +74,13 @@ async def test_what_a_deletion_still_owed_is_done_before_the_id_is_born_again(wo
 
 
 @WAYS
-@pytest.mark.parametrize("step", ["version.walk", "version.erase"])
+@pytest.mark.parametrize("step", ["hanging.walk", "hanging.erase"])
 async def test_an_id_is_not_born_again_while_its_deletion_cannot_be_finished(world: World, way: str, step: str) -> None:
     born = Born(world, way)
     entry = await _with_secrets(world, born)
     world.mid.fails_before.add(step)
     assert await world.delete(entry)
-    with pytest.raises(StoreUnavailable, match=rf"{entry.id} was deleted, .*unkeep.*try again"):
+    with pytest.raises(StoreUnavailable, match=rf"{entry.id} was deleted, .*erase.*try again"):
         await born()
     assert await world.get(entry) is None
     assert await world.owed() == 1

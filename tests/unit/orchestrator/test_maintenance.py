@@ -12,7 +12,7 @@ import pytest
 
 from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import StoreError
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, RELATIONS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.ports.record import Key, Owed, Record, Tombstone
@@ -20,25 +20,81 @@ from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
 
-async def test_a_sweep_does_not_run_while_another_process_holds_the_lease(world: World) -> None:
-    other = world.another_engine()
-    await other.open()
+async def _something_due(world: World, count: int = 1) -> None:
+    world.long.down = True
+    for n in range(count):
+        await world.write(f"text {n}", scope=USER)
+    world.heal()
+
+
+async def test_a_sweep_with_something_to_do_does_not_run_while_another_process_holds_the_lease(world: World) -> None:
+    other = await world.another_process()
+    await _something_due(world)
     world.mid.fails_before.add("lease.return")
     assert (await world.engine.maintenance.sweep()).ran is True
-    world.heal()
+    await _something_due(world)
     assert (await other.maintenance.sweep()).ran is False
+    assert await world.owed() == 1
     world.clock.advance(timedelta(seconds=31))
     assert (await other.maintenance.sweep()).ran is True
+    await _something_due(world)
     assert (await world.engine.maintenance.sweep()).ran is True
+    assert await world.owed() == 0
 
 
 async def test_a_lease_from_the_future_binds_nobody(world: World) -> None:
-    world.mid.fails_before.add("lease.return")
     world.clock.advance(365 * DAY)
+    await _something_due(world)
+    world.mid.fails_before.add("lease.return")
     await world.engine.maintenance.sweep()
-    world.heal()
     world.clock.advance(-365 * DAY)  # the clock was wrong
+    await _something_due(world)
     assert (await world.engine.maintenance.sweep()).ran is True
+    assert await world.owed() == 0
+
+
+async def test_a_long_sweep_renews_its_lease_and_stops_once_another_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of rows takes longer than a lease lasts."""
+    async with World(settings=EngineSettings(page=2)) as world:
+        await _something_due(world, 8)
+        deliver = world.engine.outbox.finish_all
+        leases: list[object] = []
+
+        async def slow(*args: Any) -> Any:
+            leases.append((await world.rows(world.mid, LEASES))[0].fields["until"])
+            world.clock.advance(timedelta(seconds=20))
+            if len(leases) == 3:
+                (lease,) = await world.rows(world.mid, LEASES)
+                await world.mid.apply([Put(LEASES, replace(lease, version=lease.version + 1), AtVersion(lease.version))])
+            return await deliver(*args)
+
+        monkeypatch.setattr(world.engine.outbox, "finish_all", slow)
+        report = await world.engine.maintenance.sweep()
+        assert report.ran is False
+        assert len(set(leases)) == len(leases) == 3, "each page finds it renewed"
+        assert await world.owed() == 2
+
+
+async def _idle_sweep(count: int) -> list[tuple[str, str]]:
+    """What an idle sweep over so many entries, with as much linked and edited, asks of which store."""
+    async with World() as world:
+        entries = [await world.write(f"text {n}", scope=(SESSION, USER)[n % 2], tags=["t"]) for n in range(count)]
+        for entry, other in zip(entries[::2], entries[1::2], strict=True):
+            await world.update(entry, content="text, edited")
+            await world.engine.relations.relate(TENANT, entry.id, "supports", other.id)
+        world.clock.advance(HOUR)
+        before = {store.name: (len(store.steps), store.rows_read) for store in world.stores}
+        report = await world.engine.maintenance.sweep()
+        assert (report.ran, report.waiting, report.stays) == (True, (), ())
+        assert await world.rows(world.mid, LEASES) == []
+        assert sum(store.rows_read - before[store.name][1] for store in world.stores) <= 500 + 3 * 1_000, "a slice of links, and where their ends are"
+        return [(store.name, step) for store in world.stores for step in store.steps[before[store.name][0] :]]
+
+
+async def test_an_idle_sweep_asks_as_little_of_a_full_store_as_of_a_small_one_and_writes_nothing() -> None:
+    few, many = await _idle_sweep(20), await _idle_sweep(1_400)
+    assert few == many
+    assert {step for _, step in few} == {"sweep.due", "erase.remembered", "relation.sweep", "read.home", "promotion.scan"}
 
 
 async def test_a_store_that_is_down_waits_and_the_others_are_swept(world: World) -> None:
@@ -233,7 +289,7 @@ async def test_a_damaged_record_costs_a_rule_that_record_only() -> None:
 async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = await world.write(scope=USER)
 
-    async def mistaken() -> int:
+    async def mistaken(*_: object) -> int:
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr(world.engine.dangling, "drop", mistaken)
@@ -250,7 +306,7 @@ async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(wor
 async def test_a_sweep_that_is_cut_off_gives_its_lease_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = asyncio.Event()
 
-    async def long_job() -> int:
+    async def long_job(*_: object) -> int:
         begun.set()
         await asyncio.Event().wait()
         return 0
@@ -309,8 +365,8 @@ async def test_a_record_whose_steps_cannot_be_taken_from_it_costs_itself_alone(w
 
     monkeypatch.setattr(world.mid, "apply", refuses_one)
     report = await world.engine.maintenance.sweep()
-    assert report.finished == len(others)
-    assert report.waiting == ("store 'mid': will not have it",)
+    assert (report.finished, report.still_owed) == (len(others), 1)
+    assert report.stays == (f"deliver.replica of {bad.id}: store 'mid': will not have it",)
 
 
 async def test_what_is_overdue_is_told_though_a_store_does_not_answer(world: World) -> None:

@@ -14,7 +14,7 @@ from memory.orchestrator.tiering import MoveResult
 from memory.policies.promotion import PromotionRule
 from memory.ports.record import Key, Mark
 from memory.ports.writes import Delete, Newer, Put, Release
-from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
+from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World, held
 
 
 async def test_a_move_leaves_a_mark_and_a_home_and_then_only_the_home(world: World) -> None:
@@ -153,7 +153,7 @@ async def test_many_moves_wait_once_for_a_store_that_is_away(how: str, away: str
         elif how == "by hand":
             report = await world.engine.promotion.by_hand(TENANT, [entry.id for entry in entries], "mid")
         else:
-            report = await world.engine.promotion.by_sweep()
+            report = await world.engine.promotion.by_sweep(set(), held)
         assert (len(report.moved), len(report.kept)) == (moved, 5 - moved)
         writes = [step for step in store.steps[before:] if step in ("move.copy", "replica.deliver")]
         assert len(writes) <= 1

@@ -130,5 +130,5 @@ def test_a_portion_holds_no_more_than_memory_has_room_for() -> None:
     assert [len(p) for p in portions(many)] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
     heavy = [record(n, texts={"content": "x" * (MOST_BYTES_AT_ONCE // 3)}) for n in range(4)]
     assert [len(p) for p in portions(heavy)] == [2, 2]
-    assert [key for p in portions(many) for key in p] == [r.key for r in many]
+    assert [r for p in portions(many) for r in p] == many
     assert list(portions([])) == []

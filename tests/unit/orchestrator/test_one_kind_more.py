@@ -14,13 +14,15 @@ import pytest
 from memory.domain.ids import new_id
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.facade.transfer import Message, Row, exported, exported_record, read, rows_here
+from memory.facade.transfer import Ids, Message, Row, exported, exported_record, read
 from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.kinds import KINDS, Kind, Kinds
+from memory.orchestrator.outbox import replicas
+from memory.orchestrator.transfer import THERE, WRITTEN
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.query import Query, within
-from memory.ports.record import Key, Owed, Partition, Record, Role, Tombstone
+from memory.ports.record import Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Always, Put
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, Flaky, World
 
@@ -89,7 +91,7 @@ async def test_what_belongs_to_an_entry_is_deleted_with_it_and_what_is_left_of_a
 
 
 async def test_what_is_owed_is_counted_and_done_and_graves_are_forgotten_in_their_time(drawn: World) -> None:
-    record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", owed=(Owed("replicate:long", "replicate", {"to": "long"}),)))
+    record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid", owed=replicas(drawn.engine.placement, SKETCHES, drawn.mid, "mid")))
     assert await drawn.owed() == 1
     assert (await drawn.engine.maintenance.sweep()).finished == 1
     replica = await drawn.standing(drawn.long, record.key.id, SKETCHES)
@@ -127,11 +129,14 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(dr
     items = list(read(io.BytesIO("\n".join(json.dumps(line) for line in lines).encode()), "export"))
     good = [item for item in items if isinstance(item, Message | Row)]
     assert len(good) == 3
-    rows, bad = rows_here(good, "export", "elsewhere")
-    assert not bad
+    ids = Ids("elsewhere", same=False)
+    for item in good:
+        ids.note(item)
+    rows = [ids.row(item) for item in good if isinstance(item, Row)]
+    assert [ids.lacking(item) for item in good] == [None] * 3
     new = await drawn.engine.entries.write("elsewhere", next(item.draft for item in good if isinstance(item, Message)))
     for again in (False, True):
-        assert [await drawn.engine.transfer.restore("elsewhere", row.kind, row.record) for row in rows] == [not again] * 2
+        assert [await drawn.engine.transfer.restore("elsewhere", row.kind, row.record) for row in rows] == [THERE if again else WRITTEN] * 2
     carried = {kind.collection: record async for kind, record in drawn.engine.transfer.records("elsewhere", None)}
     drawing, note = carried[SKETCHES], carried[MARGINS]
     assert (drawing.fields, drawing.body, drawing.texts, drawing.created_at) == (sketch.fields, sketch.body, sketch.texts, sketch.created_at)
@@ -139,8 +144,8 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(dr
     assert drawing.key.id != sketch.key.id
     assert isinstance((await drawn.long.get(SKETCHES, [drawing.key]))[0], Record), "its replica was delivered"
 
-    lost = [item for item in good if not isinstance(item, Message)]
-    assert ["belongs to" in str(line) for line in rows_here(lost, "export", "elsewhere")[1]] == [True]
+    lost = Ids("elsewhere", same=False)
+    assert [lost.lacking(item) for item in good] == [None, None, entry.id]
 
 
 async def test_the_stores_have_room_for_it_and_tell_of_its_damage(drawn: World) -> None:

@@ -71,7 +71,7 @@ async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> Non
             await world.delete(entry)
             await world.write("text again", key="k", revive=True)
 
-        world.short.after["sweep.expired"] = born_again
+        world.short.before["read.home"] = born_again
         report = await world.engine.maintenance.sweep()
         assert await world.seen(entry) == ["text again"]
         assert report.expired == 0

@@ -17,15 +17,15 @@ from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.split import Share, SplitStore
+from memory.orchestrator.tiering import MoveResult
 from memory.orchestrator.topology import Topology, refuse_away
-from memory.policies.asked import Asked as Question
-from memory.ports.collections import Collection
+from memory.policies.asked import Asked
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
-from memory.ports.query import Everywhere, Order, Query, RowType, Tenant, within
-from memory.ports.record import Key, Partition, Record, Stored, Tombstone
-from memory.ports.writes import Annotate, Newer, Outcome, RaiseGeneration, Write
-from tests.unit.orchestrator.world import DURABLE, Flaky
+from memory.ports.query import MAX_LIMIT, Everywhere, Order, Query, RowType, Tenant, within
+from memory.ports.record import Key, Partition, Record, Tombstone
+from memory.ports.writes import Outcome, Purge, RaiseGeneration, Write
+from tests.unit.orchestrator.world import DAY, DURABLE, Clock, Flaky
 
 SESSION = Partition("acme", "session:s1")
 
@@ -66,26 +66,36 @@ async def test_a_record_lives_in_the_first_part_that_takes_it_and_nowhere_else()
     ]
 
 
-async def test_a_tombstone_for_what_nobody_holds_is_left_in_the_part_that_a_late_copy_would_come_to() -> None:
+async def test_a_tombstone_for_what_nobody_holds_keeps_a_late_copy_out_of_every_part() -> None:
     whole, parts = await split()
-    for at, holder in ((HERE, "rest"), (SESSION, "sessions"), (FOREIGN, "umbrella")):
-        await done(whole, delete(2, version=50, at=at))
-        assert await holding(parts, 2, at) == {holder}
-        (late,) = await whole.apply([put(record(2, at, version=9), Newer())])
-        assert not late.applied
+    await done(whole, delete(1, version=50))
+    late = await parts["rest"].apply([put(record(1, version=9))])
+    assert late[0].applied, "Always() asks nothing"
+    for at in (HERE, SESSION):
+        tombstone = await whole.apply([delete(2, version=50, at=at)])
+        assert tombstone[0].applied
+        refused = await whole.apply([replace(put(record(2, at, version=9)), when=delete(2).when)])
+        assert not refused[0].applied
         assert isinstance((await whole.get(SAMPLES, [key_of(2, at)]))[0], Tombstone)
-    page = await whole.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE})))
-    assert [t.key for t in page.records] == sorted([key_of(2), key_of(2, SESSION), key_of(2, FOREIGN)], key=lambda key: key.id)
 
 
-async def test_a_read_and_a_write_by_id_ask_the_one_part_that_can_hold_it() -> None:
-    parts = {name: Asked(name) for name in ("umbrella", "sessions", "plain", "rest")}
-    whole, _ = await split(**parts)
-    for at, holder in ((HERE, "rest"), (SESSION, "sessions"), (FOREIGN, "umbrella")):
-        await whole.get(SAMPLES, [key_of(1, at), key_of(2, at)])
-        await done(whole, put(record(1, at)), Annotate(SAMPLES, key_of(1, at), 1, tier="x"), delete(1, at=at))
-        assert {name: part.calls for name, part in parts.items() if part.calls} == {holder: ["get", "apply"]}
-        parts[holder].calls.clear()
+async def test_a_deletion_that_is_refused_where_the_record_was_leaves_nothing_in_the_other_parts() -> None:
+    whole, parts = await split()
+    await done(whole, delete(1, version=3), put(record(1, version=9)))
+    await whole.delete_matching(Query(SAMPLES, within(HERE)), 7)
+    before = {name: (await part.get(SAMPLES, [key_of(1)]))[0] for name, part in parts.items()}
+    (refused,) = await whole.apply([delete(1, version=10)])
+    assert not refused.applied
+    assert {name: (await part.get(SAMPLES, [key_of(1)]))[0] for name, part in parts.items()} == before
+
+
+async def test_a_tombstone_is_purged_with_the_older_ones_of_the_other_parts() -> None:
+    whole, parts = await split()
+    await done(whole, delete(1, version=3), put(record(1, version=9)))
+    await whole.delete_matching(Query(SAMPLES, within(HERE)), 7)
+    await done(whole, Purge(SAMPLES, key_of(1), at=10))
+    assert await whole.get(SAMPLES, [key_of(1)]) == [None]
+    assert await holding(parts, 1, HERE) == set()
 
 
 async def test_a_generation_raised_in_some_parts_only_is_made_equal_by_the_next_raise() -> None:
@@ -133,6 +143,13 @@ async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_othe
     assert found == [id_of(n, SESSION if n % 2 else HERE) for n in range(8) if n != 4]
 
 
+async def test_everywhere_lists_a_tombstone_once_though_each_part_keeps_it() -> None:
+    whole, _ = await split()
+    await done(whole, delete(1, version=7))
+    page = await whole.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), limit=MAX_LIMIT))
+    assert [t.key for t in page.records] == [key_of(1)]
+
+
 async def test_what_one_part_cannot_do_the_whole_cannot() -> None:
     whole, _ = await split(sessions=store("sessions", lexical=False, durable=False, loss_window=timedelta(seconds=2), max_batch=10))
     can = whole.capabilities
@@ -164,13 +181,32 @@ async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
     changed = await engine.entries.update("umbrella", entries["umbrella"].id, {"content": "a lantern, mended"})
     assert await parts["umbrella"].count(Query(ENTRIES, Tenant("umbrella"))) != await parts["rest"].count(Query(ENTRIES, Tenant("umbrella")))
     for tenant in drafts:
-        asked = Question(tenant, (Scope.user("ann"),))
+        asked = Asked(tenant, (Scope.user("ann"),))
         assert [e.id for e in await engine.browsing.browse(asked)] == [entries[tenant].id]
         assert [h.entry.id for h in await engine.searching.search(asked, "lantern")] == [entries[tenant].id]
     assert [e.content for e in await engine.entries.history("umbrella", changed.id)] == ["the lantern of umbrella", "a lantern, mended"]
     assert await engine.delete("umbrella", changed.id)
     assert await engine.entries.get("umbrella", changed.id) is None
     assert await engine.entries.get("acme", entries["acme"].id) is not None
+    await engine.close()
+
+
+async def test_a_tombstone_beside_the_part_where_the_entry_lives_again_is_forgotten_in_its_time() -> None:
+    mid, parts = await split()
+    clock = Clock()
+    engine = Engine(Topology(short=store("short"), mid=mid, long=store("long")), clock=clock)
+    await engine.open()
+    draft = EntryDraft(scope=Scope.session("s1"), content="a lantern", key="lantern")
+    key = Key("acme", (await engine.entries.write("acme", draft)).id)
+    assert await engine.delete("acme", key.id)
+    await engine.entries.write("acme", draft, revive=True)
+    assert await engine.tiering.move(ENTRIES, key, "mid") is MoveResult.MOVED
+    assert isinstance((await parts["rest"].get(ENTRIES, [key]))[0], Tombstone)
+    assert isinstance((await parts["sessions"].get(ENTRIES, [key]))[0], Record)
+    clock.advance(engine.settings.tombstone_life + timedelta(days=1))
+    await engine.maintenance.sweep()
+    assert (await parts["rest"].get(ENTRIES, [key]))[0] is None
+    assert await engine.entries.get("acme", key.id) is not None
     await engine.close()
 
 
@@ -199,22 +235,6 @@ async def test_deleting_a_scope_reaches_the_parts_that_have_some_of_it() -> None
     assert await whole.delete_matching(Query(PLAIN, within(HERE)), version=5) == 1
     assert await holding(parts, 3, SESSION) == {"sessions"}
     assert (await whole.count(Query(SAMPLES, Tenant("acme")))).records == 1
-
-
-class Asked(InMemoryStore):
-    """Tells what it was called for."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, capabilities=DURABLE)
-        self.calls: list[str] = []
-
-    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        self.calls.append("get")
-        return await super()._get(collection, keys)
-
-    async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        self.calls.append("apply")
-        return await super()._apply(writes, together)
 
 
 class Slow(InMemoryStore):
@@ -256,6 +276,24 @@ async def test_every_part_is_closed_also_when_one_fails_to() -> None:
         await whole.close()
     with pytest.raises(NotOpen):
         await other.get(SAMPLES, [key_of(1)])
+
+
+async def test_a_tombstone_in_one_part_is_forgotten_though_a_record_in_another_hides_it() -> None:
+    mid, parts = await split()
+    clock = Clock()
+    engine = Engine(Topology(short=store("short"), mid=mid, long=store("long")), clock=clock)
+    await engine.open()
+    draft = EntryDraft(scope=Scope.session("s1"), content="text", key="once")
+    first = await engine.entries.write("acme", draft)
+    assert await engine.delete("acme", first.id) is True
+    again = await engine.entries.write("acme", draft, revive=True)
+    assert await engine.tiering.move(ENTRIES, Key("acme", again.id), "mid") == "moved"
+    assert isinstance((await parts["rest"].get(ENTRIES, [Key("acme", again.id)]))[0], Tombstone)
+    clock.advance(31 * DAY)
+    await engine.maintenance.sweep()
+    assert await parts["rest"].get(ENTRIES, [Key("acme", again.id)]) == [None]
+    assert await engine.entries.get("acme", again.id) is not None
+    await engine.close()
 
 
 async def test_a_split_tier_is_passed_over_once_none_of_its_parts_answers() -> None:

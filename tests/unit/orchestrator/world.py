@@ -26,7 +26,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder
-from memory.ports.query import Everywhere, Query, RowType
+from memory.ports.query import Everywhere, Page, Query, RowType
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 
 TENANT = "acme"
@@ -46,6 +46,7 @@ class Flaky(InMemoryStore):
         self.down = False
         self.silent = False
         self.steps: list[str] = []
+        self.rows_read = 0
         self.before: dict[str, Callable[[], Awaitable[object]]] = {}
         """What others do, once, when a step has come so far that it is to be carried out."""
         self.after: dict[str, Callable[[], Awaitable[object]]] = {}
@@ -66,6 +67,7 @@ class Flaky(InMemoryStore):
         if self.down or step in self.fails_before:
             raise StoreUnavailable(self.name, f"fails before {step}")
         answer = await getattr(InMemoryStore, method)(self, *args, **kwargs)
+        self.rows_read += len(answer.records) + len(answer.heads) if isinstance(answer, Page) else len(answer) if method == "get" else 0
         if step in self.after:
             await self.after.pop(step)()
         if step in self.fails_after:
@@ -86,6 +88,10 @@ class Flaky(InMemoryStore):
 
     async def delete_matching(self, *args: Any, **kwargs: Any) -> Any:
         return await self._call("delete_matching", *args, **kwargs)
+
+
+async def held() -> None:
+    """Nobody else does maintenance."""
 
 
 class Clock:

@@ -14,7 +14,7 @@ from memory.ports.collections import Collection
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import HERE, delete, key_of, put, record
 from memory.ports.record import Partition, Record, Tombstone
-from memory.ports.rows import Row, standing_of
+from memory.ports.rows import Row, row_of, standing_of
 from memory.ports.storable import Unstorable
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, Put, RaiseGeneration, Status, Write
 
@@ -175,6 +175,46 @@ async def test_a_record_whose_generation_was_raised_beside_it_is_taken_back_and_
     assert [(o.status, o.reason) for o in outcomes] == [(Status.REJECTED, "generation"), (Status.APPLIED, "")]
     assert (toy.stands().version if stood else toy.stands()) == stood
     assert toy.stands(2).generation == 1
+
+
+async def test_what_the_call_raised_itself_takes_nothing_back() -> None:
+    toy = Toy()
+    outcomes = await done(toy, put(record(1, generation=0)), RaiseGeneration(HERE), put(record(2)))
+    assert [o.status for o in outcomes] == [Status.APPLIED] * 3
+    assert [toy.stands(n).generation for n in (1, 2)] == [0, 1]
+    toy.after_storing.append(lambda toy: toy.raised.update({HERE: 5}))
+    outcomes = await done(toy, put(record(3, generation=1)), RaiseGeneration(HERE))
+    assert [(o.status, o.reason) for o in outcomes] == [(Status.REJECTED, "generation"), (Status.APPLIED, "")]
+    assert toy.stands(3) is None
+
+
+async def test_a_call_that_is_kept_whole_is_taken_back_whole_and_decided_again() -> None:
+    toy = Toy(atomic=True)
+    toy.after_storing.append(lambda toy: toy.raised.update({HERE: 1}))
+    outcomes = await done(toy, put(record(1, generation=0)), put(record(1), collection=PLAIN), together=True)
+    assert [o.status for o in outcomes] == [Status.REJECTED, Status.SKIPPED]
+    assert toy.rows == {}
+
+
+async def test_a_call_that_is_kept_whole_and_others_went_on_from_says_so() -> None:
+    toy = Toy(atomic=True)
+    toy.after_storing += [lambda toy: toy.raised.update({HERE: 1}), somebody(put(record(9, version=2)))]
+    with pytest.raises(StoreUnavailable, match="in part"):
+        await done(toy, put(record(1, generation=0)), delete(9), together=True)
+    assert (toy.stands(1), toy.stands(9).version) == (None, 2)
+
+
+async def test_a_call_that_is_kept_whole_and_an_erasure_has_taken_was_before_it() -> None:
+    toy = Toy(atomic=True)
+
+    def erased(toy: Toy) -> None:
+        toy.raised[HERE] = 1
+        toy.rows[(SAMPLES.name, key_of(1))] = row_of(SAMPLES, Tombstone(key_of(1), 50))
+
+    toy.after_storing.append(erased)
+    outcomes = await done(toy, put(record(1, generation=0)), delete(9, version=2), together=True)
+    assert [o.status for o in outcomes] == [Status.APPLIED] * 2
+    assert toy.stands(9).version == 2
 
 
 async def test_a_record_of_no_generation_is_born_in_the_one_that_counts_in_the_end() -> None:

@@ -59,6 +59,13 @@ def test_nothing_in_a_row_is_the_callers() -> None:
     assert (stood.body, dict(stood.fields), dict(stood.texts)) == ({"a": [1]}, {"type": "x"}, {"title": "t"})
 
 
+def test_a_field_that_is_not_declared_stays_as_it_was_read() -> None:
+    written = row_of(SAMPLES, FULL)
+    read = standing_of(PLAIN, written)
+    assert isinstance(read, Record)
+    assert row_of(PLAIN, read).fields == written.fields
+
+
 def test_moments_are_moments_in_whatever_zone() -> None:
     there = T0.astimezone(timezone(timedelta(hours=9)))
     assert row_of(SAMPLES, record(created_at=there, fields={"valid_from": there})) == row_of(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
-from memory.orchestrator import owed
+from memory.orchestrator import outbox
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.owed import MOST_VERSIONS_OWED, Debt
+from memory.orchestrator.outbox import MOST_VERSIONS_OWED, Pending
 from memory.ports.record import Tombstone
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
@@ -112,7 +112,7 @@ async def test_kept_versions_on_their_way_do_not_survive_a_deletion(world: World
     assert await world.browse(known_at=known) == []
 
 
-@pytest.mark.parametrize("step", ["version.walk", "version.erase", "relation.find", "relation.erase", "delete.elsewhere", "owed.settle"])
+@pytest.mark.parametrize("step", ["hanging.find", "hanging.walk", "hanging.erase", "delete.elsewhere", "owed.settle"])
 async def test_what_hangs_on_a_deleted_entry_goes_in_the_end_whichever_step_failed(world: World, step: str) -> None:
     entry, other = await world.write("text one"), await world.write("text two")
     known = world.clock.advance()
@@ -159,7 +159,7 @@ async def test_an_erasure_broken_off_is_finished_by_a_sweep(world: World, step: 
 async def test_cutting_a_relation_that_an_end_left_over_cuts_nothing_that_anybody_saw(world: World) -> None:
     ends = [await world.write("one"), await world.write("other")]
     relation = await world.engine.relations.relate(TENANT, ends[0].id, "supports", ends[1].id)
-    world.mid.fails_before.add("relation.find")
+    world.mid.fails_before.add("hanging.find")
     await world.delete(ends[1])
     assert await world.engine.relations.related(TENANT) == []
     assert not await world.engine.relations.unrelate(TENANT, relation.id)
@@ -242,7 +242,7 @@ async def test_a_record_carries_only_so_much_of_its_own_past_while_the_archive_i
 
 
 async def test_long_versions_fill_a_record_sooner_but_one_edit_is_always_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owed, "MOST_BYTES_OWED", 100_000)
+    monkeypatch.setattr(outbox, "MOST_BYTES_OWED", 100_000)
     entry = await world.write("y" * 60_000)
     world.mid.fails_before.add("version.keep")
     await world.update(entry, content="z" * 60_000)
@@ -257,12 +257,12 @@ async def test_an_erasure_finished_by_a_sweep_is_no_problem_any_more(world: Worl
         await world.engine.erasure.erase_scope(TENANT, SESSION)
     world.clock.advance(HOUR)
     await world.engine.maintenance.sweep()
-    assert [problem.step for problem in world.engine.owed.problems] == ["erase"]
+    assert [problem.step for problem in world.engine.outbox.problems] == ["erase_scope"]
     world.heal()
     world.clock.advance(HOUR)
     report = await world.engine.maintenance.sweep()
     assert (report.finished, report.still_owed) == (1, 0)
-    assert world.engine.owed.problems == ()
+    assert world.engine.outbox.problems == ()
 
 
 @pytest.mark.parametrize("seen_to", ["finished", "deleted"])
@@ -270,33 +270,33 @@ async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: Wo
     world.long.down = True
     entry = await world.write(scope=USER)
     await world.engine.maintenance.sweep()
-    assert [problem.step for problem in await world.engine.owed.still_owed()] == ["replicate"]
+    assert [problem.step for problem in await world.engine.outbox.still_owed()] == ["deliver.replica"]
     assert len(await world.engine.maintenance.overdue()) > 0
     world.heal()
     other = await world.another_process()
     await (other.delete(TENANT, entry.id) if seen_to == "deleted" else other.maintenance.sweep())
     world.mid.down = True
-    assert len(await world.engine.owed.still_owed()) == 1, "nobody can tell just now"
+    assert len(await world.engine.outbox.still_owed()) == 1, "nobody can tell just now"
     world.heal()
-    assert await world.engine.owed.still_owed() == ()
+    assert await world.engine.outbox.still_owed() == ()
     assert await world.engine.maintenance.overdue() == []
 
 
 async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgotten_in_its_time(world: World) -> None:
     entry = await world.write()
     world.long.down = True
-    world.mid.fails_before.add("relation.find")
+    world.mid.fails_before.add("hanging.find")
     assert await world.delete(entry) is True
     row = await world.standing(world.short, entry.id)
     assert isinstance(row, Tombstone)
-    assert {owed.step for owed in row.owed} == {"unplace", "unrelate"}
-    seen, other = Debt(ENTRIES, world.short, row), await world.another_process()
+    assert {owed.step for owed in row.owed} == {"deliver.tombstone", "erase"}
+    seen, other = Pending(ENTRIES, world.short, row), await world.another_process()
     world.heal()
-    world.mid.fails_before.add("relation.find")
-    assert len(await world.engine.owed.finish(seen)) == 1
+    world.mid.fails_before.add("hanging.find")
+    assert len(await world.engine.outbox.finish(seen)) == 1
     world.heal()
     world.long.fails_before.add("delete.elsewhere")
-    assert len(await other.owed.finish(seen)) == 1
+    assert len(await other.outbox.finish(seen)) == 1
     world.heal()
     assert await world.owed() == 0
     world.clock.advance(31 * DAY)

@@ -1,0 +1,176 @@
+"""What is due: told with why, everything and nothing else, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pytest
+
+from memory.domain.errors import InvalidInput, Unsupported
+from memory.ports.collections import Collection
+from memory.ports.contract.clauses import clause
+from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
+from memory.ports.contract.judges import needs, without
+from memory.ports.contract.support import FOREIGN, T0, delete, done, key_of, put, record, release
+from memory.ports.due import DueRow, Why
+from memory.ports.record import Owed, Role
+from memory.ports.store import Store
+from memory.ports.writes import Annotate, Purge
+
+NOW = T0 + timedelta(days=1)
+MICROSECOND = timedelta(microseconds=1)
+STEP = (Owed("1", "keep", {"said": "a"}),)
+Told = tuple[str, str, str, int, Why, str]
+
+
+def _flat(row: DueRow) -> Told:
+    return (row.collection.name, row.key.tenant, row.key.id, row.version, row.why, row.tier)
+
+
+async def _told(store: Store, limit: int = 500, now: datetime = NOW, expired: Mapping[Collection, datetime] | None = None) -> list[Told]:
+    """All pages, each of which may be no longer than asked."""
+    told: list[Told] = []
+    cursor: str | None = None
+    for _ in range(200):
+        found = await store.due(now, limit, cursor, expired=expired)
+        assert len(found.rows) <= limit
+        told += [_flat(row) for row in found.rows]
+        cursor = found.cursor
+        if cursor is None:
+            return told
+    pytest.fail("the pages of what is due do not end")
+
+
+def _expected(n: int, version: int, why: Why, tier: str = "", collection: Collection = SAMPLES) -> Told:
+    key = key_of(n)
+    return (collection.name, key.tenant, key.id, version, why, tier)
+
+
+async def _fill(store: Store) -> list[Told]:
+    """Something of each sort, due or just not; what of it is due."""
+    await done(
+        store,
+        put(record(1, version=3, tier="mid", owed=STEP)),
+        put(record(2, role=Role.ARRIVING, tier="long", owed=STEP)),
+        put(record(3, role=Role.ARRIVING, tier="mid")),
+        put(record(4, role=Role.REPLICA, owed=STEP, expires_at=T0)),
+        put(record(5, tier="short", expires_at=NOW - MICROSECOND)),
+        put(record(6, expires_at=NOW)),
+        put(record(7, expires_at=NOW + MICROSECOND)),
+        put(record(8)),
+        *[put(record(n)) for n in (9, 10, 11)],
+        release(9, discard_at=NOW - MICROSECOND, owed=STEP),
+        release(10, discard_at=NOW - MICROSECOND),
+        release(11, discard_at=NOW),
+        delete(12, owed=STEP, discard_at=T0),
+        delete(13, version=7, discard_at=NOW - MICROSECOND),
+        delete(14, discard_at=NOW),
+        delete(15),
+        put(record(16, role=Role.CACHED, expires_at=T0, cached_at=T0)),
+        put(record(17, expires_at=T0, owed=STEP), collection=PLAIN),
+        put(record(18, FOREIGN, owed=STEP), collection=MORE_SAMPLES),
+    )
+    foreign = key_of(18, FOREIGN)
+    return [
+        _expected(1, 3, Why.OWES, "mid"),
+        _expected(2, 1, Why.OWES, "long"),
+        _expected(2, 1, Why.ARRIVING, "long"),
+        _expected(3, 1, Why.ARRIVING, "mid"),
+        _expected(9, 1, Why.OWES),
+        _expected(10, 1, Why.DISCARD),
+        _expected(12, 100, Why.OWES),
+        _expected(13, 7, Why.DISCARD),
+        _expected(17, 1, Why.OWES, collection=PLAIN),
+        (MORE_SAMPLES.name, foreign.tenant, foreign.id, 1, Why.OWES, ""),
+    ]
+
+
+@clause("due.exact")
+@needs("tenant_wide", "filter", "conditional")
+@pytest.mark.asyncio
+async def test_everything_due_is_told_with_why_and_nothing_else(store: Store) -> None:
+    assert await _told(store) == []
+    due = await _fill(store)
+    assert sorted(await _told(store)) == sorted(due)
+    assert sorted(await _told(store, expired={SAMPLES: NOW})) == sorted([*due, _expected(5, 1, Why.EXPIRED, "short")])
+    assert sorted(await _told(store, expired={PLAIN: NOW, SAMPLES: T0})) == sorted([*due, _expected(17, 1, Why.EXPIRED, "", PLAIN)])
+    later = [_expected(11, 1, Why.DISCARD), _expected(14, 100, Why.DISCARD)]
+    assert sorted(await _told(store, now=NOW + MICROSECOND)) == sorted([*due, *later])
+
+
+@clause("due.exact")
+@needs("tenant_wide", "filter", "conditional")
+@pytest.mark.asyncio
+async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
+    due = await _fill(store)
+    assert sorted(await _told(store)) == sorted(due)
+    settled = [Annotate(SAMPLES, key_of(n), at=version, settle=("1",)) for n, version in ((1, 3), (2, 1), (9, 1), (12, 100))]
+    home = [Annotate(SAMPLES, key_of(n), at=1, role_is=Role.ARRIVING, role=Role.HOME) for n in (2, 3)]
+    await done(store, *settled, *home, Purge(SAMPLES, key_of(10), 1), Purge(SAMPLES, key_of(13), 7))
+    left = [told for told in await _told(store) if told[0] == SAMPLES.name]
+    assert sorted(left) == sorted([_expected(9, 1, Why.DISCARD), _expected(12, 100, Why.DISCARD)])
+
+
+@clause("due.pages")
+@needs("tenant_wide", "filter", "conditional")
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+@pytest.mark.asyncio
+async def test_pages_of_what_is_due_are_together_what_is_told_at_once(store: Store, limit: int) -> None:
+    await _fill(store)
+    await done(store, *[put(record(n, owed=STEP), collection=collection) for n in range(20, 24) for collection in DECLARED])
+    at_once = await _told(store, expired={SAMPLES: NOW})
+    assert sorted(await _told(store, limit, expired={SAMPLES: NOW})) == sorted(at_once)
+    assert len(at_once) == 23
+
+
+@clause("due.pages")
+@needs("tenant_wide", "filter", "conditional")
+@pytest.mark.asyncio
+async def test_what_is_seen_to_between_two_pages_hides_nothing_behind_it(store: Store) -> None:
+    await done(store, *[delete(n, discard_at=T0) for n in range(1, 12)], *[put(record(n, owed=STEP)) for n in range(20, 25)])
+    told: list[Told] = []
+    cursor: str | None = None
+    for _ in range(40):
+        found = await store.due(NOW, 2, cursor)
+        told += [_flat(row) for row in found.rows]
+        purges = [Purge(SAMPLES, row.key, row.version) for row in found.rows if row.why is Why.DISCARD]
+        settled = [Annotate(SAMPLES, row.key, at=row.version, settle=("1",)) for row in found.rows if row.why is Why.OWES]
+        await done(store, *purges, *settled)
+        cursor = found.cursor
+        if cursor is None:
+            break
+    expected = [*[_expected(n, 100, Why.DISCARD) for n in range(1, 12)], *[_expected(n, 1, Why.OWES) for n in range(20, 25)]]
+    assert sorted(told) == sorted(expected)
+    assert await _told(store) == []
+
+
+@clause("refused.questions")
+@needs("tenant_wide", "filter")
+@pytest.mark.asyncio
+async def test_wrong_limits_cursors_and_collections_are_refused(store: Store) -> None:
+    for limit in (0, -1, 10_001, True, 2.0):
+        with pytest.raises(InvalidInput, match="limit"):
+            await store.due(NOW, limit)  # type: ignore[arg-type]
+    for cursor in ("nonsense", "9999:", "-1:", "1:nonsense"):
+        with pytest.raises(InvalidInput, match="cursor"):
+            await store.due(NOW, 5, cursor)
+    with pytest.raises(InvalidInput, match="collection"):
+        await store.due(NOW, expired={Collection("strange"): NOW})
+
+
+@clause("flag.refused")
+@without("tenant_wide")
+@pytest.mark.asyncio
+async def test_what_is_due_is_refused_where_everywhere_is(store: Store) -> None:
+    with pytest.raises(Unsupported, match="tenant_wide"):
+        await store.due(NOW)
+
+
+@clause("flag.refused")
+@without("filter")
+@needs("tenant_wide")
+@pytest.mark.asyncio
+async def test_what_is_due_is_refused_where_filters_are(store: Store) -> None:
+    with pytest.raises(Unsupported, match="filter"):
+        await store.due(NOW)

@@ -1,0 +1,95 @@
+"""What in a store waits for maintenance, and the answer to that by queries, for stores that have no quicker way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from memory.domain.errors import InvalidInput
+from memory.ports.collections import Collection
+from memory.ports.query import And, Eq, Everywhere, Filter, Head, Lt, Not, Page, Query, RowType
+from memory.ports.record import Corrupt, Key, Role, Standing
+
+LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
+
+
+class Why(StrEnum):
+    """Why a row is due."""
+
+    OWES = "owes"  # a record at home or arriving, a mark or a tombstone, that owes a step
+    ARRIVING = "arriving"  # a copy that a move brought and nobody has told that it has arrived
+    EXPIRED = "expired"  # a record at home whose `expires_at` lies before the moment asked for
+    DISCARD = "discard"  # a mark or a tombstone whose `discard_at` has passed, and which owes nothing
+
+
+@dataclass(frozen=True, slots=True)
+class DueRow:
+    """What stands under a key and why it is due. `tier` of a record is its own, else empty."""
+
+    collection: Collection
+    key: Key
+    version: int
+    why: Why
+    tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Some of what is due, in no order; `cursor` is None once all has been told."""
+
+    rows: tuple[DueRow, ...] = ()
+    cursor: str | None = None
+
+
+async def due_by_queries(
+    ask: Callable[[Query], Awaitable[Page]],
+    collections: Sequence[Collection],
+    now: datetime,
+    limit: int,
+    cursor: str | None,
+    expired: Mapping[Collection, datetime],
+) -> Due:
+    """What `Store.due` asks for, question by question until there are so many rows. Each question is one that stores answer by an index."""
+    questions = [question for collection in collections for question in _questions(collection, now, expired.get(collection))]
+    rows: list[DueRow] = []
+    number, inner = place_of(cursor, len(questions))
+    while number < len(questions) and len(rows) < limit:
+        why, query = questions[number]
+        page = Page() if query is None else await ask(replace(query, limit=limit - len(rows), cursor=inner))
+        if query is not None:
+            rows += [_row(query.collection, why, found) for found in (*page.heads, *page.records) if not isinstance(found, Corrupt)]
+        number, inner = (number, page.cursor) if page.cursor is not None else (number + 1, None)
+    return Due(tuple(rows), cursor_at(number, inner, len(questions)))
+
+
+def _questions(collection: Collection, now: datetime, expired: datetime | None) -> Iterator[tuple[Why, Query | None]]:
+    """Always as many, so that a cursor counts them; None for one that is not asked."""
+    owing, over = Eq("owing", True), Lt("discard_at", now)
+    yield Why.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)
+    yield Why.OWES, Query(collection, Everywhere(), owing, types=LEFT)
+    yield Why.ARRIVING, _records(collection, None, Role.ARRIVING)
+    yield Why.EXPIRED, None if expired is None else _records(collection, Lt("expires_at", expired), Role.HOME)
+    yield Why.DISCARD, Query(collection, Everywhere(), And((over, Not(owing))), types=LEFT)
+
+
+def _records(collection: Collection, part: Filter | None, *roles: Role) -> Query:
+    return Query(collection, Everywhere(), part, roles=frozenset(roles), select=frozenset())
+
+
+def _row(collection: Collection, why: Why, found: Head | Standing) -> DueRow:
+    return DueRow(collection, found.key, found.version, why, found.tier if isinstance(found, Head) else "")
+
+
+def cursor_at(number: int, inner: str | None, of: int) -> str | None:
+    """The cursor that goes on with this one of so many questions, from its own cursor on."""
+    return None if number >= of else f"{number}:{inner or ''}"
+
+
+def place_of(cursor: str | None, of: int) -> tuple[int, str | None]:
+    """The question that a cursor goes on with, and that question's own cursor."""
+    number, colon, inner = (cursor or "0:").partition(":")
+    if not (colon and number.isascii() and number.isdecimal() and len(number) < 10 and int(number) < max(of, 1)):
+        raise InvalidInput("cursor", "this is not a cursor that `due` returned")
+    return int(number), inner or None

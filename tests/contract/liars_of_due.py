@@ -1,0 +1,149 @@
+"""Lying stores: about what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from memory.adapters.in_memory import InMemoryStore
+from memory.ports.collections import Collection
+from memory.ports.due import Due, DueRow, Why, due_by_queries
+from memory.ports.query import Page, Query, RowType
+from memory.ports.record import Role
+from tests.contract.liars import liar
+
+EXACT = "test_everything_due_is_told_with_why_and_nothing_else"
+SEEN_TO = "test_what_has_been_seen_to_is_due_no_longer"
+PAGES = "test_pages_of_what_is_due_are_together_what_is_told_at_once"
+BETWEEN = "test_what_is_seen_to_between_two_pages_hides_nothing_behind_it"
+
+
+class _Tells(InMemoryStore):
+    """Tells something else of what it has found."""
+
+    def told(self, rows: tuple[DueRow, ...]) -> tuple[DueRow, ...]:
+        raise NotImplementedError
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        found = await super()._due(now, limit, cursor, expired)
+        return replace(found, rows=self.told(found.rows))
+
+
+class _Asks(InMemoryStore):
+    """Asks itself something else."""
+
+    def asked(self, query: Query) -> Query:
+        raise NotImplementedError
+
+    async def _asking(self, query: Query) -> Page:
+        return await self.query(self.asked(query))
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        return await due_by_queries(self._asking, tuple(self._collections.values()), now, limit, cursor, expired)
+
+
+@liar(EXACT)
+class TellsOfTheOldestVersion(_Tells):
+    def told(self, rows: tuple[DueRow, ...]) -> tuple[DueRow, ...]:
+        return tuple(replace(row, version=1) for row in rows)
+
+
+@liar(EXACT)
+class TellsNoTier(_Tells):
+    def told(self, rows: tuple[DueRow, ...]) -> tuple[DueRow, ...]:
+        return tuple(replace(row, tier="") for row in rows)
+
+
+@liar(EXACT)
+class TellsOneReasonOnly(_Tells):
+    def told(self, rows: tuple[DueRow, ...]) -> tuple[DueRow, ...]:
+        return tuple({(row.collection.name, row.key): row for row in rows}.values())
+
+
+@liar(EXACT)
+class KnowsOneTenant(_Tells):
+    def told(self, rows: tuple[DueRow, ...]) -> tuple[DueRow, ...]:
+        return tuple(row for row in rows if row.key.tenant == "acme")
+
+
+@liar(EXACT)
+class LooksIntoOneCollection(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        return await due_by_queries(self.query, tuple(self._collections.values())[:1], now, limit, cursor, expired)
+
+
+@liar(EXACT)
+class TellsOfReplicas(_Asks):
+    def asked(self, query: Query) -> Query:
+        return replace(query, roles=query.roles | {Role.REPLICA}) if Role.HOME in query.roles else query
+
+
+@liar(EXACT)
+class ForgetsThatMarksOwe(_Asks):
+    def asked(self, query: Query) -> Query:
+        return replace(query, types=query.types - {RowType.MARK} or query.types)
+
+
+@liar(EXACT)
+class ForgetsThatArrivingCopiesOwe(_Asks):
+    def asked(self, query: Query) -> Query:
+        return replace(query, roles=query.roles - {Role.ARRIVING} or query.roles)
+
+
+@liar(EXACT)
+class DiscardsAtTheVeryMoment(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        return await super()._due(now + timedelta(microseconds=1), limit, cursor, expired)
+
+
+@liar(EXACT)
+class TellsWhatExpiredUnasked(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        return await super()._due(now, limit, cursor, dict.fromkeys(self._collections.values(), now))
+
+
+@liar(EXACT)
+class DiscardsWhatOwes(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        found = await super()._due(now, limit, cursor, expired)
+        also = tuple(replace(row, why=Why.DISCARD) for row in found.rows if row.why is Why.OWES and not row.tier)
+        return replace(found, rows=found.rows + also)
+
+
+@liar(SEEN_TO)
+class RemembersWhatIsDue(_Tells):
+    """Like a list of what is due that nothing is ever taken from."""
+
+    def told(self, rows: tuple[DueRow, ...]) -> tuple[DueRow, ...]:
+        self._remembered = dict.fromkeys((*getattr(self, "_remembered", ()), *rows))
+        return tuple(self._remembered)
+
+
+@liar(PAGES)
+class HasOnePage(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        return replace(await super()._due(now, limit, cursor, expired), cursor=None)
+
+
+@liar(PAGES)
+class IsLongerThanAsked(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        return await super()._due(now, limit + 1, cursor, expired)
+
+
+@liar(PAGES)
+class NeverEnds(InMemoryStore):
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        found = await super()._due(now, limit, cursor, expired)
+        return replace(found, cursor=found.cursor or "0:") if limit < 500 else found
+
+
+@liar(BETWEEN)
+class CountsRowsInItsCursors(InMemoryStore):
+    """An offset: what was seen to moves the rest forward, past it."""
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        rows = (await super()._due(now, 10_000, None, expired)).rows
+        behind = int(cursor or 0) + limit
+        return Due(rows[behind - limit : behind], str(behind) if behind < len(rows) else None)

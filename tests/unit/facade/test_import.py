@@ -1,0 +1,485 @@
+"""An export that is imported elsewhere: with the same ids it answers as it did, without it is new; cut off and repeated, nothing is there twice."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import BlockingMemory, Conflict, InvalidInput, Memory
+from memory.domain.ids import new_id
+from memory.domain.time import micros
+from memory.facade import importing
+from memory.facade.importing import Imported
+from memory.facade.transfer import BadLine
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.ports.query import Everywhere, Query
+from memory.ports.record import Key, Record
+from memory.ports.writes import Outcome
+
+SCOPES = ("user:ada", "session:s1", "object:a%3Ab:t1")
+EARLIER = Path(__file__).parent / "export-of-format-1.jsonl"
+"""Written by the last version that did not export kept versions."""
+
+
+class Clock:
+    """A second passes with every look at it."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(seconds=1)
+        return self.now
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """A vector that tells texts apart."""
+    return [[byte / 255 + 0.01 for byte in blake2b(text.encode(), digest_size=8).digest()] for text in texts]
+
+
+def one_file(folder: Path) -> dict[str, Any]:
+    return {"tiers": dict.fromkeys(("short", "mid", "long"), f"sqlite:///{folder}/one.db")}
+
+
+def mixed(folder: Path) -> dict[str, Any]:
+    return {"tiers": {"short": "memory://", "mid": f"sqlite:///{folder}/mid.db", "long": f"sqlite:///{folder}/long.db"}, "accept_loss": ["memory"]}
+
+
+@pytest.fixture(params=[one_file, mixed])
+def config(request: pytest.FixtureRequest) -> Callable[[Path], dict[str, Any]]:
+    return request.param  # type: ignore[no-any-return]
+
+
+Maker = Callable[..., Any]
+
+
+@pytest.fixture
+async def new(tmp_path: Path, config: Callable[[Path], dict[str, Any]]) -> AsyncIterator[Maker]:
+    """Makes open memories over stores of their own, all by one clock."""
+    clock = Clock()
+    async with AsyncExitStack() as stack:
+
+        async def make(name: str, **more: Any) -> Memory:
+            (tmp_path / name).mkdir(exist_ok=True)
+            memory = Memory(config(tmp_path / name), embedder=embed, clock=clock, **more)
+            return await stack.enter_async_context(memory)
+
+        yield make
+
+
+async def lived_in(memory: Memory) -> dict[str, str]:
+    """A store with edits, deletions, second lives, relations and moves; its entries by name."""
+    ids: dict[str, str] = {}
+    for number, scope in enumerate(SCOPES):
+        tea = await memory.write("Ada drinks tea", scope=scope, key="drink", tags=["fact"], metadata={"confidence": 0.9, "n": [1, {"a": None}]})
+        await memory.update(tea.id, content="Ada drinks coffee", tags=["fact", "new"])
+        await memory.update(tea.id, title="Drinks", expires_at="2990-01-01T00:00:00Z")
+        await memory.update(tea.id, metadata={"n": 2.5}, source="letters")
+        gone = await memory.write("Ada drank milk", scope=scope, key="gone")
+        await memory.update(gone.id, content="Ada drank cold milk")
+        await memory.delete(gone.id)
+        again = await memory.write("Ada drinks water", scope=scope, key="gone", revive=True)
+        await memory.update(again.id, content="Ada drinks sparkling water")
+        deleted = await memory.write("nobody knows", scope=scope)
+        retired = await memory.write("Ada lives in Porto", scope=scope, created_at="2026-01-02T03:04:05.000006Z")
+        await memory.update(retired.id, content="Ada lives in Lisbon")
+        await memory.entries.invalidate(retired.id)
+        summary = await memory.compact([tea.id, again.id], lambda entries: " and ".join(entry.content for entry in entries))
+        await memory.relations.relate(tea.id, "supersedes", again.id)
+        await memory.relations.relate(summary.id, "refines", tea.id)
+        await memory.relations.relate(tea.id, "supports", deleted.id)
+        await memory.delete(deleted.id)
+        ids |= {f"{name}{number}": entry.id for name, entry in {"tea": tea, "again": again, "retired": retired, "summary": summary}.items()}
+    promoted = await memory.promote(ids["tea1"], "user:ada", tags=["promoted"])
+    await memory.relations.relate(promoted.id, "supports", ids["tea0"])
+    assert (await memory.sessions.end("s1")).moved
+    return ids | {"promoted": promoted.id}
+
+
+async def answers(memory: Memory) -> dict[str, Any]:
+    """What a store answers to every way of reading, now and at every moment something happened."""
+    entries = [entry async for entry in memory.entries.all(retired=True)]
+    histories = {entry.id: [version.to_dict() for version in await memory.entries.history(entry.id)] for entry in entries}
+    versions = sorted({version["updated_at"] for history in histories.values() for version in history})
+    moments = [moment for at in versions for moment in (at, datetime.fromisoformat(at) + timedelta(milliseconds=500))]
+    found: dict[str, Any] = {"entries": sorted(json.dumps(entry.to_dict()) for entry in entries), "histories": histories}
+    for entry in entries:
+        for at in moments:
+            for name in ("known_at", "as_of"):
+                got = await memory.get(entry.id, **{name: at})
+                found[f"{entry.id} {name} {at}"] = None if got is None else got.to_dict()
+    for at in (None, *moments):
+        known: dict[str, Any] = {} if at is None else {"known_at": at}
+        for scope in SCOPES:
+            found[f"browse {scope} {at}"] = [e.to_dict() for e in await memory.retrieve(scope, limit=100, **known)]
+            hits = await memory.search("what does Ada drink, tea or water?", scope=scope, limit=20, **known)
+            found[f"search {scope} {at}"] = sorted((round(hit.score, 9), json.dumps(hit.entry.to_dict())) for hit in hits)
+    found["relations"] = sorted([json.dumps(relation.to_dict()) async for relation in memory.relations.all()])
+    return found
+
+
+async def lines_of(memory: Memory, scope: str | None = None) -> list[dict[str, Any]]:
+    return [line async for line in memory.admin.export(scope)]
+
+
+def in_order(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What is said, in whatever order tiers and stores tell it."""
+    return sorted(json.dumps(line, sort_keys=True) for line in lines)
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [f"{name}: {one.get(name)} / {other.get(name)}" for name in {*one, *other} if one.get(name) != other.get(name)][:3]
+
+
+async def test_an_import_with_the_same_ids_answers_every_read_as_it_was_answered_before(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    ids = await lived_in(here)
+    lines = await lines_of(here)
+    formats = [line["format"] for line in lines]
+    assert {name: formats.count(name) for name in set(formats)} == {"memory-entry/2": 13, "memory-version/1": 18, "memory-relation/1": 7}
+
+    report = await there.admin.import_(here.admin.export(), same_ids=True)
+    assert (report.messages, report.imported, report.versions, report.relations, report.problems) == (13, 13, 18, 7, [])
+    assert not differences(await answers(there), await answers(here))
+    assert in_order(await lines_of(there)) == in_order(lines)
+    assert (await there.admin.sweep()).stays == ()
+    assert in_order(await lines_of(there)) == in_order(lines)
+
+    # what comes later finds what it needs: keys, second lives, promotions, the chain of versions
+    same = await there.write("Ada drinks tea", scope="user:ada", key="drink", tags=["fact"], metadata={"confidence": 0.9, "n": [1, {"a": None}]})
+    assert (same.id, same.content) == (ids["tea0"], "Ada drinks tea")
+    with pytest.raises(Conflict):
+        await there.write("Ada drinks wine", scope="user:ada", key="drink")
+    assert (await there.promote(ids["tea1"], "user:ada", tags=["promoted"])).id == ids["promoted"]
+    with pytest.raises(Conflict):
+        await there.promote(ids["tea1"], "user:ada", tags=["otherwise"])
+    await there.update(ids["again0"], content="Ada drinks juice")
+    assert [v.content for v in await there.entries.history(ids["again0"])] == ["Ada drinks water", "Ada drinks sparkling water", "Ada drinks juice"]
+
+
+async def test_what_was_imported_with_its_versions_is_erased_with_them(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    ids = await lived_in(here)
+    await there.admin.import_(here.admin.export(), same_ids=True)
+    for entry_id in ids.values():
+        await there.delete(entry_id)
+    left = [row for store in there._access.engine.topology.homes for row in await kept_in(store)]
+    assert left == []
+    assert await lines_of(there) == []
+
+
+async def kept_in(store: Any) -> list[Record]:
+    return [row for row in (await store.query(Query(ENTRY_VERSIONS, Everywhere(), limit=1000))).records if isinstance(row, Record)]
+
+
+@pytest.mark.parametrize("same_ids", [True, False])
+async def test_an_import_that_is_cut_off_anywhere_can_be_repeated(new: Maker, monkeypatch: pytest.MonkeyPatch, same_ids: bool) -> None:
+    monkeypatch.setattr(importing, "BATCH", 4)
+    here, there, whole = await new("here"), await new("there"), await new("whole")
+    await lived_in(here)
+    lines = await lines_of(here)
+    reports = []
+
+    class Cut(Exception):
+        pass
+
+    for most in (1, 2, 3, 4, 5, 6, 7, 8, 100):
+        times = iter(range(most))
+
+        def told(done: int, total: int, times: Any = times) -> None:
+            assert 0 < done <= total == len(lines)
+            if next(times, None) is None:
+                raise Cut
+
+        try:
+            reports.append(await there.admin.import_(lines, same_ids=same_ids, told=told))
+        except Cut:
+            continue
+    await whole.admin.import_(lines, same_ids=same_ids)
+    assert len(reports) == 1
+    own = {"updated_at", "version", "noted"}
+    told_of = [[line if same_ids else {k: v for k, v in line.items() if k not in own} for line in await lines_of(m)] for m in (there, whole)]
+    assert in_order(told_of[0]) == in_order(told_of[1])
+    again = await there.admin.import_(lines, same_ids=same_ids)
+    assert (again.imported, again.already_there, again.versions, again.relations, again.refused_lines) == (0, 13, 0, 0, [])
+    assert (in_order(await lines_of(there)) == in_order(lines)) is same_ids
+
+
+async def test_without_the_flag_ids_are_new_and_versions_are_left_out(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    ids = await lived_in(here)
+    report = await there.admin.import_(here.admin.export())
+    assert (report.imported, report.versions, report.versions_left_out, report.relations) == (13, 0, 18, 7)
+    entries = [entry async for entry in there.entries.all(retired=True)]
+    assert not {entry.id for entry in entries} & set(ids.values())
+    assert [len(await there.entries.history(entry.id)) for entry in entries] == [1] * 13
+    made = {entry.promoted_from_id for entry in entries} | {source for entry in entries for source in entry.compacted_from_ids or ()}
+    assert made - {None} <= {entry.id for entry in entries}
+
+
+async def test_an_entry_edited_or_deleted_since_an_import_stays_so(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    ids = await lived_in(here)
+    lines = await lines_of(here)
+    await there.admin.import_(lines, same_ids=True)
+    await there.update(ids["tea0"], content="Ada drinks wine")
+    await there.delete(ids["again0"])
+    before = await lines_of(there)
+    report = await there.admin.import_(lines, same_ids=True)
+    assert (report.imported, report.already_there, report.deleted_earlier, report.versions, report.refused_lines) == (0, 12, 1, 0, [])
+    assert in_order(await lines_of(there)) == in_order(before)
+    assert await there.get(ids["again0"]) is None
+
+
+async def test_a_version_that_comes_while_its_entry_is_deleted_goes_with_it(new: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = await new("here"), await new("there")
+    entry = await here.write("secret", scope="user:ada")
+    await here.update(entry.id, content="other")
+    placement = there._access.engine.placement
+    write = placement.write
+
+    async def deleted_before(name: str, *args: Any, **kwargs: Any) -> list[Outcome]:
+        if name == "import.version":
+            assert await there.delete(entry.id)
+        return await write(name, *args, **kwargs)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(placement, "write", deleted_before)
+    report = await there.admin.import_(here.admin.export(), same_ids=True)
+    assert (report.imported, report.versions) == (1, 0)
+    assert [row for store in there._access.engine.topology.homes for row in await kept_in(store)] == []
+
+
+async def test_a_line_whose_id_is_taken_is_refused_with_what_hangs_on_it_and_nothing_else_is(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    await there.write("Ada drinks wine", scope="user:ada", key="drink")
+    ids = await lived_in(here)
+    lines = await lines_of(here)
+    own = [number for number, line in enumerate(lines, start=1) if ids["tea0"] in (line.get("id"), line.get("source_id"), line.get("target_id"))]
+    before = await there.get(ids["tea0"])
+    report = await there.admin.import_(lines, same_ids=True, name="all.jsonl")
+    assert report.refused_lines == own
+    assert report.problems[0] == f"all.jsonl line {own[0]}: id: is taken here by something else"
+    assert (report.imported, report.versions, report.relations) == (12, 15, 4)
+    assert await there.get(ids["tea0"]) == before
+    taken = [line for line in lines if ids["tea0"] not in (line.get("id"), line.get("source_id"), line.get("target_id"))]
+    assert in_order(taken) == in_order([line for line in await lines_of(there) if line.get("id") != ids["tea0"]])
+
+
+async def test_a_kept_version_under_another_s_number_is_refused(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    entry = await here.write("first", scope="user:ada")
+    await here.update(entry.id, content="second")
+    lines = await lines_of(here)
+    await there.admin.import_(lines, same_ids=True)
+    for changes, problem in (
+        ({"content": "forged"}, "version: another stands here under its number"),
+        ({"replaced_version": lines[0]["version"] + 1}, "replaced_version: lies after the version of the entry"),
+        ({"noted": {"body": {"life": 7}}}, "is of another life"),
+    ):
+        report = await there.admin.import_([lines[0], lines[1] | changes], same_ids=True)
+        assert report.refused_lines == [2], problem
+        assert problem in report.problems[0]
+    assert in_order(await lines_of(there)) == in_order(lines)
+
+
+async def test_an_id_of_another_tenant_or_scope_is_refused_and_the_rest_imported(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    ada, bob = await here.write("Ada's", scope="user:ada"), await here.write("Bob's", scope="user:bob")
+    await here.update(bob.id, content="Bob's own")
+    await here.relations.relate(ada.id, "supports", bob.id)
+    lines = await lines_of(here)
+    moved = [line | {"scope": "user:eve"} if line.get("id") == bob.id else line for line in lines]
+    report = await there.admin.import_([*moved, lines[0] | {"id": "mine"}], same_ids=True)
+    assert (report.imported, report.refused_lines) == (1, [2, 3, 5, 4])
+    assert "line 2: id: belongs to another tenant or scope" in report.problems[0]
+    assert "line 5: id: is none that a store gave" in report.problems[2]
+    assert f"line 4: id: what it belongs to, {bob.id}, was refused" in report.problems[3]
+    assert [entry.id async for entry in there.entries.all()] == [ada.id]
+    foreign = await there.for_tenant("globex").admin.import_(lines, same_ids=True)
+    assert (foreign.imported, len(foreign.refused_lines)) == (0, 4)
+
+
+async def test_an_export_from_before_versions_were_exported_is_imported_either_way(new: Maker) -> None:
+    there, again = await new("there"), await new("again")
+    old = [json.loads(line) for line in EARLIER.read_text().splitlines()]
+    report = await there.admin.import_(EARLIER, same_ids=True)
+    assert (report.file, report.imported, report.versions, report.relations, report.problems) == (EARLIER.name, 5, 0, 2, [])
+    exported = await lines_of(there)
+    assert in_order(exported) == in_order([line | {"format": line["format"].replace("entry/1", "entry/2")} for line in old])
+    report = await again.admin.import_(EARLIER)
+    assert (report.imported, report.relations) == (5, 2)
+    assert {entry.content async for entry in again.entries.all(retired=True)} == {line["content"] for line in old if "content" in line}
+
+
+async def test_an_export_of_one_scope_is_its_entries_versions_and_relations(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    ids = await lived_in(here)
+    report = await there.admin.import_(here.admin.export("session:s1"), same_ids=True)
+    assert (report.imported, report.versions, report.relations) == (4, 6, 2)
+    assert await there.entries.history(ids["tea1"]) == await here.entries.history(ids["tea1"])
+
+
+# -- what is read -----------------------------------------------------------------------------------------------------
+
+TEXT = "the patient's diagnosis"
+MANGLED: list[dict[str, Any]] = [
+    {name: TEXT}
+    for name in ("id", "scope", "type", "created_at", "updated_at", "expires_at", "version", "tier", "valid_from", "format", "noted", "tags")
+]
+MANGLED += [{"metadata": {TEXT: float("nan")}}, {"noted": {"body": {"content": TEXT}}}, {"noted": {"previous": TEXT}}, {"content": [TEXT]}]
+MANGLED += [
+    {"tags": [TEXT * 10]},
+    {"title": TEXT * 20},
+    {"version": True},
+    {"version": 2**63},
+    {"created_at": None},
+    {"updated_at": None},
+    {"tier": 3},
+]
+MANGLED += [
+    {"format": "memory-version/1", "replaced_version": TEXT},
+    {"format": "memory-version/1", "replaced_version": 1},
+    {"contributors": [TEXT]},
+]
+MANGLED += [{"compacted_from_ids": TEXT}, {"number": TEXT}, {"format": "memory-record/1", "kind": TEXT}, {"format": 7}, {"format": [TEXT]}]
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_bad_line_is_told_by_its_number_without_anything_it_says(new: Maker) -> None:
+    memory, now = await new("here"), micros(datetime(2026, 1, 31, tzinfo=UTC))
+    at = {"created_at": "2026-01-31T09:30:00Z", "updated_at": "2026-01-31T09:30:00Z", "version": now, "tier": "mid"}
+    entry_id = new_id(memory.tenant, "user:ada", now)
+    good = {"format": "memory-entry/2", "id": entry_id, "scope": "user:ada", "content": TEXT, **at}
+    for changes in MANGLED:
+        line = {name: value for name, value in (good | changes).items() if value is not None}
+        report = await memory.admin.import_([line, good | {"content": "fine"}], same_ids=True, skip_bad=True)
+        assert len(report.problems) == 1, changes
+        assert (report.skipped_lines or report.refused_lines) == [1], changes
+        assert report.problems[0].startswith("import line 1: "), changes
+        assert TEXT not in report.problems[0], changes
+        assert "diagnosis" not in report.problems[0], changes
+        if report.skipped_lines:
+            with pytest.raises(BadLine) as bad:
+                await memory.admin.import_([line], same_ids=True)
+            assert bad.value.line == 1
+            assert "diagnosis" not in str(bad.value)
+    assert [entry.content async for entry in memory.entries.all()] == ["fine"]
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_version_above_its_entry_or_a_relation_to_nobody_is_a_bad_line(new: Maker) -> None:
+    here, there = await new("here"), await new("there")
+    one, two = await here.write("first", scope="user:ada"), await here.write("other", scope="user:ada")
+    await here.update(one.id, content="second")
+    await here.relations.relate(one.id, "supports", two.id)
+    entry, version, other, relation = await lines_of(here)
+    with pytest.raises(BadLine) as bad:
+        await there.admin.import_([version, entry, other, relation], same_ids=True)
+    assert (bad.value.line, "which does not stand above it" in str(bad.value)) == (1, True)
+    with pytest.raises(BadLine) as bad:
+        await there.admin.import_([relation, entry])
+    assert (bad.value.line, f"links entry {two.id}, which is not in this file" in str(bad.value)) == (1, True)
+    report = await there.admin.import_([relation, version, entry, other], same_ids=True, skip_bad=True)
+    assert (report.imported, report.versions, report.relations, report.skipped_lines) == (2, 0, 1, [2])
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_what_can_be_imported_is_a_path_a_file_or_lines_in_any_form(new: Maker, tmp_path: Path) -> None:
+    here = await new("here")
+    await here.write("héllo\nthere", scope="user:ada")
+    line = (await lines_of(here))[0]
+    text = json.dumps(line, ensure_ascii=False)
+    file = tmp_path / "all.jsonl"
+    file.write_text(text)
+
+    async def slowly() -> AsyncIterator[str]:
+        yield text
+
+    with file.open("rb") as binary, file.open(encoding="utf-8") as lines:
+        sources: list[Any] = [
+            file,
+            str(file),
+            binary,
+            lines,
+            [line],
+            [text],
+            [text.encode()],
+            iter([text + "\n"]),
+            slowly(),
+            io.BytesIO(text.encode()),
+        ]
+        for number, source in enumerate(sources):
+            report = await here.for_tenant(f"t{number}").admin.import_(source)
+            assert (report.imported, report.file) == (1, "all.jsonl" if number < 2 else "import"), source
+    for wrong in (7, b"x", {"a": 1}, [7], None):
+        with pytest.raises(InvalidInput, match="source"):
+            await here.admin.import_(wrong)
+    for refused in ({"scope": "user:ada"}, {"revive": True}):
+        with pytest.raises(InvalidInput, match="same_ids exclude each other"):
+            await here.admin.import_([line], same_ids=True, **refused)
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(new: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tracemalloc
+
+    monkeypatch.setattr(importing, "IN_MEMORY", 1_000)
+    memory = await new("here")
+
+    async def lines() -> AsyncIterator[dict[str, Any]]:
+        for number in range(6_000):
+            yield {"role": "user", "content": f"{number} " + "x" * 5_000, "id": str(number)}
+            await asyncio.sleep(0)
+
+    tracemalloc.start()
+    report = await memory.admin.import_(lines(), messages_to="session:s1")
+    imported = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    count = 0
+    async for _ in memory.admin.export():
+        count += 1
+    exported = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (report.imported, count) == (6_000, 6_000)
+    assert imported < 22_000_000, f"{imported} bytes for 30 MB of lines"
+    assert exported < 22_000_000, f"{exported} bytes for 30 MB of lines"
+
+
+def test_the_blocking_twin_imports_what_its_kind_exports(tmp_path: Path) -> None:
+    with (
+        BlockingMemory(f"sqlite:///{tmp_path}/a.db", embedder="none") as here,
+        BlockingMemory(f"sqlite:///{tmp_path}/b.db", embedder="none") as there,
+    ):
+        entry = here.write("first", scope="user:ada")
+        here.update(entry.id, content="second")
+        report = there.admin.import_(here.admin.export(), same_ids=True)
+        assert isinstance(report, Imported)
+        assert [version.content for version in there.entries.history(entry.id)] == ["first", "second"]
+        copy = here.for_tenant("copy").admin.import_(here.admin.export())  # both on one thread
+        assert copy.imported == 1
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_what_stands_damaged_under_an_id_is_refused(new: Maker, tmp_path: Path) -> None:
+    import sqlite3
+
+    here, there = await new("here"), await new("there")
+    entry = await here.write("text", scope="user:ada")
+    lines = await lines_of(here)
+    await there.admin.import_(lines, same_ids=True)
+    with sqlite3.connect(tmp_path / "there" / "one.db") as raw:
+        assert raw.execute("UPDATE entries SET body = replace(body, 'text', 'tezt')").rowcount == 1
+    raw.close()
+    report = await there.admin.import_(lines, same_ids=True)
+    assert report.refused_lines == [1]
+    assert "is damaged" in report.problems[0]
+    assert (await there._access.engine.placement.locate_many(ENTRIES, [Key(there.tenant, entry.id)]))[0].corrupt is not None
