@@ -23,7 +23,21 @@ from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, cursor_at, place_of
 from memory.ports.heads import cut
-from memory.ports.query import MAX_LIMIT, Count, Hit, Page, Partitions, Query, RowType, Search, Tenant, Where
+from memory.ports.query import (
+    MAX_LIMIT,
+    Count,
+    Everywhere,
+    Hit,
+    Page,
+    PartitionPage,
+    Partitions,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Where,
+    encode_partition,
+)
 from memory.ports.questions import check_limit
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Standing, Stored, Tombstone
 from memory.ports.scanning import follow
@@ -204,6 +218,17 @@ class SplitStore:
         found = await all_of(part.search(replace(search, where=where)) for part, where in self._asked(search.collection, search.where))
         hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
         return hits[: search.limit]
+
+    @_to_its_end
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        """A partition of which several parts have some is named once, with the highest of its generations."""
+        pages = await all_of(part.partitions(where, prefix=prefix, limit=limit, cursor=cursor) for part in self.parts)
+        found: dict[Partition, int] = {}
+        for partition, generation in (one for page in pages for one in page.partitions):
+            found[partition] = max(generation, found.get(partition, 0))
+        first = tuple(sorted(found.items())[:limit])
+        more = len(found) > limit or any(page.cursor is not None for page in pages)
+        return PartitionPage(first, encode_partition(first[-1][0]) if more else None)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

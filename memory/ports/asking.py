@@ -5,8 +5,9 @@ For adapters whose engine cannot do a part of it, and for whoever merges the pag
 
 from __future__ import annotations
 
+import heapq
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, assert_never
@@ -16,6 +17,7 @@ from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
     Eq,
+    Everywhere,
     Filter,
     Ge,
     Gt,
@@ -31,11 +33,12 @@ from memory.ports.query import (
     Position,
     Query,
     StartsWith,
+    Tenant,
     decode_cursor,
     encode_cursor,
 )
 from memory.ports.questions import text_range
-from memory.ports.record import Corrupt, FieldValue, Record, Standing
+from memory.ports.record import Corrupt, FieldValue, Partition, Record, Standing
 
 S = TypeVar("S", bound=Standing | Head)
 Condition: TypeAlias = Callable[[Standing], bool]
@@ -220,3 +223,15 @@ def _is_before(first: Position, second: Position, order: Sequence[Order]) -> boo
     if order and order[-1].descending:
         return first.id > second.id
     return first.id < second.id
+
+
+def first_partitions(
+    found: Iterable[tuple[Partition, int]], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+) -> list[tuple[Partition, int]]:
+    """Of these partitions, in no order, what a store's `_partitions` answers: the first so many behind `after`, each once."""
+
+    def counts(partition: Partition) -> bool:
+        there = isinstance(where, Everywhere) or partition.tenant == where.tenant
+        return there and partition.scope.startswith(prefix) and (after is None or partition > after)
+
+    return heapq.nsmallest(limit, {partition: generation for partition, generation in found if counts(partition)}.items())

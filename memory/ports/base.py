@@ -22,8 +22,22 @@ from memory.ports.collections import Collection
 from memory.ports.due import Due, due_by_queries
 from memory.ports.heads import head_of
 from memory.ports.pace import paced
-from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant, Words
-from memory.ports.questions import check_limit, check_order, check_select, checked
+from memory.ports.query import (
+    Count,
+    Everywhere,
+    Hit,
+    Near,
+    Page,
+    PartitionPage,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Words,
+    decode_partition,
+    encode_partition,
+)
+from memory.ports.questions import check_limit, check_order, check_prefix, check_select, checked
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
@@ -152,6 +166,18 @@ class BaseStore(ABC):
             self._known(collection)
         return await self._translated(self._due(now, limit, cursor, expired or {}))
 
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        self._must_be_open()
+        self._must_offer("tenant_wide")
+        check_limit(limit)
+        check_prefix("prefix", prefix)
+        if not isinstance(where, Tenant | Everywhere):
+            raise InvalidInput("where", "takes a tenant or everywhere")
+        after = None if cursor is None else decode_partition(cursor)
+        found = await self._translated(self._partitions(where, prefix, after, limit + 1))
+        page = tuple(found[:limit])
+        return PartitionPage(page, encode_partition(page[-1][0]) if len(found) > limit else None)
+
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
@@ -205,6 +231,11 @@ class BaseStore(ABC):
 
     @abstractmethod
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int: ...
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+        """The first so many behind `after`, in order, with their generations. For an adapter that claims `tenant_wide`; one whose engine cannot order
+        them gives all it has to `memory.ports.asking.first_partitions`."""
+        raise Unsupported("tenant_wide", store=self.name)
 
     async def _audit(self, repair: bool) -> Audit:
         """For an adapter that derives nothing from its records."""

@@ -42,12 +42,12 @@ def write_problem(write: Write) -> str:
                 or _moment("discard_at", write.discard_at)
             )
         case Release():
-            return _key(write.key) or _text("to", write.to) or _owed(write.owed) or _moment("discard_at", write.discard_at)
+            return _key(write.key) or text_problem("to", write.to) or _owed(write.owed) or _moment("discard_at", write.discard_at)
         case Annotate():
             moments = _moment("discard_at", write.discard_at) or _moment("accessed_at", write.accessed_at)
-            return _key(write.key) or moments or ("" if write.tier is None else _text("tier", write.tier)) or _role(write.role)
+            return _key(write.key) or moments or ("" if write.tier is None else text_problem("tier", write.tier)) or _role(write.role)
         case RaiseGeneration():
-            names = _text("tenant", write.partition.tenant) or _text("scope", write.partition.scope)
+            names = text_problem("tenant", write.partition.tenant) or text_problem("scope", write.partition.scope)
             return names or ("" if write.to is None else _integer("to", write.to, 0, MAX_GENERATION))
         case _:
             return _key(write.key)
@@ -67,7 +67,7 @@ def record_problem(collection: Collection, record: Record) -> str:
     for name, text in record.texts.items():
         if name not in weights:
             return f"text part '{name}' is not declared by collection '{collection.name}'"
-        if (type(text) is not str or not text.isascii()) and (problem := _text(f"text part '{name}'", text)):
+        if (type(text) is not str or not text.isascii()) and (problem := text_problem(f"text part '{name}'", text)):
             return problem
     if record.vector is not None:
         if not collection.vector:
@@ -106,7 +106,7 @@ def value_problem(kind: FieldType, name: str, value: Any) -> str:
     if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind is not FieldType.BOOLEAN):
         return f"field '{name}' takes {kind}, not {type(value).__name__}"
     if kind is FieldType.TEXT:
-        return "" if value.isascii() else _text(f"field '{name}'", value)
+        return "" if value.isascii() else text_problem(f"field '{name}'", value)
     if kind is FieldType.REAL:
         return _real(name, value)
     if kind is FieldType.INTEGER:
@@ -115,7 +115,7 @@ def value_problem(kind: FieldType, name: str, value: Any) -> str:
         return _moment(f"field '{name}'", value)
     if kind is FieldType.TAGS:
         for tag in value:
-            if problem := _text(f"field '{name}'", tag):
+            if problem := text_problem(f"field '{name}'", tag):
                 return problem
     return ""
 
@@ -151,7 +151,7 @@ def _system(record: Record) -> str:
         or _integer("accesses", record.accesses, 0)
         or ("" if record.previous is None else _integer("previous", record.previous, 0))
     )
-    texts = _text("tier", record.tier) or ("" if record.epoch is None else _text("epoch", record.epoch))
+    texts = text_problem("tier", record.tier) or ("" if record.epoch is None else text_problem("epoch", record.epoch))
     return numbers or texts or _role(record.role, needed=True) or (_owed(record.owed) if record.owed != () else "")
 
 
@@ -161,21 +161,21 @@ def _owed(owed: object) -> str:
     for step in owed:
         if not isinstance(step, Owed):
             return f"owed: takes steps, not {type(step).__name__}"
-        if problem := _text("owed: id", step.id) or _text("owed: step", step.step) or _json("owed", step.data):
+        if problem := text_problem("owed: id", step.id) or text_problem("owed: step", step.step) or _json("owed", step.data):
             return problem
     return "owed: two steps have the same id" if len({step.id for step in owed}) < len(owed) else ""
 
 
 def _place(key: Key, scope: str) -> str:
     """An id carries its partition, so that what stands under it is never of another one."""
-    if names := _text("tenant", key.tenant) or _text("scope", scope):
+    if names := text_problem("tenant", key.tenant) or text_problem("scope", scope):
         return names
     made_here = is_id(key.id) and digest_of(key.id) == partition_digest(key.tenant, scope)
     return "" if made_here else "id: not made for this partition"
 
 
 def _key(key: Key) -> str:
-    return _text("tenant", key.tenant) or id_problem(key.id)
+    return text_problem("tenant", key.tenant) or id_problem(key.id)
 
 
 def id_problem(value: object) -> str:
@@ -186,8 +186,8 @@ def id_problem(value: object) -> str:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _text(name: str, value: object) -> str:
-    """NUL is a character as any other; half of a surrogate pair is none."""
+def text_problem(name: str, value: object) -> str:
+    """Why this is no text. NUL is a character as any other; half of a surrogate pair is none."""
     if isinstance(value, str):
         return "" if value.isascii() or _is_whole(value) else f"{name}: {_HALF}"
     return f"{name}: takes text, not {type(value).__name__}"

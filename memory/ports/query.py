@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
@@ -299,6 +299,14 @@ class Hit:
     score: float
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionPage:
+    """Partitions and the generation of each, ordered by tenant and scope; `cursor` is None on the last page."""
+
+    partitions: tuple[tuple[Partition, int], ...] = ()
+    cursor: str | None = None
+
+
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
 
@@ -312,17 +320,46 @@ class Position:
 
 def encode_cursor(values: Sequence[FieldValue], record_id: str) -> str:
     """An opaque cursor. It holds sort values, without the sign of nought, which a store may have lost, and an id, no text of the record."""
-    plain = [{"t": micros(v)} if isinstance(v, datetime) else v + 0.0 if isinstance(v, float) else v for v in values]
-    return base64.urlsafe_b64encode(json.dumps([plain, record_id], separators=(",", ":")).encode()).decode().rstrip("=")
+    return _opaque([[{"t": micros(v)} if isinstance(v, datetime) else v + 0.0 if isinstance(v, float) else v for v in values], record_id])
+
+
+def encode_partition(partition: Partition) -> str:
+    """The cursor of a page of partitions that ends here."""
+    return _opaque([partition.tenant, partition.scope])
+
+
+def decode_partition(cursor: str) -> Partition:
+    """The partition behind which such a cursor goes on; another cursor is refused as `InvalidInput`."""
+    try:
+        tenant, scope = _read(cursor)
+    except (ValueError, TypeError) as exc:
+        raise InvalidInput("cursor", _NO_CURSOR) from exc
+    if not isinstance(tenant, str) or not isinstance(scope, str):
+        raise InvalidInput("cursor", _NO_CURSOR)
+    return Partition(tenant, scope)
+
+
+_NO_CURSOR = "this is not a cursor that such a question returned"
+
+
+def _opaque(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def _read(cursor: str) -> list[Any]:
+    parts = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    if not isinstance(parts, list):
+        raise TypeError("a cursor is a list")
+    return parts
 
 
 def decode_cursor(cursor: str, order: Sequence[Order]) -> Position:
     """The position a cursor holds. One that was not made for this order is refused as `InvalidInput`."""
     try:
-        values, record_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        values, record_id = _read(cursor)
         restored = tuple(moment(v["t"]) if isinstance(v, dict) else v for v in values)
     except (ValueError, TypeError, KeyError, OverflowError) as exc:
-        raise InvalidInput("cursor", "this is not a cursor that a query returned") from exc
+        raise InvalidInput("cursor", _NO_CURSOR) from exc
     if len(restored) != len(order) or not is_id(record_id):
         raise InvalidInput("cursor", "this cursor was made for a query with another order")
     return Position(restored, record_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.domain.errors import InvalidInput
-from memory.ports.checking import id_problem, value_problem
+from memory.ports.checking import id_problem, text_problem, value_problem
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.query import (
@@ -45,6 +45,11 @@ def check_limit(limit: object) -> None:
         raise InvalidInput("limit", f"takes an integer, not {type(limit).__name__}")
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
+
+
+def check_prefix(name: str, prefix: object) -> None:
+    if problem := text_problem(name, prefix):
+        raise InvalidInput(name, problem.removeprefix(f"{name}: "))
 
 
 def check_order(collection: Collection, order: Sequence[Order]) -> None:
@@ -156,9 +161,14 @@ class _Checker:
 
 def text_range(part: StartsWith) -> Filter:
     """The texts from the prefix up to the first that is behind all that begin with it, by code points; every text, where there is none behind."""
-    start = Ge(part.field, part.prefix)
-    room = part.prefix.rstrip(_LAST)
-    return And((start, Lt(part.field, room[:-1] + _next(room[-1])))) if room else start
+    start, end = Ge(part.field, part.prefix), behind_prefix(part.prefix)
+    return start if end is None else And((start, Lt(part.field, end)))
+
+
+def behind_prefix(prefix: str) -> str | None:
+    """The first text behind all that begin with the prefix, by code points; None where there is none behind."""
+    room = prefix.rstrip(_LAST)
+    return room[:-1] + _next(room[-1]) if room else None
 
 
 def _next(character: str) -> str:

@@ -14,7 +14,7 @@ from typing import Protocol
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
-from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
 from memory.ports.record import JsonValue, Key, Partition, Stored
 from memory.ports.writes import Outcome, Write
 
@@ -124,6 +124,14 @@ class Store(Protocol):
         `expired` names the collections whose records are due at home once they have expired before that moment. At most `limit` rows, from 1 to
         `MAX_LIMIT`, but for rows of several tenants under one id, which come together; what is due for two reasons is told for each. What stays as it
         is comes exactly once over the pages. Corrupt rows are left out. Needs `tenant_wide` and `filter`.
+        """
+        ...
+
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        """The partitions with a live record of any collection and role, readable or not, or a generation above 0, each once with its generation.
+
+        A page at a time, ordered by tenant and scope; with `prefix` those whose scope begins so. `limit` is from 1 to `MAX_LIMIT`. Partitions that
+        come and go meanwhile may be missed or named; all others are there. Needs `tenant_wide`.
         """
         ...
 

@@ -14,7 +14,7 @@ from memory.orchestrator.steps import current_step
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
-from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
@@ -95,6 +95,9 @@ class FaultyStore:
 
     async def vacuum(self) -> int:
         return await self._call("vacuum", lambda: self._server.store.vacuum())
+
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        return await self._call("partitions", lambda: self._server.store.partitions(where, prefix=prefix, limit=limit, cursor=cursor))
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         return await self._call("idle_partitions", lambda: self._server.store.idle_partitions(limit))

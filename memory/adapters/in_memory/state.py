@@ -64,6 +64,11 @@ class State:
     def generation(self, partition: Partition) -> int:
         return self._generations.get(partition, 0)
 
+    def partitions(self) -> Iterator[tuple[Partition, int]]:
+        """Those with live records or a generation, with their generations."""
+        held = {partition for live in self._live.values() for partition, records in live.items() if records}
+        yield from ((partition, self.generation(partition)) for partition in held | self._generations.keys())
+
     def idle(self) -> Iterator[tuple[Partition, int]]:
         """Partitions that something is kept of though nothing stands in them, with their generations."""
         kept = dict.fromkeys([*self._generations, *(partition for live in self._live.values() for partition in live)])

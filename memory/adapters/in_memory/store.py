@@ -14,7 +14,7 @@ from memory.adapters.in_memory.frozen import maybe_in_utc
 from memory.adapters.in_memory.ranking import by_words
 from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
-from memory.ports.asking import condition, page_of
+from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore, content_bytes
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
@@ -22,7 +22,7 @@ from memory.ports.collections import Collection
 from memory.ports.deciding import carried
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
-from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search
+from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant
 from memory.ports.record import Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Status, Write
@@ -131,6 +131,10 @@ class InMemoryStore(BaseStore):
             owed = carried(stored.owed, carry) if stored and key not in corrupt else ()
             self.state.place(query.collection.name, key, Tombstone(key, over, owed, discard_at=maybe_in_utc(discard_at)))
         return len(keys)
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+        self._forget()
+        return first_partitions(self.state.partitions(), where, prefix, after, limit)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         self._forget()

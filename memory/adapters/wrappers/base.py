@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
-from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health, Store
 from memory.ports.writes import Outcome, Write
@@ -95,6 +95,9 @@ class Wrapper:
 
     async def vacuum(self) -> int:
         return await self._call(Call("vacuum"), self.inner.vacuum)
+
+    async def partitions(self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None) -> PartitionPage:
+        return await self._call(Call("partitions"), lambda: self.inner.partitions(where, prefix=prefix, limit=limit, cursor=cursor))
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
         return await self._call(Call("idle_partitions"), lambda: self.inner.idle_partitions(limit))

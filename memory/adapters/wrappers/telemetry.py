@@ -30,6 +30,7 @@ OPERATIONS = {
     "query": "search_memory",
     "search": "search_memory",
     "count": "search_memory",
+    "partitions": "search_memory",
     "delete_matching": "delete_memory",
     "open": "open_memory_store",
     "close": "close_memory_store",

@@ -119,6 +119,13 @@ _ALL = (
     Clause("filter.zones", "A moment in a filter is the same moment in any zone.", "FieldValue", "filter"),
     Clause("count.exact", "A count tells how many match, and roughly what they take, whatever limit and cursor.", "Store.count"),
     Clause("everywhere.all", "A whole tenant and everywhere answer everything there.", "Tenant, Everywhere", "tenant_wide"),
+    Clause(
+        "partitions.exact",
+        "Every partition with a live record or a generation is named once with it, and no other.",
+        "Store.partitions",
+        "tenant_wide",
+    ),
+    Clause("partitions.pages", "Their pages lose and repeat nothing; a prefix is of scopes, to the letter.", "Store.partitions", "tenant_wide"),
     Clause("erase.matches", "Deleting what matches leaves tombstones above both versions for exactly what a query finds.", "Store.delete_matching"),
     Clause("erase.all", "However many there are, limit and cursor aside.", "Store.delete_matching"),
     Clause("erase.carries", "Tombstones go on owing the steps named and nothing else.", "Store.delete_matching"),

@@ -43,6 +43,7 @@ from memory.ports.contract.test_limits import *
 from memory.ports.contract.test_meaning import *
 from memory.ports.contract.test_names import *
 from memory.ports.contract.test_paging import *
+from memory.ports.contract.test_partitions import *
 from memory.ports.contract.test_refusals import *
 from memory.ports.contract.test_round_trips import *
 from memory.ports.contract.test_servers import *

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import Table
 from memory.ports.query import Everywhere, Tenant, Where
+from memory.ports.questions import behind_prefix
 from memory.ports.record import Partition
 from memory.ports.rows import MARK
 
@@ -98,9 +99,25 @@ def numbers_of(session: Session, where: Where) -> list[int]:
     return sorted({int(row[0]) for row in found if row is not None})
 
 
-# -- forgetting partitions of which something is kept though nothing stands in them ------------------------------------
+# -- which there are, and forgetting those in which nothing stands ------------------------------------------------------
 
 _COLLECTIONS = "SELECT name FROM memory_collections"
+
+
+def listed(session: Session, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    """Those with a generation above 0, or a record of any collection of the file, in quarantine or not."""
+    tables = ["memory_quarantine", *[name for (name,) in session.rows(_COLLECTIONS)]]
+    holds = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE partition_no = p.number)" for table in tables)  # noqa: S608
+    conditions, values = [f"(p.generation > 0 OR {holds})", "p.scope >= ?"], [prefix]
+    if isinstance(where, Tenant):
+        conditions, values = [*conditions, "p.tenant = ?"], [*values, where.tenant]
+    if (end := behind_prefix(prefix)) is not None:
+        conditions, values = [*conditions, "p.scope < ?"], [*values, end]
+    if after is not None:
+        conditions, values = [*conditions, "(p.tenant, p.scope) > (?, ?)"], [*values, after.tenant, after.scope]
+    asked = " AND ".join(conditions)
+    statement = f"SELECT p.tenant, p.scope, p.generation FROM memory_partitions AS p WHERE {asked} ORDER BY p.tenant, p.scope LIMIT ?"  # noqa: S608
+    return [(Partition(tenant, scope), generation) for tenant, scope, generation in session.rows(statement, (*values, limit))]
 
 
 def idle(session: Session, limit: int) -> list[tuple[Partition, int]]:

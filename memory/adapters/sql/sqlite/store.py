@@ -27,7 +27,7 @@ from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
-from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
@@ -148,6 +148,9 @@ class SqliteStore(BaseStore):
 
     async def _vacuum(self) -> int:
         return await self._driver.shrink()
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+        return await self._driver.read(lambda session: partitions.listed(session, where, prefix, after, limit))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         return await self._driver.read_aside(lambda session: partitions.idle(session, limit))
