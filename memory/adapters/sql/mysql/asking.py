@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -45,7 +45,7 @@ class MyShaper(ExactShaper):
         longest = max(map(len, texts))
         return code + ("64" if longest <= 64 else "512" if longest <= 512 else ""), json.dumps(texts, separators=(",", ":"))
 
-    def value_in(self, row: Row, field: str) -> Any:
+    def value_in(self, row: Row, field: str, at: Mapping[str, int] | None = None) -> Any:
         value = super().value_in(row, field)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -82,10 +82,10 @@ class PgShaper(ExactShaper):
     def code(self, value: Any) -> str:
         return _code(value)
 
-    def position(self, order: Sequence[Order], row: Row) -> tuple[Any, ...]:
+    def position(self, order: Sequence[Order], row: Row, at: Mapping[str, int] | None = None) -> tuple[Any, ...]:
         return tuple([self._shown(self.value_in(row, o.field)) for o in order])
 
-    def value_in(self, row: Row, field: str) -> Any:
+    def value_in(self, row: Row, field: str, at: Mapping[str, int] | None = None) -> Any:
         if field == "owing":
             return row[OWED] is not None
         return row[self._at[field if field in SYSTEM_FIELDS else field_column(field)]]
