@@ -14,13 +14,13 @@ from hashlib import blake2b
 from typing import Any
 
 from memory.ports.collections import Collection
-from memory.ports.text import words
+from memory.ports.text import cut, stem
 
 LONGEST = 128
 """Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
 _BITS = 60
 """Of one integer, shared by the counts of a word in each part."""
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_from_json = json.JSONDecoder().decode
 
 
 @lru_cache(maxsize=65_536)
@@ -29,17 +29,30 @@ def token(stem: str) -> str:
     return stem if len(stem) <= LONGEST else "#" + blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+@lru_cache(maxsize=65_536)
+def _token_of(word: str) -> str:
+    """The token of a folded word."""
+    return token(stem(word))
+
+
 def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
     """The texts' words, packed. The same texts give the same bytes, in whatever order they come."""
     bits = _bits(collection)
     most = 2**bits - 1
     total, packed = 0, dict[str, int]()
     for place, part in enumerate(collection.texts):
-        stems = words(texts.get(part.name, ""))
-        total += len(stems)
-        for stem, count in Counter(map(token, stems)).items():
-            packed[stem] = packed.get(stem, 0) + (min(count, most) << (place * bits))
-    return _to_json([total, packed]).encode()
+        if text := texts.get(part.name):
+            tokens = [_token_of(word) for word in cut(text)]
+            total += len(tokens)
+            one = 1 << (place * bits)
+            once = dict.fromkeys(tokens, one)
+            if len(once) == len(tokens) and (not packed or packed.keys().isdisjoint(once)):
+                packed |= once
+            else:
+                for found, count in Counter(tokens).items():
+                    packed[found] = packed.get(found, 0) + min(count, most) * one
+    said = ",".join([f'"{token}":{numbers}' for token, numbers in packed.items()])  # JSON: a token has letters and digits, and nothing to escape
+    return f"[{total},{{{said}}}]".encode()
 
 
 def length(packed: bytes) -> int:
@@ -47,29 +60,28 @@ def length(packed: bytes) -> int:
     return int(packed[1 : packed.index(b",")])
 
 
-def unpacked(packed: bytes) -> tuple[int, dict[str, int]]:
-    """The number of words, and of each token its counts in one integer, see `weigh`. Raises `ValueError` for bytes that are no packed words."""
-    total, counts = json.loads(packed)
-    return total, counts
+def packed_counts(packed: bytes) -> dict[str, int]:
+    """How often each token stands in which part, in one number each: see `weighed`."""
+    held: dict[str, int] = _from_json(packed.decode())[1]
+    return held
+
+
+def weighed(collection: Collection, numbers: Any) -> Any:
+    """Such a number's counts, summed under the parts' weights; also of a whole array at once."""
+    bits = _bits(collection)
+    most = 2**bits - 1
+    return sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
 
 
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
     """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
-    _, held = unpacked(packed)
-    return {stem: weigh(collection, numbers) for stem in stems if (numbers := held.get(token(stem)))}
+    held = packed_counts(packed)
+    return {stem: weighed(collection, numbers) for stem in stems if (numbers := held.get(token(stem)))}
 
 
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
     """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
-    _, held = unpacked(packed)
-    return {token: weigh(collection, numbers) for token, numbers in held.items()}
-
-
-def weigh(collection: Collection, numbers: Any) -> Any:
-    """What a word's packed counts come to under the parts' weights; also of a whole array at once."""
-    bits = _bits(collection)
-    most = 2**bits - 1
-    return sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
+    return {found: float(weighed(collection, numbers)) for found, numbers in packed_counts(packed).items()}
 
 
 def _bits(collection: Collection) -> int:

@@ -112,13 +112,8 @@ class Codec:
                 plain[vector] if first_field > vector else None,
                 self._unread,
             )
-            problem = (
-                "set aside earlier"
-                if row.type == CORRUPT
-                else ""
-                if values[self._checksum] == checksum(row) ^ (partition or 0)
-                else "checksum mismatch"
-            )
+            sound = values[self._checksum] == checksum(row) ^ (partition or 0)
+            problem = "set aside earlier" if row.type == CORRUPT else "" if sound else "checksum mismatch"
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as exc:
             key = self.key(values)
             return Row(key.tenant, key.id, "", 0), f"cannot be read: {type(exc).__name__}"

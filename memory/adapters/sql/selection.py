@@ -7,6 +7,7 @@ from typing import Any
 
 from memory.adapters.sql.codec import ID, Codec
 from memory.adapters.sql.columns import field_column
+from memory.domain.ids import is_id
 from memory.ports.collections import FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
@@ -22,10 +23,9 @@ class Selection:
 
     def __init__(self, codec: Codec, select: frozenset[str]) -> None:
         collection = codec.collection
-        types: dict[str, str] = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
-        types["id"] = ID if ID in codec.types else FieldType.TEXT
+        types = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
         wanted = sorted(select - BESIDE)
-        self._fields = [(name, _column(name), codec.decoder(types[name])) for name in wanted if name not in ("owing", "role")]
+        self._fields = [(name, _column(name), codec.decoder(ID if name == "id" else types[name])) for name in wanted if name not in ("owing", "role")]
         self._owing, self._role = "owing" in select, "role" in select
         self._words, self._vector = WORDS in select, VECTOR in select and collection.vector
         named = [*_ALWAYS, *map(_column, wanted), *(["words"] if self._words else []), *(["vector"] if self._vector else [])]
@@ -44,8 +44,11 @@ class Selection:
             fields = {name: value for name, column, decode in self._fields if (value := _value(row[column], decode)) is not None}
             fields |= {"owing": row["owed"] is not None} if self._owing else {}
             fields |= {"role": role} if self._role else {}
+            record_id = str(self._id(row["id"]))
+            if not is_id(record_id):  # nobody could read on under it
+                return None
             return Head(
-                Key(str(self._text(row["tenant"])), str(self._id(row["id"]))),
+                Key(str(self._text(row["tenant"])), record_id),
                 str(self._text(row["scope"])),
                 row["version"],
                 role,

@@ -70,6 +70,13 @@ class MyDirectory(Directory[Connection]):
             found |= {Partition(shown(tenant), shown(scope)) for tenant, scope in rows}
         return found
 
+    def _named(self, tables: Sequence[str]) -> list[str]:
+        return [f"`{name}`" for name in tables]
+
+    async def _list(self, connection: Connection, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
+        rows = await connection.fetch(f"SELECT p.tenant, p.scope, p.generation FROM {_TABLE} AS p {which}", *values)  # noqa: S608
+        return [(Partition(shown(tenant), shown(scope)), generation) for tenant, scope, generation in rows]
+
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)

@@ -83,7 +83,7 @@ async def _candidates(
     ids: Ints = np.unique(np.concatenate([rows[:, 0] for rows in held.values()]))
     scores, matched = np.zeros(len(ids)), np.zeros(len(ids), np.bool_)
     async for rows in paced(held.values(), _MOST_WORDS):
-        frequencies = lexical.weigh(table.collection, rows[:, 1])
+        frequencies = lexical.weighed(table.collection, rows[:, 1])
         rows, frequencies = rows[frequencies > 0], frequencies[frequencies > 0]
         at = np.searchsorted(ids, rows[:, 0])
         scores[at] += gained(rarity(documents, len(rows)), frequencies, norms(rows[:, 2].astype(np.float64), average))

@@ -204,8 +204,8 @@ def digests(counts: Mapping[str, int]) -> Digests:
 def counted(words: bytes | None) -> tuple[int, Mapping[str, int]]:
     """How many words there are, and the packed counts of each; nothing where these are no packed words."""
     try:
-        return lexical.unpacked(words or b"[0,{}]")
-    except ValueError:
+        return (lexical.length(words), lexical.packed_counts(words)) if words else (0, {})
+    except (ValueError, TypeError, IndexError):
         return 0, {}
 
 

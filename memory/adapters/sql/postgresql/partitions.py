@@ -60,7 +60,7 @@ class PgDirectory(Directory[Connection]):
     async def _empty(
         self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, Partition, int]]:
-        names = self._tables([*tables, "memory_quarantine"])
+        names = self._named([*tables, "memory_quarantine"])
         none = [f"NOT EXISTS (SELECT FROM {table} AS t WHERE t.partition_no = p.number)" for table in names]
         asked = [after, most] if among is None else [after, most, list(among)]
         these = "" if among is None else "AND p.number = ANY($3::bigint[]) "
@@ -73,7 +73,7 @@ class PgDirectory(Directory[Connection]):
 
     async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         found: set[Partition] = set()
-        for table in self._tables(tables):
+        for table in self._named(tables):
             rows = await connection.fetch(f"SELECT DISTINCT t.tenant, t.scope FROM {table} AS t WHERE t.row_type = '{MARK}'")  # noqa: S608
             found |= {Partition(unescape(tenant), unescape(scope)) for tenant, scope in rows}
         return found
@@ -81,8 +81,15 @@ class PgDirectory(Directory[Connection]):
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         await connection.execute(f'DELETE FROM "{self._schema}".memory_partitions WHERE number = ANY($1::bigint[])', list(numbers))  # noqa: S608
 
-    def _tables(self, names: Sequence[str]) -> list[str]:
-        return [f'"{self._schema}"."{name}"' for name in names]
+    def _named(self, tables: Sequence[str]) -> list[str]:
+        return [f'"{self._schema}"."{name}"' for name in tables]
+
+    async def _list(self, connection: Connection, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
+        for number in range(1, len(values) + 1):
+            which = which.replace("?", f"${number}::text", 1)
+        sql = f'SELECT p.tenant, p.scope, p.generation FROM "{self._schema}".memory_partitions AS p {which}'  # noqa: S608
+        rows = await connection.fetch(sql, *map(escape, values))
+        return [(Partition(unescape(tenant), unescape(scope)), generation) for tenant, scope, generation in rows]
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
         rows = await (connection.fetch(self._all_sql) if tenant is None else connection.fetch(self._of_tenant_sql, escape(tenant)))

@@ -89,7 +89,7 @@ def _scored(found: _Postings, collection: Collection, stems: int) -> list[tuple[
     documents, total = found.asked
     norm = norms(np.array(found.lengths, np.float64), total / documents if documents else 0.0)
     records, which = np.array(found.records, np.int64) - 1, np.array(found.stems, np.int64) - 1
-    frequencies: Scores = lexical.weigh(collection, np.array(found.packed, np.int64))
+    frequencies: Scores = lexical.weighed(collection, np.array(found.packed, np.int64))
     scores, held = np.zeros(len(found.ids)), np.zeros(len(found.ids), np.bool_)
     by_stem = np.argsort(which, kind="stable")
     for chosen in np.split(by_stem, np.searchsorted(which[by_stem], np.arange(1, stems))):

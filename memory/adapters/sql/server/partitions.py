@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.ports.query import Everywhere, Tenant, Where
+from memory.ports.questions import behind_prefix
 from memory.ports.record import Partition
 from memory.ports.storable import Unstorable
 
@@ -157,6 +158,32 @@ class Directory(ABC, Generic[C]):
     @abstractmethod
     async def store(self, connection: C, generations: Mapping[int, int]) -> None:
         """Set the generations of partitions that this transaction has locked exclusively."""
+
+    # -- which there are ----------------------------------------------------------------------------------------------
+
+    async def listed(
+        self, connection: C, tables: Sequence[str], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
+        """The first so many behind `after` that have a generation or a record, readable or not, in order. `tables` are those of all collections."""
+        holding = [f"EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number)" for table in self._named([*tables, "memory_quarantine"])]  # noqa: S608
+        tests, values = [f"(p.generation > 0 OR {' OR '.join(holding)})"], list[str]()
+        if isinstance(where, Tenant):
+            tests, values = [*tests, "p.tenant = ?"], [*values, where.tenant]
+        if prefix:
+            tests, values = [*tests, "p.scope >= ?"], [*values, prefix]
+        if (end := behind_prefix(prefix)) is not None:
+            tests, values = [*tests, "p.scope < ?"], [*values, end]
+        if after is not None:
+            tests, values = [*tests, "(p.tenant > ? OR p.tenant = ? AND p.scope > ?)"], [*values, after.tenant, after.tenant, after.scope]
+        return await self._list(connection, f"WHERE {' AND '.join(tests)} ORDER BY p.tenant, p.scope LIMIT {limit}", values)
+
+    @abstractmethod
+    def _named(self, tables: Sequence[str]) -> list[str]:
+        """Tables as statements name them."""
+
+    @abstractmethod
+    async def _list(self, connection: C, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
+        """Those partitions p, with their generations, that this end of a statement asks for: its values are marked by '?'."""
 
     # -- partitions that nothing is left of ---------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
-from memory.ports.query import Count, Page, Query
+from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health
 
@@ -167,6 +167,12 @@ class ServerStore(BaseStore, Generic[C, R]):
     @abstractmethod
     def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:
         """What is to be compared of a collection: each is done page by page, on a connection, from where its last page ended."""
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+        async def look(connection: C) -> list[tuple[Partition, int]]:
+            return await self._directory.listed(connection, await self._names(connection), where, prefix, after, limit)
+
+        return await self._with(look)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:

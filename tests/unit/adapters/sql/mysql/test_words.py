@@ -47,7 +47,7 @@ async def _standing(raw: Raw) -> Postings:
     """What the rows say that have words in the table."""
     texts = ", ".join(f"text_{p.name}" for p in SAMPLES.texts)
     rows = await raw(f"SELECT partition_no, number, {texts} FROM samples WHERE lexemes > 0")  # noqa: S608
-    said = [(at, number, lexical.unpacked(_packed(*texts))[1]) for at, number, *texts in rows]
+    said = [(at, number, lexical.packed_counts(_packed(*texts))) for at, number, *texts in rows]
     return {(at, words._digest(word), number, counts) for at, number, told in said for word, counts in told.items()}
 
 
