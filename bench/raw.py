@@ -11,7 +11,7 @@ import numpy
 
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
 from memory.adapters.sql.sqlite.config import SqliteConfig
-from memory.adapters.sql.sqlite.driver import SqliteDriver
+from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.session import Session
 from memory.ports.collections import Collection
 

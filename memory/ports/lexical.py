@@ -12,9 +12,10 @@ from collections.abc import Collection as Several
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 from memory.ports.collections import Collection
-from memory.ports.text import words
+from memory.ports.text import cut, stem
 
 LONGEST = 128
 """Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
@@ -25,6 +26,7 @@ _BITS = 60
 _TOKENS = re.compile(r'"([^"]+)"')
 """In what is packed: no token has a character that JSON escapes."""
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_from_json = json.JSONDecoder().decode
 
 
 @lru_cache(maxsize=65_536)
@@ -33,21 +35,30 @@ def token(stem: str) -> str:
     return stem if len(stem) <= LONGEST else "#" + blake2b(stem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+@lru_cache(maxsize=65_536)
+def _token_of(word: str) -> str:
+    """The token of a folded word."""
+    return token(stem(word))
+
+
 def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
     """The texts' words, packed. The same texts give the same bytes, in whatever order they come."""
     bits = _bits(collection)
     most = 2**bits - 1
     total, packed = 0, dict[str, int]()
     for place, part in enumerate(collection.texts):
-        if not (text := texts.get(part.name)):
-            continue
-        stems = words(text)
-        total += len(stems)
-        shift = place * bits
-        for stem, count in Counter(stems).items():
-            word = stem if len(stem) <= LONGEST else token(stem)
-            packed[word] = packed.get(word, 0) + ((count if count < most else most) << shift)
-    return _to_json([total, packed]).encode()
+        if text := texts.get(part.name):
+            tokens = [_token_of(word) for word in cut(text)]
+            total += len(tokens)
+            one = 1 << (place * bits)
+            once = dict.fromkeys(tokens, one)
+            if len(once) == len(tokens) and (not packed or packed.keys().isdisjoint(once)):
+                packed |= once
+            else:
+                for found, count in Counter(tokens).items():
+                    packed[found] = packed.get(found, 0) + min(count, most) * one
+    said = ",".join([f'"{token}":{numbers}' for token, numbers in packed.items()])  # JSON: a token has letters and digits, and nothing to escape
+    return f"[{total},{{{said}}}]".encode()
 
 
 def length(packed: bytes) -> int:
@@ -55,28 +66,38 @@ def length(packed: bytes) -> int:
     return int(packed[1 : packed.index(b",")])
 
 
+def packed_counts(packed: bytes) -> dict[str, int]:
+    """How often each token stands in which part, in one number each: see `weighed`."""
+    held: dict[str, int] = _from_json(packed.decode())[1]
+    return held
+
+
+def weighed(collection: Collection, numbers: Any) -> Any:
+    """Such a number's counts, summed under the parts' weights; also of a whole array at once."""
+    bits = _bits(collection)
+    most = 2**bits - 1
+    return sum(part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts))
+
+
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
     """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
     bits = _bits(collection)
     most = 2**bits - 1
     found: dict[str, float] = {}
-    for stem in stems:
-        named = b'"%b":' % token(stem).encode("utf-8", "surrogatepass")
+    for one in stems:
+        named = b'"%b":' % token(one).encode("utf-8", "surrogatepass")
         start = packed.find(named) + len(named)  # looked up where it stands: of a long text all else would be read for nothing
         if start < len(named):
             continue
         end = packed.find(b",", start)
         numbers = int(packed[start : packed.index(b"}", start) if end < 0 else end])
-        found[stem] = sum([part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts)])
+        found[one] = sum([part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts)])
     return found
 
 
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
     """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
-    bits = _bits(collection)
-    most, weights = 2**bits - 1, [(place * bits, part.weight) for place, part in enumerate(collection.texts)]
-    held: dict[str, int] = json.loads(packed)[1]
-    return {stem: sum([weight * ((numbers >> shift) & most) for shift, weight in weights]) for stem, numbers in held.items()}
+    return {found: float(weighed(collection, numbers)) for found, numbers in packed_counts(packed).items()}
 
 
 def tokens(packed: bytes) -> list[str]:

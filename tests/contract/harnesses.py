@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
+from uuid import UUID
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import Unsupported
@@ -163,7 +164,7 @@ class Sqlite(InAFolder):
         from memory.adapters.sql.sqlite.config import Thresholds
         from memory.adapters.sql.sqlite.store import SqliteStore
 
-        small = Thresholds(writes_together=1, rows_at_once=2, buried_at_once=1, block=8, statements_kept=1, log_pages=1)
+        small = Thresholds(writes_together=1, rows_at_once=2, deleted_at_once=1, block=8, statements_kept=1, log_pages=1)
         store: Store = SqliteStore(f"sqlite:///{self.folder / 'memory.db'}", name="sqlite", thresholds=small)
         return store
 
@@ -187,7 +188,7 @@ class Sqlite(InAFolder):
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
         with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:
             changed = f"UPDATE {collection.name} SET body = ? WHERE tenant = ? AND id = ?"  # noqa: S608
-            assert file.execute(changed, ('{"not":"said"}', key.tenant, key.id)).rowcount == 1
+            assert file.execute(changed, ('{"not":"said"}', key.tenant, UUID(key.id).bytes)).rowcount == 1
 
     async def damage_derived(self, store: Store) -> None:
         with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:

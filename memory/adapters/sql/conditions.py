@@ -15,9 +15,9 @@ from sqlalchemy.sql.elements import Grouping
 
 from memory.adapters.sql.columns import REQUIRED, field_column
 from memory.adapters.sql.shapes import NEVER_MISSING, Shape
-from memory.adapters.sql.values import RECORD
 from memory.ports.query import SYSTEM_FIELDS, Order, RowType
 from memory.ports.record import Role
+from memory.ports.rows import RECORD
 
 Condition = sa.ColumnElement[bool]
 SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
@@ -62,6 +62,7 @@ class Conditions:
         self._table = table
         self._never_missing = NEVER_MISSING | frozenset(table.info.get(REQUIRED, ()))
         self._places = count()
+        self._type = table.c.row_type
 
     def value(self, code: str) -> sa.BindParameter[Any]:
         """The next value."""
@@ -100,11 +101,11 @@ class Conditions:
 
     def standing(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> Condition:
         """Roles and kinds are ours, not a caller's: written out, so that partial indexes can serve them."""
-        of_kind: list[Condition] = [self._table.c.record_kind == constant(kind) for kind in sorted(kinds) if kind is not RowType.RECORD]
+        of_kind: list[Condition] = [self._type == constant(kind) for kind in sorted(kinds) if kind is not RowType.RECORD]
         if RowType.RECORD in kinds:
             wanted = [constant(role.value) for role in sorted(roles)]
             of_role = self._table.c.role == wanted[0] if len(wanted) == 1 else self._table.c.role.in_(wanted)
-            of_kind.append(sa.and_(self._table.c.record_kind == constant(RECORD), of_role if wanted else sa.false()))
+            of_kind.append(sa.and_(self._type == constant(RECORD), of_role if wanted else sa.false()))
         return sa.or_(sa.false(), *of_kind)
 
     # -- filters ------------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from memory.adapters.sql.declared import Comparison, Growth, compared, declarati
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 
-FORM = 3
-"""The form of the tables beside what collections declare. 1 and 2 were never released."""
+FORM = 4
+"""The form of the tables beside what collections declare. Those before it were never released."""
 VERSION_TABLE = "memory_schema_version"
 REGISTRY = "memory_collections"
 

@@ -6,18 +6,11 @@ of operators, field names and the kinds of the values; nothing of a caller's is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, TypeTable
 from memory.adapters.sql.columns import field_column
-from memory.adapters.sql.values import (
-    Row,
-    decode_tags,
-    encode_tags,
-    encode_value,
-    tag_token,
-)
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
@@ -43,7 +36,6 @@ from memory.ports.query import (
     Where,
 )
 from memory.ports.record import FieldValue
-from memory.ports.storable import Unstorable
 
 Shape: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = list[Any]
@@ -101,14 +93,15 @@ def walks(order: Sequence[Order]) -> bool:
 
 
 class Shaper:
-    """The shapes of filters, orders and cursors over one collection's fields; `at` says where each column is in a row.
-
-    What values look like in columns is SQLite's; a dialect with other columns overrides what differs.
+    """The shapes of filters, orders and cursors over one collection's fields; `at` says where each column is in a row, `types` how a dialect binds
+    and reads the values of a type.
     """
 
-    def __init__(self, collection: Collection, at: Mapping[str, int]) -> None:
+    def __init__(self, collection: Collection, at: Mapping[str, int], types: TypeTable = TAGS_AS_TEXT) -> None:
         self._at = at
         self._name = collection.name
+        self._bind: dict[str, Callable[[Any], Any]] = {kind: coding.bind for kind, coding in types.items()}
+        self._read: dict[str, Callable[[Any], Any]] = {kind: coding.read for kind, coding in types.items()}
         self._types = {**SYSTEM_TYPES, **{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}}
 
     def type_of(self, field: str) -> FieldType:
@@ -141,7 +134,7 @@ class Shaper:
 
     def _has(self, part: Has, values: Values) -> Shape:
         self.type_of(part.field)
-        values.append(tag_token(part.tag))
+        values.append(self._bind[TAG](part.tag))
         return ("has", part.field)
 
     def _in(self, part: In, values: Values) -> Shape:
@@ -169,18 +162,24 @@ class Shaper:
             if isinstance(value, int | float):
                 return comparable(value)
         elif suits(kind, value):
-            try:
-                return encode_value(kind, field, value)
-            except Unstorable:
-                return NOTHING
+            return self._in_column(field, kind, value)
         if ordering:
             raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
         return NOTHING
 
-    @staticmethod
-    def texts(values: Values) -> Values:
+    def _in_column(self, field: str, kind: FieldType, value: Any) -> Any:
+        """A value of the field's own type as its column holds it."""
+        if kind is FieldType.TIME:
+            return micros(value)
+        if kind is FieldType.TEXT:
+            value = str(value)
+        bind = self._bind.get(ID if field == "id" else kind)
+        return value if bind is None else bind(value)
+
+    def texts(self, values: Values) -> Values:
         """Values that were given as they are, as columns hold them."""
-        return values
+        bind = self._bind.get(FieldType.TEXT)
+        return values if bind is None else [bind(value) if isinstance(value, str) else value for value in values]
 
     # -- cursors ------------------------------------------------------------------------------------------------------
 
@@ -192,45 +191,52 @@ class Shaper:
             keys.append((by.field, by.descending, None if bound is None else self.code(bound)))
             values += () if bound is None else (bound,)
         values.append(self.id_value(position.id))
-        return ("after", (*keys, ("id", bool(order) and order[-1].descending, "s")))
+        return ("after", (*keys, ("id", bool(order) and order[-1].descending, self.code(values[-1]))))
 
     def place_value(self, field: str, value: FieldValue) -> Any:
         """A sort value of a cursor as its column holds it."""
         kind = self.type_of(field)
-        if kind is FieldType.TAGS and isinstance(value, list | tuple):
-            return encode_tags(value)
+        value = tuple(value) if kind is FieldType.TAGS and isinstance(value, list) else value
         if not (isinstance(value, int | float) if kind in NUMBERS else suits(kind, value)):
             raise InvalidInput("cursor", "this cursor was made for a query with another order")
-        return micros(value) if isinstance(value, datetime) else int(value) if isinstance(value, bool) else value
+        if kind in NUMBERS:
+            return int(value) if isinstance(value, bool) else value
+        return self._in_column(field, kind, value)
 
     def id_value(self, record_id: str) -> Any:
         """An id as its column holds it."""
-        return record_id
+        return self._in_column("id", FieldType.TEXT, record_id)
 
     def code(self, value: Any) -> str:
         """A letter for the kind of a bound value: `Conditions.types` gives each its SQL type."""
         return _code(value)
 
-    def position(self, order: Sequence[Order], row: Row) -> tuple[Any, ...]:
-        """Where a row stands, as a cursor tells it."""
-        return tuple([self._value(o.field, self.value_in(row, o.field)) for o in order])
+    def position(self, order: Sequence[Order], row: Sequence[Any], at: Mapping[str, int] | None = None) -> tuple[Any, ...]:
+        """Where a row stands, as a cursor tells it; `at` where its columns are, if it is not a whole one."""
+        return tuple([self.shown(o.field, self.value_in(row, o.field, at)) for o in order])
 
-    def value_in(self, row: Row, field: str) -> Any:
+    def value_in(self, row: Sequence[Any], field: str, at: Mapping[str, int] | None = None) -> Any:
         """What the field's column holds in a row."""
+        at = self._at if at is None else at
         if field == "owing":
-            return int(row[self._at["owed"]] is not None)
-        return row[self._at[field if field in SYSTEM_FIELDS else field_column(field)]]
+            return int(row[at["owed"]] is not None)
+        return row[at[field if field in SYSTEM_FIELDS else field_column(field)]]
 
-    def _value(self, field: str, value: Any) -> FieldValue:
+    def shown(self, field: str, value: Any) -> Any:
+        """What a column holds as the field's value."""
         kind = self.type_of(field)
         if value is None:
             return None
-        if kind is FieldType.TAGS:
-            return decode_tags(value)
         if kind is FieldType.TIME:
             return moment(value)
-        return bool(value) if kind is FieldType.BOOLEAN else value
+        if kind is FieldType.BOOLEAN:
+            return bool(value)
+        read = self._read.get(ID if field == "id" else kind)
+        return value if read is None else read(value)
+
+
+_CODES: tuple[tuple[type, str], ...] = ((str, "s"), (int, "i"), (float, "f"), (list, "a"))
 
 
 def _code(value: Any) -> str:
-    return "s" if isinstance(value, str) else "i" if isinstance(value, int) else "f" if isinstance(value, float) else "b"
+    return next((code for kind, code in _CODES if isinstance(value, kind)), "b")

@@ -10,21 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from memory.adapters.sql.sqlite.errors import is_of_a_table
-from memory.adapters.sql.sqlite.indexing import IS_DOUBTED, index_anew
-from memory.adapters.sql.sqlite.partitions import Ledger
-from memory.adapters.sql.sqlite.rows import GENERATION, PARTITION, REVISION, SCOPE, TENANT, WORDS
+from memory.adapters.sql.sqlite.partitions import Directory
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.shelf import Found, Shelf, shelf_of
-from memory.adapters.sql.sqlite.words import Counts, WordIndex
-from memory.adapters.sql.values import CORRUPT
+from memory.adapters.sql.sqlite.table import Found, Table, table_of
+from memory.adapters.sql.sqlite.words import IS_DOUBTED, TRUSTED, Counts, Posting, WordIndex
+from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
+from memory.ports.rows import CORRUPT
 from memory.ports.store import Audit
 
 MOST_PROBLEMS = 100
 _PARTITIONS = "SELECT number, tenant, scope FROM memory_partitions"
 _FORGOTTEN = "partition_no NOT IN (SELECT number FROM memory_partitions)"
-_NOT_ASIDE = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE record_kind = '{CORRUPT}')"  # noqa: S608
+_NOT_ASIDE = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE row_type = '{CORRUPT}')"  # noqa: S608
 
 Registry = Mapping[int, Partition]
 """The partition of each number."""
@@ -36,7 +35,7 @@ def audit(session: Session, collections: Sequence[Collection], repair: bool) -> 
     registry: Registry = {number: Partition(tenant, scope) for number, tenant, scope in session.rows(_PARTITIONS)}
     checked = 0
     for collection in collections:
-        one = _OfCollection(session, shelf_of(session, collection), registry)
+        one = _OfCollection(session, table_of(session, collection), registry)
         problems += one.problems()
         checked += one.checked
         if repair:
@@ -73,8 +72,8 @@ def _left_over(session: Session, collections: Sequence[Collection], repair: bool
 class _OfCollection:
     """What is derived from the records of one collection."""
 
-    def __init__(self, session: Session, shelf: Shelf, registry: Registry) -> None:
-        self._session, self._shelf, self._registry = session, shelf, registry
+    def __init__(self, session: Session, table: Table, registry: Registry) -> None:
+        self._session, self._table, self._registry = session, table, registry
         self._misplaced: list[int] = []
         self._miscounted: list[int] = []
         self._reindex = False
@@ -82,10 +81,10 @@ class _OfCollection:
 
     def problems(self) -> list[str]:
         """What differs, a sentence each."""
-        name = self._shelf.name
-        if self._shelf.words is None:
+        name = self._table.name
+        if self._table.words is None:
             self._look_at_all()
-        words = self._words(self._shelf.words) if self._shelf.words is not None else []
+        words = self._words(self._table.words) if self._table.words is not None else []
         self._reindex = bool(words)
         if self._misplaced:
             words.append(f"{name}: {len(self._misplaced)} records are in a partition that is not registered as theirs")
@@ -96,25 +95,28 @@ class _OfCollection:
     def _records(self) -> Iterator[tuple[int, int | None, Counts | None]]:
         """Every live row: its number, its partition and its words; neither where it is not as it was written."""
         self._misplaced, self._miscounted, self.checked = [], [], 0
-        for rows in self._shelf.live(self._session):
+        for rows in self._table.live(self._session):
             self.checked += len(rows)
             for found in rows:
-                if not self._shelf.layout.is_sound(found.row):
+                row, problem = self._table.row(found)
+                if problem:
                     yield found.number, None, None
                     continue
-                if self._registry.get(found.partition or 0) != Partition(found.row[TENANT], found.row[SCOPE]):
+                if self._registry.get(found.partition or 0) != Partition(row.tenant, row.scope or ""):
                     self._misplaced.append(found.number)
-                total, counts = self._shelf.layout.words(found.row)
-                if total != found.row[WORDS]:
-                    self._miscounted.append(found.number)
-                yield found.number, found.partition, counts
+                words = None
+                if self._table.words is not None:
+                    words = lexical.index(self._table.collection, row.texts)
+                    if words != self._table.words_of(self._session, found.number) or lexical.length(words) != found.derived.length:
+                        self._miscounted.append(found.number)
+                yield found.number, found.partition, {} if words is None else lexical.packed_counts(words)
 
     def _look_at_all(self) -> None:
         for _ in self._records():
             pass
 
     def _words(self, index: WordIndex) -> list[str]:
-        name = self._shelf.name
+        name = self._table.name
         doubted = self._session.row(IS_DOUBTED, (name,)) is not None
         problems = [f"{name}: a write found the word index damaged"] if doubted else []
         lacking = surplus = 0
@@ -142,20 +144,39 @@ class _OfCollection:
 
     def mend(self) -> None:
         """Make anew what `problems` found."""
-        ledger = Ledger(self._session)
-        for found in self._shelf.at(self._session, sorted({*self._misplaced, *self._miscounted})):
-            self._mend(found, ledger)
-        ledger.flush()
-        if self._shelf.words is not None and (self._reindex or self._misplaced):
-            index_anew(self._session, self._shelf)
+        directory = Directory(self._session)
+        for found in self._table.at(self._session, sorted({*self._misplaced, *self._miscounted})):
+            self._mend(found, directory)
+        directory.flush()
+        if self._table.words is not None and (self._reindex or self._misplaced):
+            reindex(self._session, self._table)
 
-    def _mend(self, found: Found, ledger: Ledger) -> None:
-        row = list(found.row)
-        partition = Partition(row[TENANT], row[SCOPE])
-        ledger.raise_generation(partition, row[GENERATION])  # what is stored there tells how high it was
-        row[PARTITION] = ledger.place(self._shelf, partition)[0]
-        if found.partition is not None and found.partition != row[PARTITION]:
-            ledger.touch(self._shelf, found.partition, removed=True)
-        row[REVISION], row[WORDS] = ledger.touch(self._shelf, row[PARTITION]), self._shelf.layout.words(row)[0]
-        self._shelf.layout.seal(row)
-        self._shelf.update(self._session, found.number, row)
+    def _mend(self, found: Found, directory: Directory) -> None:
+        row, _ = self._table.row(found)
+        partition = Partition(row.tenant, row.scope or "")
+        if row.generation > directory.generation(partition):
+            directory.raise_to(partition, row.generation)  # what is stored there tells how high it was
+        number, _ = directory.registered(self._table, partition)
+        if found.partition is not None and found.partition != number:
+            directory.touch(self._table, found.partition, removed=True)
+        if self._table.words is not None:
+            row = row._replace(words=lexical.index(self._table.collection, row.texts))
+        self._table.update(self._session, found.number, self._table.codec.laid_out(row, number, directory.touch(self._table, number)))
+
+
+def reindex(session: Session, table: Table) -> None:
+    """Make the word index from the records, whatever it was, and trust it again."""
+    assert table.words is not None  # noqa: S101 - asked only for collections with texts
+    assert table.tables.words is not None  # noqa: S101 - so there is a table of them
+    session.run(f"DROP VIEW IF EXISTS {table.words.table}_instances")
+    session.run(f"DROP TABLE IF EXISTS {table.words.table}")
+    table.tables.words.create(session.connection)
+    for rows in table.live(session):
+        postings: list[Posting] = []
+        for found in rows:
+            row, problem = table.row(found)
+            if not problem and found.partition is not None:
+                counts = lexical.packed_counts(lexical.index(table.collection, row.texts))
+                postings += [(found.partition, word, found.number, count) for word, count in counts.items()]
+        table.words.put(session, postings)
+    session.run(TRUSTED, (table.name,))

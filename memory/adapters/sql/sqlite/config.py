@@ -40,7 +40,7 @@ class Thresholds:
     """Calls that share one commit at most: the last of them waits for the first."""
     rows_at_once: int = 4096
     """Rows that one statement reads or takes out at most."""
-    buried_at_once: int = 256
+    deleted_at_once: int = 256
     """Rows read at once to leave tombstones in their places."""
     block: int = 8192
     """Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216."""

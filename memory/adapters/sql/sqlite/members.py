@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.shelf import Shelf
+from memory.adapters.sql.sqlite.table import Table
 from memory.ports.record import Role
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -179,31 +179,31 @@ class MemberCache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept: OrderedDict[tuple[str, int], Members] = OrderedDict()
-        self._shelves: dict[str, Shelf] = {}
+        self._tables: dict[str, Table] = {}
         self._sizes: dict[tuple[str, int], int] = {}
         self.bytes = 0
 
-    def members(self, session: Session, shelf: Shelf, partitions: Sequence[int], vectors: bool = False) -> list[tuple[int, Members]]:
+    def members(self, session: Session, table: Table, partitions: Sequence[int], vectors: bool = False) -> list[tuple[int, Members]]:
         """Those of these partitions that ever held anything of the collection, and their members as of the transaction's moment."""
         found: list[tuple[int, Members]] = []
-        self._shelves[shelf.name] = shelf
+        self._tables[table.name] = table
         for partition in partitions:
-            revision, removals = session.row(shelf.revision, (partition,))
+            revision, removals = session.row(table.revision, (partition,))
             if revision:
-                found.append((partition, self._current(session, shelf, partition, revision, removals, vectors)))
+                found.append((partition, self._current(session, table, partition, revision, removals, vectors)))
         return found
 
     def differing(self, session: Session, drop: bool) -> list[str]:
         """Where what is kept is not what the file says, a sentence each. With `drop` that is kept no longer."""
         problems = []
         for (name, partition), members in list(self._kept.items()):
-            shelf, fresh, vectors = self._shelves[name], Members(session.thresholds.block), members.matrices is not None
-            revision, removals = session.row(shelf.revision, (partition,))
+            table, fresh, vectors = self._tables[name], Members(session.thresholds.block), members.matrices is not None
+            revision, removals = session.row(table.revision, (partition,))
             if revision < members.revision:  # forgotten: no search will look at it
                 self._drop((name, partition))
                 continue
             for one in (members, fresh):
-                self._refresh(session, shelf, partition, one, revision, removals, vectors)
+                self._refresh(session, table, partition, one, revision, removals, vectors)
             if not members.same_as(fresh):
                 problems.append(f"{name}: what searches keep in memory of partition {partition} is not what the file says")
                 if drop:
@@ -215,13 +215,13 @@ class MemberCache:
         self._sizes.clear()
         self.bytes = 0
 
-    def _current(self, session: Session, shelf: Shelf, partition: int, revision: int, removals: int, vectors: bool) -> Members:
-        key = (shelf.name, partition)
+    def _current(self, session: Session, table: Table, partition: int, revision: int, removals: int, vectors: bool) -> Members:
+        key = (table.name, partition)
         members = self._kept.pop(key, None)
         if members is None or revision < members.revision:
             members = Members(session.thresholds.block)
         try:
-            self._refresh(session, shelf, partition, members, revision, removals, vectors)
+            self._refresh(session, table, partition, members, revision, removals, vectors)
         except BaseException:
             self._drop(key)
             raise
@@ -229,17 +229,17 @@ class MemberCache:
         self._account(key, members)
         return members
 
-    def _refresh(self, session: Session, shelf: Shelf, partition: int, members: Members, revision: int, removals: int, vectors: bool) -> None:
+    def _refresh(self, session: Session, table: Table, partition: int, members: Members, revision: int, removals: int, vectors: bool) -> None:
         if members.revision != revision:
             present = None
             if members.removals != removals and members.revision >= 0:
-                present = np.array([n for (n,) in session.rows(shelf.members_present, (partition,))], np.int64)
-            members.merge(session.rows(shelf.members_since, (partition, members.revision)), present)
+                present = np.array([n for (n,) in session.rows(table.members_present, (partition,))], np.int64)
+            members.merge(session.rows(table.members_since, (partition, members.revision)), present)
             members.revision, members.removals = revision, removals
         if vectors and members.vectors_revision != revision:
             if members.matrices is None:
                 members.vectors_revision = -1
-            members.merge_vectors(session.rows(shelf.vectors_since, (partition, members.vectors_revision)))
+            members.merge_vectors(session.rows(table.vectors_since, (partition, members.vectors_revision)))
             members.vectors_revision = revision
 
     def _account(self, key: tuple[str, int], members: Members) -> None:

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.declared import Comparison
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
+from memory.adapters.sql.sqlite.audit import reindex
 from memory.adapters.sql.sqlite.errors import is_of_a_table
-from memory.adapters.sql.sqlite.indexing import index_anew
 from memory.adapters.sql.sqlite.schema import system_tables, tables_of
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.shelf import shelf_of
+from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.collections import Collection
 
 _THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
@@ -46,7 +46,7 @@ def make_ready(session: Session, store: str, collections: Sequence[Collection]) 
         try:
             found = SqliteSchema(store).change(session.connection, collections)
             for collection in _doubted(session, collections):
-                _index_anew(session, found.tables[collection.name])
+                _reindexed(session, found.tables[collection.name])
             session.run("COMMIT")
         except BaseException:
             session.run("ROLLBACK")
@@ -73,11 +73,11 @@ def _doubted(session: Session, collections: Sequence[Collection]) -> list[Collec
     return [c for c in collections if c.name in doubted and c.texts]
 
 
-def _index_anew(session: Session, collection: Collection) -> None:
+def _reindexed(session: Session, collection: Collection) -> None:
     """Where the file's damage does not allow it, the records are served all the same."""
     session.run("SAVEPOINT anew")
     try:
-        index_anew(session, shelf_of(session, collection))
+        reindex(session, table_of(session, collection))
     except (sqlite3.Error, sa.exc.DBAPIError) as exc:
         if not is_of_a_table(exc):
             raise

@@ -10,23 +10,22 @@ import numpy.typing as npt
 
 from memory.adapters.sql.scoring import Candidates, Scores, gained, norms
 from memory.adapters.sql.sqlite.errors import WordsDoubted, is_of_a_table
-from memory.adapters.sql.sqlite.indexing import IS_DOUBTED
 from memory.adapters.sql.sqlite.members import Ints, Members
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.shelf import Shelf
-from memory.adapters.sql.sqlite.words import Holding
+from memory.adapters.sql.sqlite.table import Table
+from memory.adapters.sql.sqlite.words import IS_DOUBTED, Holding
+from memory.ports import lexical
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
 
-def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
+def by_words(session: Session, table: Table, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
     """Every record of these roles that holds a word of the text, scored by BM25F with the statistics of exactly these partitions and roles."""
     stems = query_words(text)
-    if not stems or shelf.words is None:
+    if not stems or table.words is None:
         return _NONE
-    if session.row(IS_DOUBTED, (shelf.name,)) is not None:
-        raise WordsDoubted(shelf.name)
-    weights = np.array([part.weight for part in shelf.collection.texts])
+    if session.row(IS_DOUBTED, (table.name,)) is not None:
+        raise WordsDoubted(table.name)
     there = [m.having(roles) for m in members]
     documents = sum(int(mask.sum()) for mask in there)
     total = sum(int(m.words[mask].sum()) for m, mask in zip(members, there, strict=True))
@@ -38,13 +37,13 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
         counted: list[tuple[int, Ints, Scores]] = []
         containing = 0
         for i, (partition, member) in enumerate(zip(partitions, members, strict=True)):
-            holding = _holding(session, shelf, partition, stem)
+            holding = _holding(session, table, partition, stem)
             if holding is None:
                 continue
             places = member.places(holding.numbers)
             asked = np.flatnonzero(places >= 0)
             asked = asked[there[i][places[asked]]]
-            frequencies: Scores = weights @ np.array(shelf.words.parts.unpacked(holding.counts[asked]), np.float64)
+            frequencies: Scores = lexical.weighed(table.collection, holding.counts[asked])
             containing += len(asked)
             counted.append((i, places[asked], frequencies))
         rare = rarity(documents, containing)
@@ -55,14 +54,14 @@ def by_words(session: Session, shelf: Shelf, text: str, partitions: Sequence[int
     return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
 
 
-def _holding(session: Session, shelf: Shelf, partition: int, stem: str) -> Holding | None:
-    assert shelf.words is not None  # noqa: S101 - asked only for collections with texts
+def _holding(session: Session, table: Table, partition: int, stem: str) -> Holding | None:
+    assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
-        return shelf.words.holding(session, partition, stem)
+        return table.words.holding(session, partition, stem)
     except sqlite3.Error as exc:
         if not is_of_a_table(exc):
             raise
-        raise WordsDoubted(shelf.name) from exc
+        raise WordsDoubted(table.name) from exc
 
 
 def by_meaning(vector: bytes, members: Sequence[Members], roles: frozenset[Role]) -> Candidates:

@@ -9,56 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, checksum_column, field_column, indexes, text_column
+from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, field_column, indexes, text_column
 from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
+from memory.adapters.sql.schema import ColumnTypes, row_columns
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
 
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows itself only under the type INTEGER
 
-COLUMN_TYPES: dict[FieldType, sa.types.TypeEngine[Any]] = {
-    FieldType.TEXT: sa.Text(),
-    FieldType.INTEGER: sa.BigInteger(),
+COLUMN_TYPES: ColumnTypes = {
+    **dict.fromkeys(("tenant", "scope", "word", FieldType.TEXT, FieldType.TAGS), sa.Text()),
+    **dict.fromkeys((FieldType.INTEGER, FieldType.TIME), sa.BigInteger()),
+    **dict.fromkeys(("id", FieldType.BYTES), sa.LargeBinary()),
     FieldType.REAL: sa.Double(),
     FieldType.BOOLEAN: sa.Boolean(create_constraint=False),
-    FieldType.TIME: sa.BigInteger(),
-    FieldType.TAGS: sa.Text(),
-    FieldType.BYTES: sa.LargeBinary(),
 }
-
-# What every collection's table begins with. The order is that of a row, and rows.py counts on it: add at the end only.
-SYSTEM_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], bool], ...] = (
-    ("tenant", sa.Text(), False),
-    ("id", sa.Text(), False),
-    ("fingerprint", sa.BigInteger(), False),  # of tenant and id: a second way to the row, should an index be damaged
-    ("record_kind", sa.Text(), False),  # record, mark, tombstone, corrupt
-    ("partition_no", Long, True),  # live records only: nothing else is found by scope
-    ("scope", sa.Text(), True),
-    ("version", sa.BigInteger(), False),
-    ("generation", sa.BigInteger(), True),
-    ("revision", sa.BigInteger(), False),  # of the partition, when this row last changed what searches see
-    ("role", sa.Text(), True),
-    ("tier", sa.Text(), True),
-    ("created_at", sa.BigInteger(), True),
-    ("updated_at", sa.BigInteger(), True),
-    ("expires_at", sa.BigInteger(), True),
-    ("accesses", sa.BigInteger(), False),
-    ("accessed_at", sa.BigInteger(), True),
-    ("words", sa.BigInteger(), False),  # how many there are in all text parts
-    ("bytes", sa.BigInteger(), False),
-    ("previous", sa.BigInteger(), True),
-    ("moved_to", sa.Text(), True),
-    ("cached_at", sa.BigInteger(), True),
-    ("epoch", sa.Text(), True),
-    ("discard_at", sa.BigInteger(), True),
-    ("owed", sa.Text(), True),  # JSON, NULL where nothing is owed
-    ("note", sa.Text(), True),  # JSON
-)
 
 
 def words_table(collection: Collection) -> str:
@@ -91,7 +60,7 @@ def system_tables(metadata: sa.MetaData) -> None:
         metadata,
         sa.Column("collection", sa.Text(), primary_key=True),
         sa.Column("tenant", sa.Text(), primary_key=True),
-        sa.Column("id", sa.Text(), primary_key=True),
+        sa.Column("id", sa.LargeBinary(), primary_key=True),
         sa.Column("partition_no", Long, nullable=True),
         sa.Column("problem", sa.Text(), nullable=False),
         sa.Column("found_at", sa.BigInteger(), nullable=False),
@@ -110,21 +79,17 @@ def system_tables(metadata: sa.MetaData) -> None:
 def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     """The table of a collection with its indexes."""
     name = collection.name
-    columns: list[sa.Column[Any]] = [sa.Column("number", Long, primary_key=True)]
-    columns += [sa.Column(c, kind, nullable=nullable) for c, kind, nullable in SYSTEM_COLUMNS]
-    columns += [sa.Column(field_column(f.name), COLUMN_TYPES[f.type], nullable=True) for f in collection.fields]
-    columns += [sa.Column(text_column(p.name), sa.Text(), nullable=True) for p in collection.texts]
-    columns.append(sa.Column("body", sa.Text(), nullable=True))
-    if collection.vector:
-        columns.append(sa.Column("vector", sa.LargeBinary(), nullable=True))
-    columns.append(sa.Column(checksum_column(collection), sa.BigInteger(), nullable=False))
+    long = {"body", "vector", "words", *[text_column(part.name) for part in collection.texts]}  # last in a row: what is short is read without them
+    columns = sorted(row_columns(collection, COLUMN_TYPES), key=lambda column: column.name in long)
+    derived = [sa.Column(derived, sa.BigInteger(), nullable=False) for derived in ("revision", "length", "fingerprint")]
+    columns = [sa.Column("number", Long, primary_key=True), *derived, *columns]
     table = sa.Table(name, metadata, *columns, sa.UniqueConstraint("id", "tenant", name=f"uq_{name}"), info={REQUIRED: collection.required})
 
     def index(label: str, *over: str, only: sa.ColumnElement[bool] | None = None, unique: bool = False) -> None:
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), sqlite_where=only, postgresql_where=only, unique=unique)
 
     index("fingerprint", "fingerprint", unique=True)
-    index("members", "partition_no", "revision", "role", "words")
+    index("members", "partition_no", "revision", "role", "length")
     # Read in order until a page is full; the indexed fields in it spare most rows that do not match from being read.
     index("created_at", "partition_no", "created_at", "id", *(field_column(f.name) for f in collection.fields if f.indexed))
     index("passing", "id", "tenant", only=sa.or_(table.c.role == Role.ARRIVING.value, table.c.role == Role.CACHED.value))

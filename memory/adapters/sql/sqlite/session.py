@@ -1,4 +1,4 @@
-"""What the synchronous half of the adapter works with: one connection inside one transaction, and the driver that lends it.
+"""What the synchronous half of the adapter works with: one connection inside one transaction.
 
 Statements that run for every record go to the driver's cursor as prepared strings: SQLAlchemy's execution costs 30 to 60 µs a
 statement, a whole write on SQLite less than that. What is made of a caller's filter is built by SQLAlchemy once a shape (`statements`).
@@ -6,8 +6,8 @@ statement, a whole write on SQLite less than that. What is made of a caller's fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -71,15 +71,3 @@ class Session:
     def select(self, statement: sa.Select[Any]) -> Sequence[Any]:
         """All rows of a statement built for this call."""
         return self.connection.execute(statement).all()
-
-
-class Driver(Protocol):
-    """A database: connections, transactions, and what only it can say. One implementation a dialect."""
-
-    async def read(self, work: Callable[[Session], T]) -> T:
-        """Run the work in one read transaction: it sees one moment."""
-        ...
-
-    async def write(self, work: Callable[[Session], T]) -> T:
-        """Run the work in one write transaction, kept whole or not at all."""
-        ...

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from memory.adapters.sql.migrate import FORM
-from memory.adapters.sql.sqlite import reads, upkeep
+from memory.adapters.sql.sqlite import partitions, reads
 from memory.adapters.sql.sqlite.audit import MOST_PROBLEMS, audit
+from memory.adapters.sql.sqlite.batch import NotTogether, carry_out, delete_matching
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
-from memory.adapters.sql.sqlite.driver import SqliteDriver
+from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
 from memory.adapters.sql.sqlite.migrate import make_ready, tables_there
-from memory.adapters.sql.sqlite.reads import Spoiled
-from memory.adapters.sql.sqlite.searching import search
+from memory.adapters.sql.sqlite.reads import Unreadable
+from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.writes import NotTogether, carry_out
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
@@ -98,13 +98,13 @@ class SqliteStore(BaseStore):
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         try:
-            answers, spoiled = await self._driver.read(lambda session: reads.get(session, collection, keys))
+            answers, unreadable = await self._driver.read(lambda session: reads.get(session, collection, keys))
         except Exception as exc:
             if not is_damage(exc):
                 raise
             return [await self._get_alone(collection, key) for key in keys]
-        if spoiled:
-            await self._set_aside(spoiled)
+        if unreadable:
+            await self._into_quarantine(unreadable)
         return answers
 
     async def _get_alone(self, collection: Collection, key: Key) -> Stored | None:
@@ -133,7 +133,7 @@ class SqliteStore(BaseStore):
         return await self._driver.read(lambda session: search(session, wanted, self._cache))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        work = partial(reads.delete_matching, query=query, version=version, discard_at=discard_at, carry=carry)
+        work = partial(delete_matching, query=query, version=version, discard_at=discard_at, carry=carry)
         return await self._driver.write(work)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
@@ -150,13 +150,13 @@ class SqliteStore(BaseStore):
         return await self._driver.shrink()
 
     async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
-        return await self._driver.read(lambda session: upkeep.partitions(session, where, prefix, after, limit))
+        return await self._driver.read(lambda session: partitions.listed(session, where, prefix, after, limit))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        return await self._driver.read_aside(lambda session: upkeep.idle(session, limit))
+        return await self._driver.read_aside(lambda session: partitions.idle(session, limit))
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        return await self._driver.write(lambda session: upkeep.forget(session, idle))
+        return await self._driver.write(lambda session: partitions.forget(session, idle))
 
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, UnicodeEncodeError):
@@ -165,18 +165,18 @@ class SqliteStore(BaseStore):
 
     # -- unreadable rows ----------------------------------------------------------------------------------------------
 
-    async def _until_sound(self, read: Callable[[Session], tuple[T, list[Spoiled]]]) -> T:
-        """Read; what turns out unreadable is set aside and the reading done again, so that limits and statistics are of what can be read."""
+    async def _until_sound(self, read: Callable[[Session], tuple[T, list[Unreadable]]]) -> T:
+        """Read; what cannot be read goes into the quarantine, and it is read again: limits are of what can be read."""
         for _ in range(8):
-            answer, spoiled = await self._driver.read(read)
-            if not spoiled or not await self._set_aside(spoiled):
+            answer, unreadable = await self._driver.read(read)
+            if not unreadable or not await self._into_quarantine(unreadable):
                 break
         return answer
 
-    async def _set_aside(self, spoiled: Sequence[Spoiled]) -> bool:
+    async def _into_quarantine(self, unreadable: Sequence[Unreadable]) -> bool:
         """Whether it could be done. It cannot on a full disk or in a file whose structure is damaged; the rows still are not served."""
         try:
-            await self._driver.write(lambda session: reads.set_aside(session, spoiled))
+            await self._driver.write(lambda session: reads.into_quarantine(session, unreadable))
         except Exception as exc:
             if self._translate(exc) is None:
                 raise

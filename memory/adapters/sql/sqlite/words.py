@@ -1,28 +1,35 @@
 """The word index: a row for each word of each record, ordered by partition, so that every list a search reads is one partition's own.
 
-Text is cut and stemmed by `memory.ports.text`, as on every backend, and scored by `ranking`; SQLite only keeps and finds. A plain table
+Texts are cut into words by `memory.ports.lexical`, as on every backend, and scored by `ranking`; SQLite only keeps and finds. A plain table
 and not FTS5 (decision 020): its rows are taken out one by one, and with `secure_delete` their bytes with them; FTS5 keeps copies of
 deleted words until all of its segments are merged.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.schema import words_table
 from memory.adapters.sql.sqlite.session import Session, chunked
-from memory.adapters.sql.words import Parts, token
+from memory.ports import lexical
 from memory.ports.collections import Collection
 
 Counts: TypeAlias = Mapping[str, int]
-"""How often each word of a record stands in each of its text parts, packed as `memory.adapters.sql.words.Parts` does."""
+"""How often each word of a record stands in each of its text parts, as `memory.ports.lexical` packs these."""
 Posting: TypeAlias = tuple[int, str, int, int]
 """A row of the index: the partition, the word, the number of the record's row, the packed counts."""
+
+
+_DOUBTED = "UPDATE memory_collections SET indexed_to = 0 WHERE name = ?"
+TRUSTED = "UPDATE memory_collections SET indexed_to = NULL WHERE name = ?"
+IS_DOUBTED = "SELECT 1 FROM memory_collections WHERE name = ? AND indexed_to IS NOT NULL"
 
 
 class Holding(NamedTuple):
@@ -37,7 +44,6 @@ class WordIndex:
 
     def __init__(self, collection: Collection) -> None:
         self.table = name = words_table(collection)
-        self.parts = Parts([part.weight for part in collection.texts])
         self._put = f"INSERT OR REPLACE INTO {name} (partition_no, word, number, counts) VALUES (?, ?, ?, ?)"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._sweep = f"DELETE FROM {name} WHERE number IN "  # noqa: S608
@@ -45,11 +51,6 @@ class WordIndex:
         self._holding = f"SELECT group_concat(number), group_concat(counts) FROM {name} WHERE partition_no = ? AND word = ?"  # noqa: S608
         self._count = f"SELECT counts FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
-
-    def words(self, texts: Sequence[Any]) -> tuple[int, Counts]:
-        """How many words there are in the text parts, and the counts of each."""
-        total, counts, _ = self.parts.index([text if isinstance(text, str) else None for text in texts])
-        return total, counts
 
     def put(self, session: Session, postings: Iterable[Posting]) -> None:
         """Store these; sorted, because neighbours then share a page."""
@@ -66,7 +67,7 @@ class WordIndex:
 
     def holding(self, session: Session, partition: int, stem: str) -> Holding | None:
         """The records of the partition that hold the word; None where there are none."""
-        numbers, counts = session.row(self._holding, (partition, token(stem)))
+        numbers, counts = session.row(self._holding, (partition, lexical.token(stem)))
         if not numbers:
             return None
         return Holding(np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=","))
@@ -85,3 +86,78 @@ class WordIndex:
 def word_index_of(collection: Collection) -> WordIndex | None:
     """The index of a collection that has texts."""
     return WordIndex(collection) if collection.texts else None
+
+
+# -- one write transaction --------------------------------------------------------------------------------------------
+
+
+class Indexed(NamedTuple):
+    """What the index holds, or is to hold, of a row."""
+
+    partition: int
+    counts: Counts
+
+
+NOTHING = Indexed(0, {})
+
+
+def indexed(partition: int, words: bytes | None) -> Indexed | None:
+    """What the index holds of a record with these packed words; None where they are none."""
+    try:
+        return None if words is None else Indexed(partition, lexical.packed_counts(words))
+    except ValueError:
+        return None
+
+
+class Indexing:
+    """The changes of one collection's words."""
+
+    def __init__(self, session: Session, collection: Collection, index: WordIndex) -> None:
+        self._session, self._collection, self._index = session, collection, index
+        self._was: dict[int, Indexed | None] = {}
+        """As the transaction found it, by number; None where that cannot be told."""
+        self._will: dict[int, Indexed] = {}
+
+    def put(self, number: int, partition: int, words: bytes) -> None:
+        """These are the packed words of the row now. Where it had others before, `remove` comes first."""
+        self._was.setdefault(number, NOTHING)
+        self._will[number] = Indexed(partition, lexical.packed_counts(words))
+
+    def remove(self, number: int, was: Indexed | None) -> None:
+        """The row has no words any more. `was` is what the index held of it, None where that cannot be told."""
+        self._was.setdefault(number, was)
+        self._will[number] = NOTHING
+
+    def finish(self) -> None:
+        """Change the index. Raises only what is not the index's own failing: a full disk, say."""
+        changed = {number: was for number, was in self._was.items() if was != self._will[number]}
+        if not changed:
+            return
+        self._session.run("SAVEPOINT words")
+        try:
+            self._change(changed)
+        except sqlite3.Error as exc:
+            if not is_of_a_table(exc):
+                raise
+            self._session.run("ROLLBACK TO words")
+            self._session.run(_DOUBTED, (self._collection.name,))
+        self._session.run("RELEASE words")
+
+    def _change(self, changed: Mapping[int, Indexed | None]) -> None:
+        gone: list[tuple[int, str, int]] = []
+        new: list[Posting] = []
+        unknown = [number for number, was in changed.items() if was is None]
+        if unknown:
+            self._index.sweep(self._session, unknown)
+        for number, found in changed.items():
+            was, will = found or NOTHING, self._will[number]
+            kept = was.counts if was.partition == will.partition else {}
+            gone += [(was.partition, word, number) for word in was.counts if word not in kept or word not in will.counts]
+            new += [(will.partition, word, number, count) for word, count in will.counts.items() if kept.get(word) != count]
+        if gone and self._index.remove(self._session, gone) != len(gone):
+            # Words that should have been in the index were not: for these rows it is mended here, for all others it is doubted.
+            self._index.sweep(self._session, list(changed))
+            new = [(will.partition, word, n, count) for n, will in self._will.items() if n in changed for word, count in will.counts.items()]
+            self._session.run(_DOUBTED, (self._collection.name,))
+        if new:
+            self._index.put(self._session, new)

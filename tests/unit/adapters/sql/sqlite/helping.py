@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import UUID
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import DECLARED
@@ -17,6 +18,11 @@ def raw(file: Path) -> Iterator[sqlite3.Connection]:
     """The file as any other program sees it."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         yield connection
+
+
+def stored(record_id: str) -> bytes:
+    """An id as its column holds it."""
+    return UUID(record_id).bytes
 
 
 def change(file: Path, statement: str, *values: object) -> None:

@@ -13,8 +13,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import done, live, put, record
-from memory.ports.record import Key
+from memory.ports.contract.support import done, key_of, live, put, record
 from tests.support.processes import finished, started
 from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
 from tests.unit.adapters.sql.sqlite.helping import opened, raw
@@ -128,7 +127,7 @@ async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(sto
     with pytest.raises(ConfigError, match="samples"):
         await other.open((Collection("samples", (Field("colour", FieldType.TEXT),)),))
     await other.open(DECLARED)
-    assert await other.get(SAMPLES, [Key("a", "b")]) == [None]
+    assert await other.get(SAMPLES, [key_of(1)]) == [None]
     await other.close()
 
 

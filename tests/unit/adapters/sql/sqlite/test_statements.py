@@ -1,4 +1,4 @@
-"""What searches, browsing and writes cost: which statements there are, which index serves them, and what a checksum covers."""
+"""What searches, browsing and writes cost: which statements there are, and which index serves them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.sql.sqlite.rows import checksum
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.shelf import shelf_of
 from memory.adapters.sql.sqlite.store import SqliteStore
+from memory.adapters.sql.sqlite.table import table_of
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, put, record, searched
@@ -21,7 +20,6 @@ from memory.ports.record import Role
 from memory.ports.writes import Newer
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
-PINNED = -2238323241152947939
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 
 
@@ -29,24 +27,6 @@ def everyday(minute: int, *more: Filter) -> Filter:
     """The filter that the engine asks with."""
     now = T0 + timedelta(minutes=minute)
     return And((Or((IsNull("expires_at"), Ge("expires_at", now))), Or((IsNull("valid_to"), Gt("valid_to", now))), *more))
-
-
-def test_the_checksum_of_a_row_is_the_same_in_every_version() -> None:
-    assert checksum(["acme", None, 7, -(2**40), 0.25, "é東", b"\x00\xff", "", 0]) == checksum(
-        ("acme", None, 7, -(2**40), 0.25, "é東", b"\x00\xff", "", 1)
-    )
-    assert checksum(["acme", None, 7, -(2**40), 0.25, "é東", b"\x00\xff", "", 0]) == PINNED
-
-
-def test_every_bit_of_a_row_counts() -> None:
-    row: list[Any] = ["acme", None, 7, 2**40, 0.25, b"\x00\xff", 0]
-    sums = {checksum(row)}
-    others = [[*row[:0], chr(ord("a") ^ (1 << b)) + "cme", *row[1:]] for b in range(7)]
-    others += [[*row[:3], 2**40 ^ (1 << b), *row[4:]] for b in range(62)]
-    others += [[*row[:5], bytes([1 << b, 0xFF]), 0] for b in range(8)]
-    others += [["acme", value, *row[2:]] for value in (0, "", b"", 0.0, "None")]
-    sums.update(checksum(other) for other in others)
-    assert len(sums) == 1 + len(others)
 
 
 async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -154,7 +134,7 @@ async def test_an_index_over_a_required_field_brings_records_in_its_order(file: 
 
 async def test_the_same_question_with_other_values_is_prepared_once(store: SqliteStore) -> None:
     await done(store, put(record(1, texts={"title": "word"})))
-    prepared = await store._driver.read(lambda session: shelf_of(session, SAMPLES).prepared)
+    prepared = await store._driver.read(lambda session: table_of(session, SAMPLES).prepared)
     prepared.clear()
     for minute in range(5):
         await store.query(Query(SAMPLES, within(HERE), everyday(minute), (Order("created_at", True),), 20, roles=BROWSED))

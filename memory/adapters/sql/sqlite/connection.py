@@ -41,21 +41,21 @@ class SqliteDriver:
         self._name = name
         self._config = config
         self._tables = Tables(lambda _: {})
-        self._writer: Lane | None = None
-        self._reader: Lane | None = None
+        self._writer: ConnectionThread | None = None
+        self._reader: ConnectionThread | None = None
 
     async def open(self, prepare: Look, look: Look) -> None:
         """Connect, and make the schema ready with `prepare`; `look` is how to see what tables have become. Both tell the collections as these are."""
         self._check_path()
         self._tables = Tables(look)
-        writer = Lane(f"{self._name}-writer", self._config, self._tables)
+        writer = ConnectionThread(f"{self._name}-writer", self._config, self._tables)
         try:
             await writer.worker.run(writer.connect)
             self._tables.declared.tables = await writer.worker.run(partial(writer.plainly, prepare))
             if self._config.path is None:
                 reader = writer
             else:
-                reader = Lane(f"{self._name}-reader", self._config, self._tables)
+                reader = ConnectionThread(f"{self._name}-reader", self._config, self._tables)
                 try:
                     await reader.worker.run(partial(reader.connect, read_only=True))
                 except BaseException:
@@ -76,34 +76,34 @@ class SqliteDriver:
             await writer.stop()
 
     async def read(self, work: Callable[[Session], T]) -> T:
-        lane = self._reader
-        if lane is None:
+        thread = self._reader
+        if thread is None:
             raise NotOpen(f"store '{self._name}'")
-        return await lane.worker.run(partial(lane.reading, work))
+        return await thread.worker.run(partial(thread.reading, work))
 
     async def read_aside(self, work: Callable[[Session], T]) -> T:
         """Read on a connection of its own: what takes long keeps no other call waiting."""
         if self._reader is None or self._config.path is None:
             return await self.read(work)
-        lane = Lane(f"{self._name}-aside", self._config, self._tables)
+        thread = ConnectionThread(f"{self._name}-aside", self._config, self._tables)
         try:
-            await lane.worker.run(partial(lane.connect, read_only=True))
-            return await lane.worker.run(partial(lane.reading, work))
+            await thread.worker.run(partial(thread.connect, read_only=True))
+            return await thread.worker.run(partial(thread.reading, work))
         finally:
-            await lane.stop()
+            await thread.stop()
 
     async def shrink(self) -> int:
         """Write the file anew without what was deleted, and empty the log. Returns by how many bytes both are smaller."""
-        lane = self._writer
-        if lane is None:
+        thread = self._writer
+        if thread is None:
             raise NotOpen(f"store '{self._name}'")
-        return await lane.worker.run(lane.shrink)
+        return await thread.worker.run(thread.shrink)
 
     async def write(self, work: Callable[[Session], T]) -> T:
-        lane = self._writer
-        if lane is None:
+        thread = self._writer
+        if thread is None:
             raise NotOpen(f"store '{self._name}'")
-        return await lane.worker.run(partial(lane.writing, work), sharing=True)
+        return await thread.worker.run(partial(thread.writing, work), sharing=True)
 
     def _check_path(self) -> None:
         path = self._config.path
@@ -129,7 +129,7 @@ class Tables:
         return self.declared.tables is not since
 
 
-class Lane:
+class ConnectionThread:
     """A worker and the connection it owns."""
 
     def __init__(self, name: str, config: SqliteConfig, tables: Tables) -> None:

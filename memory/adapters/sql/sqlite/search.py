@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memory.adapters.sql.sqlite.filters import among
 from memory.adapters.sql.sqlite.members import MemberCache
 from memory.adapters.sql.sqlite.partitions import numbers_of
 from memory.adapters.sql.sqlite.ranking import by_meaning, by_words
 from memory.adapters.sql.sqlite.session import Session, chunked
-from memory.adapters.sql.sqlite.shelf import Shelf, shelf_of
-from memory.adapters.sql.sqlite.statements import among
+from memory.adapters.sql.sqlite.table import Table, table_of
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import Hit, Near, Search
 
 
 def search(session: Session, search: Search, cache: MemberCache) -> list[Hit]:
     """The best hits, best first."""
-    shelf = shelf_of(session, search.collection)
+    table = table_of(session, search.collection)
     partitions = numbers_of(session, search.where)
-    held = cache.members(session, shelf, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
+    held = cache.members(session, table, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
     members = [m for _, m in held]
     if isinstance(search.by, Near):
         candidates = by_meaning(search.by.vector, members, search.roles)
     else:
-        candidates = by_words(session, shelf, search.by.text, [n for n, _ in held], members, search.roles)
+        candidates = by_words(session, table, search.by.text, [n for n, _ in held], members, search.roles)
     hits: list[Hit] = []
     seen, step = 0, search.limit + search.limit // 4
     while seen < len(candidates.numbers) and len(hits) < search.limit:
         ranked, scores = candidates.best(seen + step)
-        hits += _Reader(session, shelf, search, dict(zip(ranked[seen:], scores[seen:], strict=True)), search.limit - len(hits)).hits()
+        hits += _Reader(session, table, search, dict(zip(ranked[seen:], scores[seen:], strict=True)), search.limit - len(hits)).hits()
         seen, step = len(ranked), min(4 * step, session.thresholds.rows_at_once)
     hits.sort(key=lambda hit: (-hit.score, hit.head.key.id))
     return hits[: search.limit]
@@ -42,8 +42,8 @@ def search(session: Session, search: Search, cache: MemberCache) -> list[Hit]:
 class _Reader:
     """Reads the next few candidates, all better than what comes after them."""
 
-    def __init__(self, session: Session, shelf: Shelf, search: Search, scores: dict[int, float], wanted: int) -> None:
-        self._session, self._shelf, self._search = session, shelf, search
+    def __init__(self, session: Session, table: Table, search: Search, scores: dict[int, float], wanted: int) -> None:
+        self._session, self._table, self._search = session, table, search
         self._scores, self._wanted = scores, wanted
         self._near = search.by.vector if isinstance(search.by, Near) else None
 
@@ -52,12 +52,11 @@ class _Reader:
         numbers = list(self._scores)
         if len(numbers) > 2 * self._wanted:
             numbers = self._narrowed(numbers)
-        heads = self._shelf.heads(self._search.select)
-        columns = heads.columns if self._near is None or "vector" in heads.columns else (*heads.columns, "vector")
-        vector = columns.index("vector") + 1 if self._near is not None else 0
-        rows = {r[0]: r for r in self._among(numbers, columns)}
-        best = self._best([(r[0], r[2], r[vector]) for r in rows.values()])
-        found = [(heads.read(heads.widened(columns, rows[number][1:])), score) for number, score in best]
+        selection = self._table.selection(self._search.select)
+        columns = selection.columns if self._near is None or "vector" in selection.columns else (*selection.columns, "vector")
+        rows = {r[0]: dict(zip(columns, r[1:], strict=True)) for r in self._among(numbers, columns)}
+        best = self._best([(number, row["id"], row["vector"] if self._near is not None else b"") for number, row in rows.items()])
+        found = [(selection.read(rows[number]), score) for number, score in best]
         return [Hit(head, score) for head, score in found if head is not None]
 
     def _narrowed(self, numbers: list[int]) -> list[int]:
@@ -68,15 +67,15 @@ class _Reader:
 
     def _among(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Any]:
         chunks = chunked(numbers, self._session.thresholds.rows_at_once)
-        return [row for c in chunks for row in among(self._session, self._shelf, c, self._search.filter, self._search.roles, columns)]
+        return [row for c in chunks for row in among(self._session, self._table, c, self._search.filter, self._search.roles, columns)]
 
-    def _best(self, rows: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, float]]:
+    def _best(self, rows: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, float]]:
         """The best `wanted` of rows (number, id, vector): by score, then by id."""
         scores = [self._scores[r[0]] for r in rows] if self._near is None else exact_cosines(self._near, [r[2] for r in rows])
-        order = sorted(range(len(rows)), key=lambda i: (-scores[i], _text(rows[i][1])))
+        order = sorted(range(len(rows)), key=lambda i: (-scores[i], _bytes(rows[i][1])))
         return [(rows[i][0], scores[i]) for i in order[: self._wanted]]
 
 
-def _text(value: object) -> str:
+def _bytes(value: object) -> bytes:
     """An id to sort by, also where the row is damaged."""
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, bytes) else b""

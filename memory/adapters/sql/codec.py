@@ -1,0 +1,179 @@
+"""Rows in columns: the one codec of every dialect of SQL. What a dialect binds and reads in its own way is said by a small table of types.
+
+A table has a column for each part of a `Row`, in the order of `Codec.columns`, and behind these its checksum and what is derived: `words`, as
+`memory.ports.lexical` packs them, and `bytes`, the size of the content. Moments are microseconds since 1970, truth is 0 or 1, JSON is text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+from memory.adapters.sql.columns import checksum_column, field_column, text_column
+from memory.ports.collections import Collection, FieldType
+from memory.ports.record import Corrupt, FieldValue, Key, Stored
+from memory.ports.rows import CORRUPT, Row, cached_moment, checksum, size_of, stored_of
+
+ID, TAG = "id", "tag"
+"""What a table of types may name beside the types of fields: a record's id, and the one tag that is looked for."""
+
+SYSTEM: tuple[tuple[str, str, bool], ...] = (
+    ("tenant", "tenant", False),
+    ("id", ID, False),
+    ("row_type", "word", False),  # record, mark, tombstone, corrupt
+    ("version", FieldType.INTEGER, False),
+    ("scope", "scope", True),
+    ("generation", FieldType.INTEGER, False),
+    ("role", "word", True),
+    ("tier", FieldType.TEXT, True),
+    ("created_at", FieldType.TIME, True),
+    ("updated_at", FieldType.TIME, True),
+    ("expires_at", FieldType.TIME, True),
+    ("discard_at", FieldType.TIME, True),
+    ("accesses", FieldType.INTEGER, False),
+    ("accessed_at", FieldType.TIME, True),
+    ("cached_at", FieldType.TIME, True),
+    ("epoch", FieldType.TEXT, True),
+    ("previous", FieldType.INTEGER, True),
+    ("owed", FieldType.TEXT, True),
+    ("note", FieldType.TEXT, True),
+    ("body", FieldType.TEXT, True),
+)
+"""The columns of a row's own parts in the order of `Row`: for each its name, what it holds, and whether it may be NULL."""
+DERIVED = ("words", "bytes")
+UNREAD = b""
+"""Of a row that was read without its words: whoever writes it back leaves them as they are."""
+
+_TEXTS = frozenset({"tenant", "word", "scope", FieldType.TEXT})
+
+
+class Coding(NamedTuple):
+    """How a dialect binds and reads the values of one type; never asked about what is missing."""
+
+    bind: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+TypeTable: TypeAlias = Mapping[str, Coding]
+"""By `FieldType`, `ID` and `TAG`. What is not named is bound and read as the row has it: texts, integers, floats, bytes."""
+
+
+class Codec:
+    """The rows of one collection in the columns of one dialect."""
+
+    def __init__(self, collection: Collection, types: TypeTable) -> None:
+        self.collection = collection
+        self.types = types
+        kinds = {name: kind for name, kind, _ in SYSTEM}
+        kinds |= {text_column(part.name): FieldType.TEXT for part in collection.texts}
+        kinds |= {"vector": FieldType.BYTES} if collection.vector else {}
+        kinds |= {field_column(field.name): field.type for field in collection.fields}
+        self.columns = (*kinds, checksum_column(collection))
+        """The columns that say what a row says, the checksum last."""
+        self.at = {name: i for i, name in enumerate(self.columns)}
+        coded = [(i, types[kind]) for i, kind in enumerate(map(_type_of, kinds.values())) if kind in types]
+        self._bind = [(i, coding.bind) for i, coding in coded]
+        self._read = [(i, coding.read) for i, coding in coded]
+        self._checksum = len(kinds)
+        self._texts = [part.name for part in collection.texts]
+        self._fields = [field.name for field in collection.fields]
+        self._first = [len(SYSTEM), len(SYSTEM) + len(self._texts), len(SYSTEM) + len(self._texts) + collection.vector]
+        self._shown = types[FieldType.TEXT].read if FieldType.TEXT in types else str
+        self._id = types[ID].read if ID in types else self._shown
+        self._unread = UNREAD if collection.texts else None
+
+    def values(self, row: Row, partition: int | None = None) -> list[Any]:
+        """What the columns take: `columns` and behind them `DERIVED`. The checksum is also over the number of its partition, if a row has one."""
+        texts, fields = row.texts, row.fields
+        values = [*row[: len(SYSTEM)], *map(texts.get, self._texts)]
+        if self.collection.vector:
+            values.append(row.vector)
+        values += map(fields.get, self._fields)
+        for i, bind in self._bind:
+            if (value := values[i]) is not None:
+                values[i] = bind(value)
+        values += (checksum(row) ^ (partition or 0), row.words, size_of(row))
+        return values
+
+    def read(self, values: Sequence[Any], partition: int | None = None) -> tuple[Row, str]:
+        """The row of these columns, and what is wrong with it: nothing, as a rule. With a problem the row tells its key and version at most."""
+        first_text, vector, first_field = self._first
+        try:
+            plain = list(values[: self._checksum])
+            for i, read in self._read:
+                if (value := plain[i]) is not None:
+                    plain[i] = read(value)
+            row = Row(  # type: ignore[call-arg]
+                *plain[:first_text],
+                {name: value for name, value in zip(self._fields, plain[first_field:], strict=True) if value is not None},
+                {name: value for name, value in zip(self._texts, plain[first_text:vector], strict=True) if value is not None},
+                plain[vector] if first_field > vector else None,
+                self._unread,
+            )
+            sound = values[self._checksum] == checksum(row) ^ (partition or 0)
+            problem = "set aside earlier" if row.type == CORRUPT else "" if sound else "checksum mismatch"
+        except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as exc:
+            key = self.key(values)
+            return Row(key.tenant, key.id, "", 0), f"cannot be read: {type(exc).__name__}"
+        return row, problem
+
+    def stored(self, values: Sequence[Any], partition: int | None = None) -> Stored:
+        """What the columns say; `Corrupt` where that is not what was written."""
+        row, problem = self.read(values, partition)
+        return Corrupt(self.key(values), problem) if problem else stored_of(self.collection, row)
+
+    # -- what is told without the checksum ----------------------------------------------------------------------------
+
+    def key(self, values: Sequence[Any]) -> Key:
+        """The key of columns that may be damaged there too."""
+        return Key(_leniently(self._shown, values[0]), _leniently(self._id, values[1]))
+
+    def version(self, values: Sequence[Any]) -> int:
+        version = values[self.at["version"]]
+        return version if type(version) is int else 0
+
+    def is_quarantined(self, values: Sequence[Any]) -> bool:
+        return _leniently(self._shown, values[2]) == CORRUPT
+
+    def decoder(self, kind: str) -> Callable[[Any], FieldValue] | None:
+        """From a column of this type to the value of a field; None where the column holds it itself."""
+        read, made = self.types[kind].read if kind in self.types else None, _MADE.get(kind)
+        return (lambda value: made(read(value))) if read and made else read or made
+
+
+_MADE: dict[str, Callable[[Any], FieldValue]] = {FieldType.REAL: float, FieldType.BOOLEAN: bool, FieldType.TIME: cached_moment}
+
+
+def _type_of(kind: str) -> str:
+    return FieldType.TEXT if kind in _TEXTS else kind
+
+
+def _leniently(read: Callable[[Any], Any], value: Any) -> str:
+    try:
+        return str(read(value))
+    except (TypeError, ValueError, AttributeError):
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else repr(value)
+
+
+# -- tags as text, where there are no arrays --------------------------------------------------------------------------
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def tag_token(tag: str) -> str:
+    """A tag as it stands in its column: on a line of its own. Inside a tag line breaks and quotes are escaped, so nothing else reads like it."""
+    return "\n" + _to_json(tag)
+
+
+def tags_text(tags: Sequence[str]) -> str:
+    return "[" + ",".join(map(tag_token, tags)) + "\n]"
+
+
+@lru_cache(maxsize=1024)
+def tags_of(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+TAGS_AS_TEXT: TypeTable = {FieldType.TAGS: Coding(tags_text, tags_of), TAG: Coding(tag_token, tag_token)}

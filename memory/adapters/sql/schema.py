@@ -1,0 +1,66 @@
+"""The tables every dialect has, over its own types: those of the adapter itself, and what each collection's table begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.codec import SYSTEM
+from memory.adapters.sql.columns import checksum_column, field_column, text_column
+from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
+from memory.ports.collections import Collection, FieldType
+
+ColumnTypes: TypeAlias = Mapping[str, sa.types.TypeEngine[Any]]
+"""The types of a dialect's columns: by `FieldType`, and for what `memory.adapters.sql.codec.SYSTEM` names beside them, and for a short "name"."""
+
+INDEXED_CHARACTERS = 100
+"""So many characters of a text field are in its index: 400 bytes at most."""
+
+
+def system_tables(metadata: sa.MetaData, types: ColumnTypes, **options: Any) -> None:
+    """The adapter's own tables."""
+    integer, text = types[FieldType.INTEGER], types[FieldType.TEXT]
+    sa.Table(
+        "memory_partitions",
+        metadata,
+        sa.Column("number", integer, primary_key=True, autoincrement=False),
+        sa.Column("tenant", types["tenant"], nullable=False),
+        sa.Column("scope", types["scope"], nullable=False),
+        sa.Column("generation", integer, nullable=False),
+        sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
+        **options,
+    )
+    sa.Table(  # rows that could not be read, as they were found
+        "memory_quarantine",
+        metadata,
+        sa.Column("collection", types["name"], primary_key=True),
+        sa.Column("tenant", types["tenant"], primary_key=True),
+        sa.Column("id", types["id"], primary_key=True),
+        sa.Column("partition_no", integer, nullable=True),
+        sa.Column("problem", text, nullable=False),
+        sa.Column("found_at", integer, nullable=False),
+        sa.Column("content", text, nullable=False),
+        **options,
+    )
+    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", types["name"], primary_key=True), **options)
+    sa.Table(  # what each collection's table was made for
+        REGISTRY,
+        metadata,
+        sa.Column("name", types["name"], primary_key=True),
+        sa.Column("declaration", text, nullable=False),
+        **options,
+    )
+
+
+def row_columns(collection: Collection, types: ColumnTypes) -> list[sa.Column[Any]]:
+    """The columns that `Codec` lays a row out in, and the number of its partition."""
+    columns: list[sa.Column[Any]] = [sa.Column(name, types[kind], nullable=nullable) for name, kind, nullable in SYSTEM]
+    columns += [sa.Column(text_column(part.name), types[FieldType.TEXT], nullable=True) for part in collection.texts]
+    columns += [sa.Column("vector", types[FieldType.BYTES], nullable=True)] if collection.vector else []
+    columns += [sa.Column(field_column(field.name), types[field.type], nullable=True) for field in collection.fields]
+    columns.append(sa.Column(checksum_column(collection), types[FieldType.INTEGER], nullable=False))
+    columns += [sa.Column("words", types[FieldType.BYTES], nullable=True), sa.Column("bytes", types[FieldType.INTEGER], nullable=False)]
+    columns.append(sa.Column("partition_no", types[FieldType.INTEGER], nullable=True))  # live records only: nothing else is found by scope
+    return columns

@@ -1,0 +1,71 @@
+"""Heads of rows: which columns a selection takes, and what they say. Rows are read without their checksums, which are over whole ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from memory.adapters.sql.codec import ID, Codec
+from memory.adapters.sql.columns import field_column
+from memory.domain.ids import is_id
+from memory.ports.collections import FieldType
+from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.heads import BESIDE
+from memory.ports.query import VECTOR, WORDS, Head, Order
+from memory.ports.record import FieldValue, Key, Role
+
+_ALWAYS = ("tenant", "id", "scope", "version", "role", "tier", "generation")
+_ROLES = {role.value: role for role in Role}
+
+
+class Selection:
+    """The heads of one collection with what `select` names, read from rows of the columns that are asked for."""
+
+    def __init__(self, codec: Codec, select: frozenset[str]) -> None:
+        collection = codec.collection
+        types = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
+        wanted = sorted(select - BESIDE)
+        self._fields = [(name, _column(name), codec.decoder(ID if name == "id" else types[name])) for name in wanted if name not in ("owing", "role")]
+        self._owing, self._role = "owing" in select, "role" in select
+        self._words, self._vector = WORDS in select, VECTOR in select and collection.vector
+        named = [*_ALWAYS, *map(_column, wanted), *(["words"] if self._words else []), *(["vector"] if self._vector else [])]
+        self.columns = tuple(dict.fromkeys(named))
+        text = codec.decoder(FieldType.TEXT) or str
+        self._text, self._id = text, codec.decoder(ID) or text
+
+    def with_order(self, order: Sequence[Order]) -> tuple[str, ...]:
+        """The columns of a page in this order: its cursor tells the values that it is sorted by."""
+        return tuple(dict.fromkeys((*self.columns, *[_column(by.field) for by in order])))
+
+    def read(self, row: Mapping[str, Any]) -> Head | None:
+        """The head of a row that is told by the names of its columns; None where one of its values is none."""
+        try:
+            role = _ROLES[str(self._text(row["role"]))]
+            fields = {name: value for name, column, decode in self._fields if (value := _value(row[column], decode)) is not None}
+            fields |= {"owing": row["owed"] is not None} if self._owing else {}
+            fields |= {"role": role} if self._role else {}
+            record_id = str(self._id(row["id"]))
+            if not is_id(record_id):  # nobody could read on under it
+                return None
+            return Head(
+                Key(str(self._text(row["tenant"])), record_id),
+                str(self._text(row["scope"])),
+                row["version"],
+                role,
+                str(self._text(row["tier"])),
+                row["generation"],
+                fields,
+                (row["words"] or b"[0,{}]") if self._words else None,
+                row["vector"] if self._vector else None,
+            )
+        except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
+            return None
+
+
+def _column(name: str) -> str:
+    return "owed" if name == "owing" else name if name in SYSTEM_TYPES else field_column(name)
+
+
+def _value(value: Any, decode: Callable[[Any], FieldValue] | None) -> FieldValue:
+    made: FieldValue = decode(value) if value is not None and decode is not None else value
+    return made
