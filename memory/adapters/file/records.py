@@ -76,11 +76,11 @@ class Records:
             damage = exc
         except NoFile as exc:
             damage = Damaged(str(exc))
-        before, spoiled = self._before(place, collection, key)
+        before, corrupt = self._before(place, collection, key)
         if damage is not None and damage.kind in (RowType.MARK, RowType.TOMBSTONE):
             before = None
-        if damage is None and before is None and spoiled is not None:
-            damage = Damaged(f"the file is gone, and of the version before {spoiled.problem}")
+        if damage is None and before is None and corrupt is not None:
+            damage = Damaged(f"the file is gone, and of the version before {corrupt.problem}")
         return Look(place, None, damage, before, foreign)
 
     def _before(self, place: Place, collection: Collection, key: Key | None) -> tuple[Record | None, Damaged | None]:
@@ -152,8 +152,9 @@ class Records:
     def has_before(self, place: Place) -> bool:
         return self._disk.exists(place.table.parts, place.backup)
 
-    def holds_record(self, folder: tuple[str, str]) -> bool:
-        """Whether a record of any collection stands in this partition's folder, or what may be one and cannot be read."""
+    def holds(self, folder: tuple[str, str], *types: RowType) -> bool:
+        """Whether any of these stands in this partition's folder, of whatever collection, or what cannot be read and may be one."""
+        left = {str(kind) for kind in RowType} - {str(kind) for kind in types}
         for collection in self._disk.folders(folder):
             table = (*folder, collection)
             names = set(self._disk.names(table))
@@ -161,11 +162,11 @@ class Records:
                 if not name.endswith((SUFFIX, BACKUP)) or (name.endswith(BACKUP) and name.removesuffix(BACKUP) + SUFFIX in names):
                     continue
                 try:
-                    if unseal(self._disk.read(table, name) or b"").get("kind") == RowType.RECORD.value:
-                        return True
+                    found = unseal(self._disk.read(table, name) or b"").get("kind")
                 except (Damaged, NoFile) as exc:
-                    if not isinstance(exc, Damaged) or exc.kind not in (RowType.MARK, RowType.TOMBSTONE):
-                        return True
+                    found = exc.kind if isinstance(exc, Damaged) else None
+                if found not in left:
+                    return True
         return False
 
     # -- for people ---------------------------------------------------------------------------------------------------

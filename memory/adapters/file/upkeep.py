@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import BACKUP, UNSEEN, Table, encoded
+from memory.adapters.file.names import BACKUP, SUFFIX, UNSEEN, Table, encoded
 from memory.adapters.file.records import QUARANTINE
 from memory.adapters.file.tables import Loaded
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
+from memory.ports.query import RowType
 from memory.ports.record import Partition, Record
 from memory.ports.store import Audit
 
@@ -105,6 +106,7 @@ class Upkeep:
         files = ["/".join((*step.folder, step.name)) for step in staged.steps]
         self._library.commits.prepare(staged)
         self._library.commits.carry_out(staged, lambda: self._library.changes.note(files))
+        self._library.tables.changed(files)
 
     # -- partitions -----------------------------------------------------------------------------------------------------
 
@@ -112,12 +114,12 @@ class Upkeep:
         """Those with a generation, or a record that stands there or may, with their generations."""
         with self._library.locked(self._deadline()):
             states = [self._library.partitions.state(partition) for partition in self._library.partitions.on_disk()]
-            return [(s.partition, s.generation) for s in states if s.generation or self._library.records.holds_record(s.folder)]
+            return [(s.partition, s.generation) for s in states if s.generation or self._library.records.holds(s.folder, RowType.RECORD)]
 
     # -- partitions in which nothing stands -------------------------------------------------------------------------------
 
     def idle(self, limit: int) -> list[tuple[Partition, int]]:
-        """At most so many, each with its generation. One that holds tombstones still is held back: their files are in its folder."""
+        """At most so many, each with its generation. Tombstones name no scope: they hold no partition back."""
         found: list[tuple[Partition, int]] = []
         for partition in self._partitions():
             if len(found) == limit:
@@ -135,17 +137,28 @@ class Upkeep:
             with self._library.locked(self._deadline()):
                 if self._idle_at(partition) == generation:
                     staged = Staged()
+                    self._stage_tombstones(partition, staged)
                     self._library.partitions.state(partition).stage_removal(staged)
                     self._commit(staged)
                     self._remove_folder(partition)
                     forgotten += 1
         return forgotten
 
+    def _stage_tombstones(self, partition: Partition, staged: Staged) -> None:
+        """Those of the partition go to the tenant's others that name no scope."""
+        disk, (tenant, scope) = self._library.disk, (encoded(partition.tenant), encoded(partition.scope))
+        for collection in disk.folders((tenant, scope)):
+            table = (tenant, scope, collection)
+            for name in disk.names(table):
+                if name.endswith(SUFFIX):
+                    staged.keep(table, name, (tenant, UNSEEN, collection), name)
+                staged.remove(table, name)
+
     def _idle_at(self, partition: Partition) -> int | None:
         """The partition's generation where something is kept of it and nothing stands in it, else None. With the lock."""
         folder = (encoded(partition.tenant), encoded(partition.scope))
         disk = self._library.disk
-        if not disk.exists(folder[:1], folder[1]) or any(disk.names((*folder, collection)) for collection in disk.folders(folder)):
+        if not disk.exists(folder[:1], folder[1]) or self._library.records.holds(folder, RowType.RECORD, RowType.MARK):
             return None
         try:
             return self._library.partitions.state(partition).generation

@@ -114,12 +114,13 @@ async def test_what_a_dead_process_staged_is_found_by_the_audit_and_its_room_giv
 async def test_a_forgotten_partition_leaves_no_file_and_begins_anew(store: FileStore, folder: Path) -> None:
     await done(store, put(said(1, "common")), put(said(1, "common", at=EAST)), RaiseGeneration(EAST, 2))
     assert await store.delete_matching(Query(SAMPLES, within(EAST)), 2) == 1
-    assert await store.idle_partitions() == []
-    await done(store, Purge(SAMPLES, key_of(1, EAST), 2))
     assert await store.idle_partitions() == [(EAST, 2)]
     assert await store.forget_partitions([(EAST, 1), (HERE, 0)]) == 0
     assert await store.forget_partitions([(EAST, 2), (EAST, 2)]) == 1
-    assert not [path for path in everything_below(folder) if "eastern" in str(path)]
+    assert not [path for path in everything_below(folder) if "eastern/user" in str(path)]
+    assert isinstance(await found(store, 1, EAST), Tombstone), "what was deleted is known to be, whatever is forgotten"
+    await done(store, Purge(SAMPLES, key_of(1, EAST), 2))
+    assert not [path for path in files_below(folder) if "eastern" in str(path)]
     assert await store.idle_partitions() == []
     assert (await live(store, 1)).texts == {"content": "common"}
     assert (await one(store, RaiseGeneration(EAST, 0))).number == 0
