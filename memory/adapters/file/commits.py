@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from memory.adapters.file.codec import Damaged, seal, unseal
 from memory.adapters.file.disk import Disk, NoFile
 from memory.adapters.file.errors import Unsettled
-from memory.adapters.file.sealing import Damaged, seal, unseal
 from memory.adapters.file.thresholds import Thresholds
 from memory.domain.errors import StoreError
 

@@ -4,10 +4,10 @@ store.json              the version of this layout
 store.lock              see `lock`
 changes.log             see `changes`
 staging.d/              see `commits`
-set.aside/              bad files, under the path they stood at
+quarantine.d/            bad files, under the path they stood at
 <tenant>/<scope>/partition.json              see `partitions`
 <tenant>/<scope>/<collection>/<id>.json      see `records`; `<id>.json.bak` the version before
-<tenant>/other.ids/<collection>/<id>.json    see `names`
+<tenant>/unseen.d/<collection>/<id>.json    see `names`
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from memory.adapters.file.changes import Changes
+from memory.adapters.file.codec import Damaged, seal, unseal
 from memory.adapters.file.commits import STAGING, Commits, Staged
 from memory.adapters.file.config import FileConfig
 from memory.adapters.file.disk import Disk, NoFile
 from memory.adapters.file.lock import Lock
-from memory.adapters.file.names import OTHER, Place, Shelf, encoded, place_in
+from memory.adapters.file.names import UNSEEN, Place, Table, encoded, place_in
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records
-from memory.adapters.file.sealing import Damaged, seal, unseal
-from memory.adapters.file.shelves import Entry, Loaded, Shelves
+from memory.adapters.file.tables import Entry, Loaded, Tables
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Standing
 
-SCHEMA = 2
+SCHEMA = 3
 _SCHEMA_FILE = "store.json"
 
 
@@ -46,7 +46,7 @@ class Library:
         self.changes = Changes(self.disk, self.thresholds.log_bytes)
         self.partitions = Partitions(store, self.disk)
         self.records = Records(self.disk, self.commits, self.partitions)
-        self.shelves = Shelves(self.disk, self.records, self.partitions, config.cache_bytes)
+        self.tables = Tables(self.disk, self.records, self.partitions, config.cache_bytes)
         self._locked = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class Library:
         self.changes.close()
         self.disk.close()
         self.partitions.forget()
-        self.shelves.forget()
+        self.tables.forget()
 
     def schema(self) -> int | None:
         """The version of the layout on disk, None where there is none yet."""
@@ -134,16 +134,16 @@ class Library:
         if steps:
             self._listen()  # before it notes: what others noted meanwhile would be passed over
             self.changes.note("/".join((*s.folder, s.name)) for s in steps)
-            self.shelves.changed("/".join((*s.folder, s.name)) for s in steps)
+            self.tables.changed("/".join((*s.folder, s.name)) for s in steps)
             self.commits.finish(steps)
 
     def _listen(self) -> None:
         news = self.changes.news()
         if news is None:
             self.partitions.forget()
-            self.shelves.forget()
+            self.tables.forget()
         else:
-            self.shelves.changed(news)
+            self.tables.changed(news)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -171,30 +171,30 @@ class Library:
         if look.before is None:
             return look
         self.changes.note([str(place)])
-        self.shelves.changed([str(place)])
+        self.tables.changed([str(place)])
         return self.records.restored(look, collection, key)
 
     def _find(self, collection: Collection, key: Key) -> Look:
         stem = encoded(key.id)
         foreign = None
-        for shelf in self.partitions.shelves(collection.name, key):
-            look = self.records.look(Place(shelf, stem), collection, key)
+        for table in self.partitions.tables(collection.name, key):
+            look = self.records.look(Place(table, stem), collection, key)
             if look.holds:
                 return look
             foreign = look if look.foreign else foreign
-        return foreign or Look(place_in(collection.name, key, OTHER))
+        return foreign or Look(place_in(collection.name, key, UNSEEN))
 
-    def shelf(self, shelf: Shelf, collection: Collection, deadline: float) -> Loaded:
-        """Everything on a shelf, as of now. Call `steady` first."""
-        loaded = self.shelves.loaded(shelf)
+    def table(self, table: Table, collection: Collection, deadline: float) -> Loaded:
+        """Everything in a table, as of now. Call `steady` first."""
+        loaded = self.tables.loaded(table)
         if loaded is None:
             with self.locked(deadline):
-                pass  # what was heard of before this shelf was listened for is done
-            self.shelves.load(shelf, collection)
-        if self.shelves.stale:
+                pass  # what was heard of before this table was listened for is done
+            self.tables.load(table, collection)
+        if self.tables.stale:
             with self.locked(deadline):
-                self.shelves.read_again(self.sound)
-        return self.shelves.loaded(shelf) or self.shelf(shelf, collection, deadline)
+                self.tables.read_again(self.sound)
+        return self.tables.loaded(table) or self.table(table, collection, deadline)
 
     def fresh(self, entry: Entry, collection: Collection) -> Standing | None:
         """What a query found, as it stands on disk; None where that is no longer it, which is then known."""
@@ -202,7 +202,7 @@ class Library:
         found = look.standing
         if found is not None and (replace(found, body={}) if isinstance(found, Record) else found) == entry.standing:
             return found
-        self.shelves.changed([str(entry.place)])
+        self.tables.changed([str(entry.place)])
         return None
 
 

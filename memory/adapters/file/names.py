@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
-from memory.ports.record import Key, Partition, Standing, Tombstone
+from memory.ports.record import Key, Standing, Tombstone
 
-OTHER = "other.ids"
-"""The folder, beside a tenant's scopes, of records whose id does not name their scope, and of tombstones of what was never here."""
+UNSEEN = "unseen.d"
+"""The folder, beside a tenant's scopes, of tombstones of what was never here: they name no scope."""
 PARTITION = "partition.json"
 SUFFIX, BACKUP = ".json", ".json.bak"
 
@@ -81,19 +81,8 @@ def is_id_of_ours(record_id: str) -> bool:
     return _OURS.fullmatch(record_id) is not None
 
 
-def digest_in(record_id: str) -> int | None:
-    """The digest of its partition that an id of this library carries; None for other ids."""
-    return int(record_id.replace("-", ""), 16) >> 30 & (2**32 - 1) if is_id_of_ours(record_id) else None
-
-
-@lru_cache(maxsize=16_384)
-def digest_of(partition: Partition) -> int:
-    """The digest that this partition's ids carry."""
-    return int.from_bytes(blake2b(plain_bytes(f"{partition.tenant}\x00{partition.scope}"), digest_size=4).digest(), "big")
-
-
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class Table:
     """The folder of one collection's records in one partition."""
 
     tenant: str
@@ -107,9 +96,9 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the file of a key is: its shelf, and its name there without the suffix."""
+    """Where the file of a key is: its table, and its name there without the suffix."""
 
-    shelf: Shelf
+    table: Table
     stem: str
 
     @property
@@ -121,22 +110,15 @@ class Place:
         return self.stem + BACKUP
 
     def __str__(self) -> str:
-        return "/".join((*self.shelf.parts, self.file))
-
-
-def scope_folder(key: Key, scope: str) -> str:
-    """The folder of a record of this scope: the scope's, where the id names it and so leads there."""
-    partition = Partition(key.tenant, scope)
-    return encoded(scope) if digest_in(key.id) == digest_of(partition) else OTHER
+        return "/".join((*self.table.parts, self.file))
 
 
 def place_of(collection: str, standing: Standing) -> Place | None:
     """Where this belongs; None for a tombstone, which names no scope: it stays where what it stands for was."""
     if isinstance(standing, Tombstone):
         return None
-    key = standing.key
-    return place_in(collection, key, scope_folder(key, standing.scope))
+    return place_in(collection, standing.key, encoded(standing.scope))
 
 
 def place_in(collection: str, key: Key, folder: str) -> Place:
-    return Place(Shelf(encoded(key.tenant), folder, collection), encoded(key.id))
+    return Place(Table(encoded(key.tenant), folder, collection), encoded(key.id))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from memory.adapters.file.codec import Damaged, seal, unseal
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.disk import Disk, NoFile
-from memory.adapters.file.names import OTHER, PARTITION, Shelf, decoded, digest_in, digest_of, encoded, is_cut, is_name
-from memory.adapters.file.sealing import Damaged, seal, unseal
+from memory.adapters.file.names import PARTITION, UNSEEN, Table, decoded, encoded, is_cut, is_name
+from memory.domain import ids
 from memory.domain.errors import StoreError
 from memory.ports.record import Key, Partition
 
@@ -20,7 +21,7 @@ _BACKUP = PARTITION + ".bak"
 
 
 @dataclass(slots=True)
-class Ledger:
+class State:
     """What is counted for a partition."""
 
     partition: Partition
@@ -60,29 +61,29 @@ class Partitions:
 
     # -- what is counted ----------------------------------------------------------------------------------------------
 
-    def ledger(self, partition: Partition) -> Ledger:
+    def state(self, partition: Partition) -> State:
         """As it stands on disk."""
         problems: list[str] = []
-        for ledger in self._copies(partition, problems):
-            return ledger
+        for state in self._copies(partition, problems):
+            return state
         if problems:
             raise StoreError(self._store, f"what is counted for a partition cannot be read, so nothing is written there: {'; '.join(problems)}")
-        return Ledger(partition)
+        return State(partition)
 
-    def copies(self, partition: Partition) -> tuple[list[Ledger], list[str]]:
+    def copies(self, partition: Partition) -> tuple[list[State], list[str]]:
         """As each of the two files has it, and what keeps one from being read. Both are to be the same, or neither is to be there."""
         problems: list[str] = []
         return list(self._copies(partition, problems)), problems
 
-    def _copies(self, partition: Partition, problems: list[str]) -> Iterator[Ledger]:
-        folder = Ledger(partition).folder
+    def _copies(self, partition: Partition, problems: list[str]) -> Iterator[State]:
+        folder = State(partition).folder
         for name in (PARTITION, _BACKUP):
             try:
                 text = self._disk.read(folder, name)
                 if text is None:
                     continue
                 payload = unseal(text)
-                yield Ledger(partition, int(payload["generation"]), written=True)
+                yield State(partition, int(payload["generation"]), written=True)
             except (Damaged, NoFile, KeyError, TypeError, ValueError, AttributeError) as exc:
                 problems.append(f"'{'/'.join((*folder, name))}': {exc}")
 
@@ -113,23 +114,22 @@ class Partitions:
 
     def scopes(self, tenant: str) -> list[str]:
         """The folders of a tenant's scopes, and the one beside them."""
-        return [*self._of(tenant), OTHER]
+        return [*self._of(tenant), UNSEEN]
 
-    def shelves(self, collection: str, key: Key) -> Iterable[Shelf]:
+    def tables(self, collection: str, key: Key) -> Iterable[Table]:
         """Where a record with this key can be, likeliest first."""
-        tenant, digest = encoded(key.tenant), digest_in(key.id)
-        if digest is not None:
-            for scope, carried in list(self._of(tenant).items()):
-                if carried is None:
-                    carried = self._known[tenant][scope] = self._digest(key.tenant, tenant, scope)
-                if carried == digest:  # None where a cut name's partition is not known yet: it is asked for again the next time
-                    yield Shelf(tenant, scope, collection)
-        yield Shelf(tenant, OTHER, collection)
+        tenant, digest = encoded(key.tenant), ids.digest_of(key.id)
+        for scope, carried in list(self._of(tenant).items()):
+            if carried is None:
+                carried = self._known[tenant][scope] = self._digest(key.tenant, tenant, scope)
+            if carried == digest:  # None where a cut name's partition is not known yet: it is asked for again the next time
+                yield Table(tenant, scope, collection)
+        yield Table(tenant, UNSEEN, collection)
 
     def noted(self, tenant: str, scope: str) -> None:
         """Something was or will be written there."""
         known = self._known.get(tenant)
-        if known is not None and scope != OTHER:
+        if known is not None and scope != UNSEEN:
             known.setdefault(scope, None)
 
     def tenant_named(self, folder: str) -> str:
@@ -156,7 +156,7 @@ class Partitions:
             if payload is None:
                 return None
             plain = str(payload["scope"])
-        return digest_of(Partition(name, plain))
+        return ids.partition_digest(name, plain)
 
     def _named(self, tenant: str, scope: str) -> dict[str, object] | None:
         """What a partition's file says it is the partition of."""

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import OTHER, Shelf, encoded
-from memory.adapters.file.shelves import Entry
+from memory.adapters.file.names import Table, encoded
+from memory.adapters.file.tables import Entry
 from memory.domain.errors import StoreUnavailable
 from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
@@ -90,19 +90,15 @@ class Reading:
         return matching
 
     def _entries(self, asked: Query | Search) -> Iterator[Entry]:
-        """Everything on the asked shelves that is of the asked scopes."""
-        for shelf, scopes in self._shelves(asked.collection.name, asked.where).items():
-            for entry in list(self._library.shelf(shelf, asked.collection, self._deadline).entries.values()):
-                if scopes is None or entry.scope in scopes:
-                    yield entry
+        """Everything in the asked tables."""
+        for table in self._tables(asked.collection.name, asked.where):
+            yield from list(self._library.table(table, asked.collection, self._deadline).entries.values())
 
-    def _shelves(self, collection: str, where: Where) -> dict[Shelf, frozenset[str] | None]:
-        """The shelves to look on, and for those that hold several scopes' records, which scopes."""
+    def _tables(self, collection: str, where: Where) -> list[Table]:
         if isinstance(where, Partitions):
-            tenant, scopes = encoded(where.tenant), frozenset(p.scope for p in where.partitions)
-            return {**{Shelf(tenant, encoded(scope), collection): None for scope in scopes}, Shelf(tenant, OTHER, collection): scopes}
+            return [Table(encoded(where.tenant), encoded(scope), collection) for scope in dict.fromkeys(p.scope for p in where.partitions)]
         tenants = [encoded(where.tenant)] if isinstance(where, Tenant) else self._library.partitions.tenants()
-        return {Shelf(tenant, scope, collection): None for tenant in tenants for scope in self._library.partitions.scopes(tenant)}
+        return [Table(tenant, scope, collection) for tenant in tenants for scope in self._library.partitions.scopes(tenant)]
 
     # -- ranking ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 `<id>.json` is what stands; `<id>.json.bak` the version before, kept only of a live record that was edited in the same role. A file that cannot
 be read, or is gone without having been deleted, is restored from the version before: that version is then what stands, one step back, so
-who had read the lost one and writes on condition of it meets a conflict and sees what is there. The bad file is kept in `set.aside`, a
+who had read the lost one and writes on condition of it meets a conflict and sees what is there. The bad file is kept in `quarantine.d`, a
 warning is logged and `check` lists it. A deletion, a move or a change of role leaves no version before: what they did is never undone
 by a restoration, and where such a file cannot be read the answer is `Corrupt`.
 """
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from memory.adapters.file.codec import Damaged, Foreign, unseal, unseal_record
 from memory.adapters.file.commits import Commits, Staged
 from memory.adapters.file.disk import Disk, NoFile
-from memory.adapters.file.names import OTHER, Place, Shelf, place_in, place_of
+from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, place_in, place_of
 from memory.adapters.file.partitions import Partitions
-from memory.adapters.file.sealing import Damaged, Foreign, unseal, unseal_record
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot
@@ -27,7 +27,7 @@ from memory.ports.record import Corrupt, Key, Record, Standing
 
 log = logging.getLogger(__name__)
 
-SET_ASIDE = "set.aside"
+QUARANTINE = "quarantine.d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Records:
         foreign = False
         damage: Damaged | None = None
         try:
-            text = self._disk.read(place.shelf.parts, place.file)
+            text = self._disk.read(place.table.parts, place.file)
             if text is not None:
                 standing = unseal_record(text, collection)
                 check_place(standing, place, key)
@@ -76,16 +76,16 @@ class Records:
             damage = exc
         except NoFile as exc:
             damage = Damaged(str(exc))
-        before, spoiled = self._before(place, collection, key)
+        before, corrupt = self._before(place, collection, key)
         if damage is not None and damage.kind in (RowType.MARK, RowType.TOMBSTONE):
             before = None
-        if damage is None and before is None and spoiled is not None:
-            damage = Damaged(f"the file is gone, and of the version before {spoiled.problem}")
+        if damage is None and before is None and corrupt is not None:
+            damage = Damaged(f"the file is gone, and of the version before {corrupt.problem}")
         return Look(place, None, damage, before, foreign)
 
     def _before(self, place: Place, collection: Collection, key: Key | None) -> tuple[Record | None, Damaged | None]:
         try:
-            text = self._disk.read(place.shelf.parts, place.backup)
+            text = self._disk.read(place.table.parts, place.backup)
             if text is None:
                 return None, None
             standing = unseal_record(text, collection)
@@ -115,73 +115,75 @@ class Records:
     def _may_return(self, before: Record) -> bool:
         """Whether its scope has not been erased since; not where that cannot be told."""
         try:
-            return before.generation is not None and before.generation >= self._partitions.ledger(before.partition).generation
+            return before.generation is not None and before.generation >= self._partitions.state(before.partition).generation
         except StoreError:
             return False
 
     def _restore(self, look: Look, before: Record) -> None:
         place = look.place
-        good = self._disk.read(place.shelf.parts, place.backup)
+        good = self._disk.read(place.table.parts, place.backup)
         if good is None:
             return
         staged = Staged()
         kept = ""
         if look.damage is not None or look.foreign:
-            kept = f" The bad file is kept as '{self.set_aside(place, staged)}'."
-        staged.write(place.shelf.parts, place.file, good)
+            kept = f" The bad file is kept as '{self.quarantine(place, staged)}'."
+        staged.write(place.table.parts, place.file, good)
         self._commits.prepare(staged)
         self._commits.carry_out(staged, lambda: None)
         lost = "" if look.damage is None or look.damage.version is None else f" (version {look.damage.version})"
         problem = "it was gone" if look.damage is None else look.damage.problem
         log.warning("record '%s' was restored to version %d, the one before the last%s: %s.%s", place, before.version, lost, problem, kept)
 
-    def set_aside(self, place: Place, staged: Staged) -> str:
+    def quarantine(self, place: Place, staged: Staged) -> str:
         """Let the file that stands there be kept for people to look at. Returns where."""
         now = datetime.now(UTC).strftime("%Y%m%dt%H%M%S.%fz")
-        folder, name = (SET_ASIDE, *place.shelf.parts), f"{place.file}.corrupt-{now}"
-        staged.keep(place.shelf.parts, place.file, folder, name)
+        folder, name = (QUARANTINE, *place.table.parts), f"{place.file}.corrupt-{now}"
+        staged.keep(place.table.parts, place.file, folder, name)
         return "/".join((*folder, name))
 
-    def forget_set_aside(self, place: Place, staged: Staged) -> None:
-        """Whatever was set aside of this key goes: what was deleted is nowhere to be read."""
-        folder = (SET_ASIDE, *place.shelf.parts)
+    def forget_quarantined(self, place: Place, staged: Staged) -> None:
+        """Whatever is in quarantine of this key goes: what was deleted is nowhere to be read."""
+        folder = (QUARANTINE, *place.table.parts)
         for name in self._disk.names(folder):
             if name.startswith(f"{place.file}."):
                 staged.remove(folder, name)
 
     def has_before(self, place: Place) -> bool:
-        return self._disk.exists(place.shelf.parts, place.backup)
+        return self._disk.exists(place.table.parts, place.backup)
 
-    def scopes_beside(self, tenant: str) -> set[str | None]:
-        """The scopes of the records and marks beside the tenant's partitions, of whatever collection; None among them where one cannot be told."""
-        found: set[str | None] = set()
-        for collection in self._disk.folders((tenant, OTHER)):
-            folder = (tenant, OTHER, collection)
-            for name in self._disk.names(folder):
-                try:
-                    said = unseal(self._disk.read(folder, name) or b"")
-                except (Damaged, NoFile) as exc:
-                    found.add(exc.scope if isinstance(exc, Damaged) else None)
+    def holds(self, folder: tuple[str, str], *types: RowType) -> bool:
+        """Whether any of these stands in this partition's folder, of whatever collection, or what cannot be read and may be one."""
+        left = {str(kind) for kind in RowType} - {str(kind) for kind in types}
+        for collection in self._disk.folders(folder):
+            table = (*folder, collection)
+            names = set(self._disk.names(table))
+            for name in names:
+                if not name.endswith((SUFFIX, BACKUP)) or (name.endswith(BACKUP) and name.removesuffix(BACKUP) + SUFFIX in names):
                     continue
-                if said.get("kind") != RowType.TOMBSTONE.value:
-                    found.add(said.get("scope"))
-        return found
+                try:
+                    found = unseal(self._disk.read(table, name) or b"").get("kind")
+                except (Damaged, NoFile) as exc:
+                    found = exc.kind if isinstance(exc, Damaged) else None
+                if found not in left:
+                    return True
+        return False
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
-    def all_set_aside(self) -> Sequence[str]:
+    def all_quarantined(self) -> Sequence[str]:
         """Every file kept for people to look at, by its path in the folder."""
         found = []
-        for tenant in self._disk.folders((SET_ASIDE,)):
-            for scope in self._disk.folders((SET_ASIDE, tenant)):
-                for collection in self._disk.folders((SET_ASIDE, tenant, scope)):
-                    shelf = Shelf(tenant, scope, collection)
-                    found += ["/".join((SET_ASIDE, *shelf.parts, name)) for name in self._disk.names((SET_ASIDE, *shelf.parts))]
+        for tenant in self._disk.folders((QUARANTINE,)):
+            for scope in self._disk.folders((QUARANTINE, tenant)):
+                for collection in self._disk.folders((QUARANTINE, tenant, scope)):
+                    table = Table(tenant, scope, collection)
+                    found += ["/".join((QUARANTINE, *table.parts, name)) for name in self._disk.names((QUARANTINE, *table.parts))]
         return sorted(found)
 
 
 def check_place(standing: Standing, place: Place, key: Key | None = None) -> None:
     """Raises `Foreign` where the file does not stand where its key and scope belong."""
-    belongs = place_of(place.shelf.collection, standing) or place_in(place.shelf.collection, standing.key, place.shelf.scope)
+    belongs = place_of(place.table.collection, standing) or place_in(place.table.collection, standing.key, place.table.scope)
     if belongs != place or (key is not None and standing.key != key):
         raise Foreign(f"it is the record of '{belongs}'")

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from memory.adapters.file.batch import Batch
 from memory.adapters.file.config import CLAIMS, parse
 from memory.adapters.file.errors import translate
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
@@ -15,13 +16,13 @@ from memory.adapters.file.reading import Reading
 from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.file.upkeep import Upkeep
 from memory.adapters.file.worker import Call, Worker, WritingWorker
-from memory.adapters.file.writing import Batch
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
+from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
-from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
 from memory.ports.record import JsonValue, Key, Partition, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
@@ -87,7 +88,7 @@ class FileStore(BaseStore):
     async def _check(self) -> Health:
         facts: dict[str, JsonValue] = {"path": str(self._config.path.resolve())}
         try:
-            aside = await self._run(self._all_set_aside)
+            aside = await self._run(self._all_quarantined)
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
@@ -95,15 +96,15 @@ class FileStore(BaseStore):
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         detail = str(self._config.path)
         if aside:
-            detail += f"; {len(aside)} bad files are set aside in it: look at them, repair or delete them"
+            detail += f"; {len(aside)} bad files are in its quarantine: look at them, repair or delete them"
         named: list[JsonValue] = list(aside[:_NAMED])
-        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "set_aside": len(aside), "set_aside_files": named}
+        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined": len(aside), "quarantined_files": named}
         return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts)
 
-    def _all_set_aside(self) -> Sequence[str]:
+    def _all_quarantined(self) -> Sequence[str]:
         with self._library.locked(self._deadline()):
             self._library.schema()
-        return self._library.records.all_set_aside()
+        return self._library.records.all_quarantined()
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ class FileStore(BaseStore):
         def delete() -> int:
             reading, batch = Reading(self.name, self._library, deadline), Batch(self._library)
             with self._library.locked(deadline):
-                count = batch.bury(query.collection, reading.to_delete(query), version, discard_at, carry)
+                count = batch.delete(query.collection, reading.to_delete(query), version, discard_at, carry)
                 batch.commit()
                 return count
 
@@ -148,6 +149,10 @@ class FileStore(BaseStore):
 
     async def _vacuum(self) -> int:
         return await self._run(lambda: self._upkeep().vacuum())
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+        found = await self._run(lambda: self._upkeep().partitions())
+        return first_partitions(found, where, prefix, after, limit)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         return await self._run(lambda: self._upkeep().idle(limit))

@@ -1,6 +1,6 @@
 """Upkeep: whether what is kept beside the records is what they say, partitions in which nothing stands any more, and what dead processes left.
 
-Each step takes the lock for itself, one shelf or partition at a time: other calls go on in between.
+Each step takes the lock for itself, one table or partition at a time: other calls go on in between.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import BACKUP, OTHER, Shelf, encoded
-from memory.adapters.file.records import SET_ASIDE
-from memory.adapters.file.shelves import Loaded
+from memory.adapters.file.names import BACKUP, SUFFIX, UNSEEN, Table, encoded
+from memory.adapters.file.records import QUARANTINE
+from memory.adapters.file.tables import Loaded
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
+from memory.ports.query import RowType
 from memory.ports.record import Partition, Record
 from memory.ports.store import Audit
 
@@ -32,11 +33,11 @@ class Upkeep:
         checked = 0
         problems = self._staged(repair) + self._folders(repair)
         for partition in self._partitions():
-            problems += self._ledger(partition, repair)
+            problems += self._state(partition, repair)
         for collection in collections:
-            for shelf in self._shelves(collection):
+            for table in self._tables(collection):
                 with self._library.locked(self._deadline()):
-                    loaded, found = self._shelf(shelf, collection, repair)
+                    loaded, found = self._table(table, collection, repair)
                 checked += len(loaded.entries)
                 problems += found
         return Audit(checked, tuple(problems[:_MOST]))
@@ -56,7 +57,7 @@ class Upkeep:
                 self._library.partitions.forget()
         return [f"'{'/'.join(folder)}' is on disk, and not among the partitions this process knows" for folder in forgotten]
 
-    def _ledger(self, partition: Partition, repair: bool) -> list[str]:
+    def _state(self, partition: Partition, repair: bool) -> list[str]:
         """Both copies of what is counted for a partition are the current one."""
         with self._library.locked(self._deadline()):
             copies, unreadable = self._library.partitions.copies(partition)
@@ -71,45 +72,54 @@ class Upkeep:
         folder = f"{encoded(partition.tenant)}/{encoded(partition.scope)}"
         return [f"'{folder}': of the two copies of what is counted there, one is missing, cannot be read or is another than the other"]
 
-    def _shelf(self, shelf: Shelf, collection: Collection, repair: bool) -> tuple[Loaded, list[str]]:
-        """What is kept in memory of a shelf, and files of what was deleted or moved."""
-        problems, shelves = [], self._library.shelves
-        if shelves.stale:
-            shelves.read_again(self._library.sound)
-        fresh, kept = shelves.read(shelf, collection), shelves.loaded(shelf)
+    def _table(self, table: Table, collection: Collection, repair: bool) -> tuple[Loaded, list[str]]:
+        """What is kept in memory of a table, and files of what was deleted or moved."""
+        problems, tables = [], self._library.tables
+        if tables.stale:
+            tables.read_again(self._library.sound)
+        fresh, kept = tables.read(table, collection), tables.loaded(table)
         if kept is not None and not kept.same_as(fresh):
-            problems.append(f"'{'/'.join(shelf.parts)}': what is kept of it in memory is not what is on disk")
+            problems.append(f"'{'/'.join(table.parts)}': what is kept of it in memory is not what is on disk")
             if repair:
-                shelves.drop(shelf)
+                tables.drop(table)
         staged = Staged()
-        self._stage_left_over(shelf, fresh, staged)
+        self._stage_left_over(table, fresh, staged)
         if staged.steps:
-            problems.append(f"'{'/'.join(shelf.parts)}': {len(staged.steps)} files are left of what was deleted or moved")
+            problems.append(f"'{'/'.join(table.parts)}': {len(staged.steps)} files are left of what was deleted or moved")
             if repair:
                 self._commit(staged)
         return fresh, problems
 
-    def _stage_left_over(self, shelf: Shelf, fresh: Loaded, staged: Staged) -> None:
-        """Versions before, and bad files set aside, of what is no live record any more. What is damaged may still need them."""
+    def _stage_left_over(self, table: Table, fresh: Loaded, staged: Staged) -> None:
+        """Versions before, and bad files in quarantine, of what is no live record any more. What is damaged may still need them."""
         disk = self._library.disk
         gone = {stem for stem, entry in fresh.entries.items() if entry.standing is not None and not isinstance(entry.standing, Record)}
-        for name in disk.names(shelf.parts):
+        for name in disk.names(table.parts):
             if name.endswith(BACKUP) and name.removesuffix(BACKUP) in gone:
-                staged.remove(shelf.parts, name)
-        for name in disk.names((SET_ASIDE, *shelf.parts)):
+                staged.remove(table.parts, name)
+        for name in disk.names((QUARANTINE, *table.parts)):
             if name.partition(".")[0] in gone:
-                staged.remove((SET_ASIDE, *shelf.parts), name)
+                staged.remove((QUARANTINE, *table.parts), name)
 
     def _commit(self, staged: Staged) -> None:
         staged.in_any_order = all(step.staged is None for step in staged.steps)
         files = ["/".join((*step.folder, step.name)) for step in staged.steps]
         self._library.commits.prepare(staged)
         self._library.commits.carry_out(staged, lambda: self._library.changes.note(files))
+        self._library.tables.changed(files)
+
+    # -- partitions -----------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> list[tuple[Partition, int]]:
+        """Those with a generation, or a record that stands there or may, with their generations."""
+        with self._library.locked(self._deadline()):
+            states = [self._library.partitions.state(partition) for partition in self._library.partitions.on_disk()]
+            return [(s.partition, s.generation) for s in states if s.generation or self._library.records.holds(s.folder, RowType.RECORD)]
 
     # -- partitions in which nothing stands -------------------------------------------------------------------------------
 
     def idle(self, limit: int) -> list[tuple[Partition, int]]:
-        """At most so many, each with its generation. One that holds tombstones still is held back: their files are in its folder."""
+        """At most so many, each with its generation. Tombstones name no scope: they hold no partition back."""
         found: list[tuple[Partition, int]] = []
         for partition in self._partitions():
             if len(found) == limit:
@@ -127,35 +137,43 @@ class Upkeep:
             with self._library.locked(self._deadline()):
                 if self._idle_at(partition) == generation:
                     staged = Staged()
-                    self._library.partitions.ledger(partition).stage_removal(staged)
+                    self._stage_tombstones(partition, staged)
+                    self._library.partitions.state(partition).stage_removal(staged)
                     self._commit(staged)
                     self._remove_folder(partition)
                     forgotten += 1
         return forgotten
 
+    def _stage_tombstones(self, partition: Partition, staged: Staged) -> None:
+        """Those of the partition go to the tenant's others that name no scope."""
+        disk, (tenant, scope) = self._library.disk, (encoded(partition.tenant), encoded(partition.scope))
+        for collection in disk.folders((tenant, scope)):
+            table = (tenant, scope, collection)
+            for name in disk.names(table):
+                if name.endswith(SUFFIX):
+                    staged.keep(table, name, (tenant, UNSEEN, collection), name)
+                staged.remove(table, name)
+
     def _idle_at(self, partition: Partition) -> int | None:
         """The partition's generation where something is kept of it and nothing stands in it, else None. With the lock."""
         folder = (encoded(partition.tenant), encoded(partition.scope))
         disk = self._library.disk
-        if not disk.exists(folder[:1], folder[1]) or any(disk.names((*folder, collection)) for collection in disk.folders(folder)):
-            return None
-        beside = self._library.records.scopes_beside(folder[0])
-        if partition.scope in beside or None in beside:
+        if not disk.exists(folder[:1], folder[1]) or self._library.records.holds(folder, RowType.RECORD, RowType.MARK):
             return None
         try:
-            return self._library.partitions.ledger(partition).generation
+            return self._library.partitions.state(partition).generation
         except StoreError:  # of what cannot be read nobody knows that it may be forgotten
             return None
 
     def _remove_folder(self, partition: Partition) -> None:
         disk, (tenant, scope) = self._library.disk, (encoded(partition.tenant), encoded(partition.scope))
-        for place in ((tenant, scope), (SET_ASIDE, tenant, scope)):
+        for place in ((tenant, scope), (QUARANTINE, tenant, scope)):
             for collection in disk.folders(place):
                 disk.remove_folder((*place, collection))
             disk.remove_folder(place)
-        for collection in disk.folders((tenant, OTHER)):
-            disk.remove_folder((tenant, OTHER, collection))
-        for above in ((tenant, OTHER), (tenant,), (SET_ASIDE, tenant)):
+        for collection in disk.folders((tenant, UNSEEN)):
+            disk.remove_folder((tenant, UNSEEN, collection))
+        for above in ((tenant, UNSEEN), (tenant,), (QUARANTINE, tenant)):
             disk.remove_folder(above)
         self._library.partitions.forget()
 
@@ -176,6 +194,6 @@ class Upkeep:
             found = self._library.partitions.on_disk()
         yield from found
 
-    def _shelves(self, collection: Collection) -> list[Shelf]:
+    def _tables(self, collection: Collection) -> list[Table]:
         partitions = self._library.partitions
-        return [Shelf(tenant, scope, collection.name) for tenant in partitions.tenants() for scope in partitions.scopes(tenant)]
+        return [Table(tenant, scope, collection.name) for tenant in partitions.tenants() for scope in partitions.scopes(tenant)]

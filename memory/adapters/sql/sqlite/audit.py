@@ -56,7 +56,7 @@ def _indexes(session: Session, repair: bool) -> list[str]:
 
 
 def _left_over(session: Session, collections: Sequence[Collection], repair: bool) -> list[str]:
-    """What is kept of partitions that are forgotten, and of rows that are no longer set aside."""
+    """What is kept of partitions that are forgotten, and of rows that are no longer quarantined."""
     problems = []
     asked: list[tuple[str, str, tuple[str, ...]]] = [("memory_revisions", _FORGOTTEN, ())]
     asked += [("memory_quarantine", _NOT_ASIDE.format(collection.name), (collection.name,)) for collection in collections]

@@ -17,13 +17,13 @@ async def opened(folder: Path, **options: JsonValue) -> FileStore:
     return store
 
 
-def shelf_of(folder: Path, collection: str = "samples") -> Path:
+def table_of(folder: Path, collection: str = "samples") -> Path:
     """The folder of the usual partition's records."""
     return folder / "acme" / "user%3aann" / collection
 
 
 def file_of(folder: Path, n: int = 1, at: Partition = HERE, collection: str = "samples") -> Path:
-    return shelf_of(folder, collection) / f"{key_of(n, at).id}.json"
+    return table_of(folder, collection) / f"{key_of(n, at).id}.json"
 
 
 def backup_of(folder: Path, n: int = 1) -> Path:
@@ -31,8 +31,8 @@ def backup_of(folder: Path, n: int = 1) -> Path:
     return file.with_name(f"{file.name}.bak")
 
 
-def set_aside(folder: Path) -> list[Path]:
-    return sorted((folder / "set.aside").rglob("*.corrupt-*"))
+def quarantined(folder: Path) -> list[Path]:
+    return sorted((folder / "quarantine.d").rglob("*.corrupt-*"))
 
 
 def files_below(folder: Path) -> list[Path]:

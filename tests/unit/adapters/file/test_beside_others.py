@@ -9,8 +9,8 @@ import pytest
 
 from memory.adapters.file.library import Library
 from memory.adapters.file.names import encoded
-from memory.adapters.file.shelves import Entry
 from memory.adapters.file.store import FileStore
+from memory.adapters.file.tables import Entry
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, done, key_of, put, record

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.file.codec import seal
 from memory.adapters.file.library import SCHEMA
-from memory.adapters.file.sealing import seal
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import Thresholds
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable
@@ -24,7 +24,7 @@ from memory.ports.query import Query, within
 from memory.ports.record import Corrupt, Partition, Record
 from memory.ports.writes import Outcome, RaiseGeneration
 from tests.support.small_disk import grow, small_disk
-from tests.unit.adapters.file.helping import backup_of, everything_below, file_of, files_below, fill, opened, shelf_of
+from tests.unit.adapters.file.helping import backup_of, everything_below, file_of, files_below, fill, opened, table_of
 
 __all__ = ["small_disk"]
 pytestmark = pytest.mark.backend("file")
@@ -53,7 +53,7 @@ async def test_a_link_in_the_place_of_a_folder_is_refused_by_name(folder: Path, 
     await done(store, put(record(1, FOREIGN)))
     outside = tmp_path / "outside"
     (outside / "user%3aann" / "samples").mkdir(parents=True)
-    path = [folder / "acme", folder / "acme" / "user%3aann", shelf_of(folder)][depth]
+    path = [folder / "acme", folder / "acme" / "user%3aann", table_of(folder)][depth]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(outside, target_is_directory=True)
 
@@ -245,5 +245,5 @@ async def test_a_small_cache_answers_the_same(folder: Path) -> None:
     for _ in range(2):
         for scope in scopes:
             assert len(await asked(store, within(scope))) == 10
-    assert len(store._library.shelves._loaded) == 1
+    assert len(store._library.tables._loaded) == 1
     await store.close()

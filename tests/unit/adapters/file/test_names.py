@@ -13,7 +13,7 @@ from memory.adapters.file.names import decoded, encoded, is_cut, is_name
 from memory.adapters.file.store import FileStore
 from memory.domain.ids import new_id
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import T0, done, put
+from memory.ports.contract.support import T0, done, id_of, put
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Delete, Newer, RaiseGeneration, Status
@@ -23,7 +23,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)
 HOSTILE = [
     "..", ".", "", "/", "//etc/passwd", "../../etc/passwd", "a/b::c é", "a\\b", "C:\\x", "con", "CON", "nul", "NUL.json", "com1", "lpt9", "aux.json",
     "\x00", "a\x00b", "~", "~0", "%", "%2e%2e", "a%41", "A", "a", "ACME", "acme", "é", "e\u0301", "trailing.", "trailing ",
-    "-rf", "x.json", "x.json.bak", "staging.d", "other.ids", "partition.json", "store.lock", "\u202e",
+    "-rf", "x.json", "x.json.bak", "staging.d", "unseen.d", "partition.json", "store.lock", "\u202e",
     "東" * 90, "東" * 91, "x" * 5000, "x" * 4999, "X" * 160,
 ]  # fmt: skip
 
@@ -50,15 +50,11 @@ def test_what_is_no_name_of_ours_is_no_name(name: str) -> None:
 
 @pytest.mark.backend("file")
 @pytest.mark.behaviour("B64", "B65", "AC-B29")
-async def test_hostile_tenants_scopes_and_ids_come_back_and_stay_in_the_folder(tmp_path: Path) -> None:
+async def test_hostile_tenants_and_scopes_come_back_and_stay_in_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "data"
     store = await opened(folder)
-    made = [
-        Record(Key(tenant, record_id), scope, 1, T0, T0)
-        for t in HOSTILE
-        for tenant, scope, record_id in ((t, "s", "i"), ("t", t, "j"), ("t", "s", t))
-    ]
-    made = list({r.key: r for r in made if (r.key.id != "j") or r.scope == HOSTILE[-1]}.values())
+    partitions = dict.fromkeys(Partition(tenant, scope) for name in HOSTILE for tenant, scope in ((name, "s"), ("t", name)))
+    made = [Record(Key(p.tenant, new_id(p.tenant, p.scope, n)), p.scope, 1, T0, T0) for n, p in enumerate(partitions)]
     await done(store, *[put(r) for r in made])
     await done(store, *[RaiseGeneration(Partition("t", scope), 3) for scope in HOSTILE])
     await store.close()
@@ -83,7 +79,10 @@ async def test_hostile_tenants_scopes_and_ids_come_back_and_stay_in_the_folder(t
 async def test_what_holds_half_of_a_surrogate_pair_is_refused_and_leaves_nothing(tmp_path: Path, half: str) -> None:
     store = await opened(tmp_path)
     before = files_below(tmp_path)
-    names = [Record(Key(tenant, record_id), scope, 1, T0, T0) for tenant, scope, record_id in ((half, "s", "i"), ("t", half, "j"), ("t", "s", half))]
+    names = [
+        Record(Key(tenant, record_id), scope, 1, T0, T0)
+        for tenant, scope, record_id in ((half, "s", id_of(1)), ("t", half, id_of(1)), ("t", "s", half))
+    ]
     assert [outcome.status for outcome in await store.apply([put(r) for r in names])] == [Status.REJECTED] * 3
     assert files_below(tmp_path) == before
     await store.close()
@@ -99,6 +98,6 @@ async def test_partitions_of_long_names_keep_apart_and_are_found_again(tmp_path:
     for r in made:
         assert [f.key for f in (await again.query(Query(SAMPLES, within(r.partition)))).records] == [r.key]
     assert [s.key if s else None for s in await again.get(SAMPLES, [r.key for r in made])] == [r.key for r in made]
-    assert not any("other.ids" in path.parts for path in files_below(tmp_path))
+    assert not any("unseen.d" in path.parts for path in files_below(tmp_path))
     for opened_one in (store, again):
         await opened_one.close()

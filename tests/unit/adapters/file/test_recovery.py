@@ -31,7 +31,7 @@ from memory.ports.contract.support import (
 from memory.ports.query import Query, within
 from memory.ports.record import Corrupt, Mark, Record, Role, Tombstone
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status
-from tests.unit.adapters.file.helping import backup_of, file_of, files_below, set_aside, shelf_of
+from tests.unit.adapters.file.helping import backup_of, file_of, files_below, quarantined, table_of
 
 pytestmark = pytest.mark.backend("file")
 
@@ -64,7 +64,7 @@ async def _edited(store: FileStore) -> None:
 @pytest.mark.behaviour("B66", "AC-B25")
 async def test_the_version_before_is_kept_and_the_first_write_has_none(store: FileStore, folder: Path) -> None:
     await done(store, put(record(1, body={"v": 1})))
-    assert [p.name for p in shelf_of(folder).iterdir()] == [f"{id_of(1)}.json"]
+    assert [p.name for p in table_of(folder).iterdir()] == [f"{id_of(1)}.json"]
     for version in (2, 3):
         await done(store, put(record(1, version=version, body={"v": version})))
     assert json.loads(file_of(folder).read_bytes())["body"] == {"v": 3}
@@ -98,11 +98,11 @@ async def test_a_bad_file_is_restored_from_the_version_before(
     assert dict((await live(store, 1)).body) == {"v": 1}
 
     assert json.loads(file_of(folder).read_bytes())["body"] == {"v": 1}, "the file itself is good again"
-    assert [p.read_bytes() for p in set_aside(folder)] == ([] if damaged is None else [damaged])
+    assert [p.read_bytes() for p in quarantined(folder)] == ([] if damaged is None else [damaged])
     assert bad != damaged
     assert any("was restored to version 1" in r.getMessage() for r in caplog.records)
     health = await store.check()
-    assert health.facts["set_aside"] == len(set_aside(folder))
+    assert health.facts["quarantined"] == len(quarantined(folder))
     await done(store, put(record(1, version=4, body={"v": 4}), AtVersion(1)))
 
 
@@ -133,7 +133,7 @@ async def test_a_corrupt_file_that_is_written_over_is_kept(store: FileStore, fol
     torn = file_of(folder).read_bytes()
     await done(store, put(record(1, version=9), Newer()))
     assert (await live(store, 1)).version == 9
-    assert [p.read_bytes() for p in set_aside(folder)] == [torn]
+    assert [p.read_bytes() for p in quarantined(folder)] == [torn]
 
 
 @pytest.mark.behaviour("B71", "B73")
@@ -145,7 +145,7 @@ async def test_a_deleted_record_never_comes_back_and_nothing_of_it_stays_on_the_
     _torn(file_of(folder))
     assert (await live(store, 1)).version == 1
     await done(store, put(record(1, version=3, body={"s": said})))
-    assert set_aside(folder)
+    assert quarantined(folder)
 
     await done(store, delete(1, version=4))
 
@@ -201,7 +201,7 @@ async def test_nothing_comes_back_into_an_erased_scope(store: FileStore, folder:
 async def test_a_purge_takes_the_version_before_with_it(store: FileStore, folder: Path) -> None:
     await done(store, *[put(record(1, version=v, role=Role.CACHED)) for v in (1, 2)])
     await done(store, put(record(1, version=3, role=Role.CACHED)), Purge(SAMPLES, key_of(1), 3))
-    assert list(shelf_of(folder).iterdir()) == []
+    assert list(table_of(folder).iterdir()) == []
     assert await found(store, 1) is None
 
 
@@ -267,7 +267,7 @@ async def test_an_edit_by_hand_is_told_how_to_be_accepted(store: FileStore, fold
 @pytest.mark.behaviour("B65", "B72")
 async def test_files_of_others_are_left_alone(store: FileStore, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES))
-    shelf = shelf_of(folder)
+    table = table_of(folder)
     others = {
         "notes.txt": b"by hand",
         "Notes.json": b"{}",
@@ -277,14 +277,14 @@ async def test_files_of_others_are_left_alone(store: FileStore, folder: Path, ca
         f"{id_of(9)}.json": file_of(folder, 1, collection="more_samples").read_bytes(),
     }
     for name, content in others.items():
-        (shelf / name).write_bytes(content)
+        (table / name).write_bytes(content)
     with caplog.at_level(logging.WARNING):
         assert await asked(store) == [id_of(1)]
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     assert {name for name in others if any(name in r.getMessage() for r in caplog.records)} == set(others)
     assert await found(store, 9) is None
     await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
-    assert {name: (shelf / name).read_bytes() for name in others} == others
+    assert {name: (table / name).read_bytes() for name in others} == others
 
 
 @pytest.mark.behaviour("B67", "AC-B25")
@@ -292,7 +292,7 @@ async def test_fifty_writes_at_once_leave_the_last_value_and_no_file_beside(stor
     outcomes = await asyncio.gather(*(one(store, put(record(1, version=n, body={"n": n}), Newer())) for n in range(1, 51)))
     assert outcomes[-1].applied
     assert dict((await live(store, 1)).body) == {"n": 50}
-    assert [p.name for p in shelf_of(folder).iterdir() if p.name not in (f"{id_of(1)}.json", f"{id_of(1)}.json.bak")] == []
+    assert [p.name for p in table_of(folder).iterdir() if p.name not in (f"{id_of(1)}.json", f"{id_of(1)}.json.bak")] == []
     assert list((folder / "staging.d").iterdir()) == []
 
 

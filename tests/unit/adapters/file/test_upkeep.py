@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from memory.adapters.file.sealing import seal
+from memory.adapters.file.codec import seal
 from memory.adapters.file.store import FileStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Query, within
-from memory.ports.record import Key, Partition, Record, Tombstone
+from memory.ports.record import Partition, Record, Tombstone
 from memory.ports.writes import Absent, Delete, Newer, Purge, RaiseGeneration, Release
-from tests.unit.adapters.file.helping import backup_of, everything_below, file_of, files_below, opened, shelf_of
+from tests.unit.adapters.file.helping import backup_of, everything_below, file_of, files_below, opened, table_of
 
 pytestmark = pytest.mark.backend("file")
 
@@ -74,7 +74,7 @@ async def test_a_partition_that_this_process_does_not_know_of_is_found(store: Fi
 @pytest.mark.parametrize("name", ["partition.json", "partition.json.bak"])
 async def test_the_two_copies_of_what_is_counted_are_made_the_same_and_never_go_back(store: FileStore, folder: Path, name: str, damage: str) -> None:
     await done(store, RaiseGeneration(HERE, 5))
-    copy = shelf_of(folder).parent / name
+    copy = table_of(folder).parent / name
     if damage == "missing":
         copy.unlink()
     elif damage == "unreadable":
@@ -93,7 +93,7 @@ async def test_files_left_of_what_was_deleted_are_removed(store: FileStore, fold
     before = backup_of(folder).read_bytes()
     await done(store, delete(1))
     backup_of(folder).write_bytes(before)
-    aside = folder / "set.aside" / shelf_of(folder).relative_to(folder)
+    aside = folder / "quarantine.d" / table_of(folder).relative_to(folder)
     aside.mkdir(parents=True)
     (aside / f"{id_of(1)}.json.corrupt-1").write_bytes(before)
     await mended(store, "2 files are left of what was deleted")
@@ -114,12 +114,13 @@ async def test_what_a_dead_process_staged_is_found_by_the_audit_and_its_room_giv
 async def test_a_forgotten_partition_leaves_no_file_and_begins_anew(store: FileStore, folder: Path) -> None:
     await done(store, put(said(1, "common")), put(said(1, "common", at=EAST)), RaiseGeneration(EAST, 2))
     assert await store.delete_matching(Query(SAMPLES, within(EAST)), 2) == 1
-    assert await store.idle_partitions() == []
-    await done(store, Purge(SAMPLES, key_of(1, EAST), 2))
     assert await store.idle_partitions() == [(EAST, 2)]
     assert await store.forget_partitions([(EAST, 1), (HERE, 0)]) == 0
     assert await store.forget_partitions([(EAST, 2), (EAST, 2)]) == 1
-    assert not [path for path in everything_below(folder) if "eastern" in str(path)]
+    assert not [path for path in everything_below(folder) if "eastern/user" in str(path)]
+    assert isinstance(await found(store, 1, EAST), Tombstone), "what was deleted is known to be, whatever is forgotten"
+    await done(store, Purge(SAMPLES, key_of(1, EAST), 2))
+    assert not [path for path in files_below(folder) if "eastern" in str(path)]
     assert await store.idle_partitions() == []
     assert (await live(store, 1)).texts == {"content": "common"}
     assert (await one(store, RaiseGeneration(EAST, 0))).number == 0
@@ -142,22 +143,22 @@ async def test_another_process_finds_what_is_written_into_a_partition_that_was_f
     await beside.close()
 
 
-async def test_a_partition_with_a_mark_a_record_of_a_foreign_id_or_files_that_cannot_be_read_is_not_idle(store: FileStore, folder: Path) -> None:
+async def test_a_partition_with_a_mark_or_files_that_cannot_be_read_is_not_idle_and_one_of_an_unseen_tombstone_is(
+    store: FileStore, folder: Path
+) -> None:
     names = ("moved", "beside", "damaged", "raised")
     moved, beside, damaged, raised = (Partition(f"tenant-{name}", f"user:{name}") for name in names)
+    await done(store, put(said(1, "x", at=moved)), Release(SAMPLES, key_of(1, moved), 1, "long"), Delete(SAMPLES, key_of(1, beside), 2, Newer()))
     await done(store, *[RaiseGeneration(partition, 1) for partition in (moved, beside, damaged, raised)])
-    await done(store, put(said(1, "x", at=moved)), Release(SAMPLES, key_of(1, moved), 1, "long"))
-    foreign = Record(Key(beside.tenant, "not-of-ours"), beside.scope, 1, record().created_at, record().created_at)
-    await done(store, put(foreign))
     for copy in ("partition.json", "partition.json.bak"):
         (folder / "tenant-damaged" / "user%3adamaged" / copy).write_bytes(b"{")
-    assert await store.idle_partitions() == [(raised, 1)]
-    assert await store.forget_partitions([(p, 1) for p in (moved, beside, damaged)]) == 0
-    await done(store, Purge(SAMPLES, key_of(1, moved), 1), Delete(SAMPLES, foreign.key, 2, Newer()))
+    assert await store.idle_partitions() == [(beside, 1), (raised, 1)]
+    assert await store.forget_partitions([(p, 1) for p in (moved, damaged)]) == 0
+    await done(store, Purge(SAMPLES, key_of(1, moved), 1))
     assert await store.idle_partitions() == [(beside, 1), (moved, 1), (raised, 1)]
     assert await store.idle_partitions(2) == [(beside, 1), (moved, 1)]
     assert await store.forget_partitions(await store.idle_partitions()) == 3
-    assert isinstance((await store.get(SAMPLES, [foreign.key]))[0], Tombstone)
+    assert isinstance((await store.get(SAMPLES, [key_of(1, beside)]))[0], Tombstone)
 
 
 async def test_names_that_were_cut_are_told_by_what_is_counted_there(store: FileStore) -> None:

@@ -34,7 +34,7 @@ class Damaged(Exception):
         payload = payload or {}
         version = payload.get("version")
         self.version = version if isinstance(version, int) else None
-        self.scope, self.id, self.kind = (text if isinstance(text, str) else None for text in map(payload.get, ("scope", "id", "kind")))
+        self.id, self.kind = (text if isinstance(text, str) else None for text in map(payload.get, ("id", "kind")))
 
 
 class Foreign(Exception):

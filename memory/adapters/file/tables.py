@@ -1,6 +1,6 @@
-"""What queries and searches look through, kept in memory: the records of a shelf without their bodies.
+"""What queries and searches look through, kept in memory: the records of a table without their bodies.
 
-A shelf is read whole when it is first asked; after that only the files that `changes.log` names are read again. What is handed out is never
+A table is read whole when it is first asked; after that only the files that `changes.log` names are read again. What is handed out is never
 this but the file itself, read and checked once more.
 """
 
@@ -12,11 +12,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from memory.adapters.file.codec import Damaged, Foreign, unseal_record
 from memory.adapters.file.disk import Disk, NoFile, read_at
-from memory.adapters.file.names import BACKUP, OTHER, SUFFIX, Place, Shelf, decoded, is_name
+from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, decoded, is_name
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records, check_place
-from memory.adapters.file.sealing import Damaged, Foreign, unseal_record
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Standing
 from memory.ports.text import words
@@ -34,7 +34,6 @@ class Entry:
     place: Place
     key: Key
     standing: Standing | None
-    scope: str | None
     bytes: int
     _words: tuple[dict[str, float], int] | None = None
 
@@ -63,14 +62,14 @@ class Entry:
 
 @dataclass(slots=True)
 class Loaded:
-    """A shelf in memory."""
+    """A table in memory."""
 
     collection: Collection
     entries: dict[str, Entry] = field(default_factory=dict)
     size: int = 0
 
     def put(self, stem: str, entry: Entry | None) -> int:
-        """Let it stand under this name, None for nothing. Returns by how much the shelf has grown."""
+        """Let it stand under this name, None for nothing. Returns by how much the table has grown."""
         old = self.entries.pop(stem, None)
         grown = -old.size if old else 0
         if entry is not None:
@@ -81,14 +80,14 @@ class Loaded:
 
     def same_as(self, other: Loaded) -> bool:
         """Whether both hold the same."""
-        mine, theirs = ({stem: (e.standing, e.scope, e.bytes) for stem, e in loaded.entries.items()} for loaded in (self, other))
+        mine, theirs = ({stem: (e.standing, e.bytes) for stem, e in loaded.entries.items()} for loaded in (self, other))
         return mine == theirs
 
 
-class Shelves:
+class Tables:
     def __init__(self, disk: Disk, records: Records, partitions: Partitions, limit: int) -> None:
         self._disk, self._records, self._partitions, self._limit = disk, records, partitions, limit
-        self._loaded: OrderedDict[Shelf, Loaded] = OrderedDict()
+        self._loaded: OrderedDict[Table, Loaded] = OrderedDict()
         self._size = 0
         self._stale: set[Place] = set()
 
@@ -105,8 +104,8 @@ class Shelves:
             parts = file.split("/")
             if len(parts) >= 3:
                 self._partitions.noted(parts[0], parts[1])
-            if len(parts) == 4 and (shelf := Shelf(*parts[:3])) in self._loaded:
-                self._stale.add(Place(shelf, parts[3].removesuffix(SUFFIX)))
+            if len(parts) == 4 and (table := Table(*parts[:3])) in self._loaded:
+                self._stale.add(Place(table, parts[3].removesuffix(SUFFIX)))
 
     @property
     def stale(self) -> bool:
@@ -115,14 +114,14 @@ class Shelves:
     def read_again(self, sound: Callable[[Place, Collection], Look]) -> None:
         """With the lock: no change is under way. `sound` reads a place and restores what must be."""
         for place in list(self._stale):
-            if (loaded := self._loaded.get(place.shelf)) is not None:
+            if (loaded := self._loaded.get(place.table)) is not None:
                 self._put(loaded, place, self._entry(sound(place, loaded.collection)))
             self._stale.discard(place)
 
     def became(self, place: Place, standing: Standing | None, size: int) -> None:
         """This process wrote it."""
-        loaded = self._loaded.get(place.shelf)
-        self._partitions.noted(place.shelf.tenant, place.shelf.scope)
+        loaded = self._loaded.get(place.table)
+        self._partitions.noted(place.table.tenant, place.table.scope)
         if loaded is not None:
             self._put(loaded, place, None if standing is None else _entry(place, standing, size))
 
@@ -131,49 +130,49 @@ class Shelves:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def loaded(self, shelf: Shelf) -> Loaded | None:
-        """The shelf where it is in memory."""
-        found = self._loaded.get(shelf)
+    def loaded(self, table: Table) -> Loaded | None:
+        """The table where it is in memory."""
+        found = self._loaded.get(table)
         if found is not None:
-            self._loaded.move_to_end(shelf)
+            self._loaded.move_to_end(table)
         return found
 
-    def read(self, shelf: Shelf, collection: Collection, unsound: set[Place] | None = None) -> Loaded:
-        """A whole shelf as it is on disk. Places where something has to be restored are added to `unsound`."""
+    def read(self, table: Table, collection: Collection, unsound: set[Place] | None = None) -> Loaded:
+        """A whole table as it is on disk. Places where something has to be restored are added to `unsound`."""
         loaded = Loaded(collection)
-        for place in self._places(shelf):
+        for place in self._places(table):
             look = self._look(place, collection)
             if look.before is not None and unsound is not None:
                 unsound.add(place)
             loaded.put(place.stem, self._entry(look))
         return loaded
 
-    def drop(self, shelf: Shelf) -> None:
+    def drop(self, table: Table) -> None:
         """Keep it in memory no longer."""
-        dropped = self._loaded.pop(shelf, None)
+        dropped = self._loaded.pop(table, None)
         self._size -= dropped.size if dropped is not None else 0
 
-    def load(self, shelf: Shelf, collection: Collection) -> None:
-        """Read a whole shelf. What has to be restored, which takes the lock, is to be read again."""
-        loaded = self._loaded[shelf] = self.read(shelf, collection, self._stale)
+    def load(self, table: Table, collection: Collection) -> None:
+        """Read a whole table. What has to be restored, which takes the lock, is to be read again."""
+        loaded = self._loaded[table] = self.read(table, collection, self._stale)
         self._size += loaded.size
         while self._size > self._limit and len(self._loaded) > 1:
             _, dropped = self._loaded.popitem(last=False)
             self._size -= dropped.size
 
-    def _places(self, shelf: Shelf) -> list[Place]:
+    def _places(self, table: Table) -> list[Place]:
         stems = []
-        for name in self._disk.names(shelf.parts):
+        for name in self._disk.names(table.parts):
             stem = name.removesuffix(BACKUP) if name.endswith(BACKUP) else name.removesuffix(SUFFIX)
             if stem == name or not is_name(stem):
-                log.warning("file '%s' is left alone: its name is no record's", "/".join((*shelf.parts, name)))
+                log.warning("file '%s' is left alone: its name is no record's", "/".join((*table.parts, name)))
             else:
                 stems.append(stem)
-        return [Place(shelf, stem) for stem in dict.fromkeys(sorted(stems))]
+        return [Place(table, stem) for stem in dict.fromkeys(sorted(stems))]
 
     def _look(self, place: Place, collection: Collection) -> Look:
         try:
-            with self._disk.folder(place.shelf.parts) as fd:
+            with self._disk.folder(place.table.parts) as fd:
                 text = read_at(fd, place.file)
             standing = unseal_record(text, collection)
             check_place(standing, place)
@@ -189,12 +188,11 @@ class Shelves:
         record_id = decoded(look.place.stem)
         if record_id is None:
             record_id = look.damage.id or look.place.stem
-        key = Key(self._partitions.tenant_named(look.place.shelf.tenant), record_id)
-        scope = look.damage.scope if look.place.shelf.scope == OTHER else decoded(look.place.shelf.scope)
-        return Entry(look.place, key, None, scope, 0)
+        key = Key(self._partitions.tenant_named(look.place.table.tenant), record_id)
+        return Entry(look.place, key, None, 0)
 
 
 def _entry(place: Place, standing: Standing, size: int) -> Entry:
     if isinstance(standing, Record):
-        return Entry(place, standing.key, replace(standing, body={}), standing.scope, size)
-    return Entry(place, standing.key, standing, None, size)
+        return Entry(place, standing.key, replace(standing, body={}), size)
+    return Entry(place, standing.key, standing, size)

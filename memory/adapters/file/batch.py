@@ -1,0 +1,178 @@
+"""Writes: decided by `memory.ports.batch` on what stands on disk, then committed as one. Everything here is done with the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from memory.adapters.file.codec import seal_record
+from memory.adapters.file.commits import Staged
+from memory.adapters.file.library import Library
+from memory.adapters.file.names import UNSEEN, Place, place_in, place_of
+from memory.adapters.file.partitions import State
+from memory.adapters.file.records import Look
+from memory.adapters.file.tables import Entry
+from memory.ports.batch import NOTHING, Address, Change, Desk, Held, skipped
+from memory.ports.collections import Collection
+from memory.ports.deciding import tombstone_over
+from memory.ports.record import Key, Partition, Record, Standing
+from memory.ports.rows import Row, row_of, standing_of
+from memory.ports.writes import Outcome, Write
+
+_UNCOUNTED = b""
+"""The words of a row that is only decided on: files hold texts, and no words."""
+
+
+class Written(NamedTuple):
+    """What stands where once a batch is on disk, None for nothing, and the size of its file."""
+
+    place: Place
+    standing: Standing | None = None
+    size: int = 0
+
+
+def lay_out(collection: Collection, row: Row) -> bytes:
+    """The text of a row's file."""
+    return seal_record(collection.name, standing_of(collection, row))
+
+
+class Batch:
+    """The writes of some calls: each sees those before it. Nothing is on disk until `commit`."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._looks: dict[Address, Look] = {}
+        self._changes: dict[Address, Change] = {}
+        self._states: dict[Partition, State] = {}
+        self._raised: dict[Partition, int] = {}
+        self.begun = False
+        """Whether anything on disk may have changed."""
+
+    def call(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        """Carry out one call. One that raises, or fails together, leaves nothing in the batch."""
+        desk = Desk(dict(enumerate(writes)), lay_out)
+        reads = desk.reads
+        held = {(collection.name, key): self._held(collection, key) for collection, keys in reads.keys.items() for key in keys}
+        desk.take(held, {partition: self._generation(partition) for partition in reads.partitions})
+        desk.decide_all()
+        outcomes = [desk.outcomes[i] for i in range(len(writes))]
+        if together and not all(o.applied for o in outcomes):
+            return skipped(outcomes)
+        self._changes |= {change.address: change for change in desk.changes}
+        self._raised |= desk.raised
+        return outcomes
+
+    def delete(self, collection: Collection, entries: Sequence[Entry], version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        """Leave tombstones for these, also for what cannot be read. Returns how many."""
+        for entry in entries:
+            look = self._looks[(collection.name, entry.key)] = self._library.sound(entry.place, collection)
+            row = row_of(collection, tombstone_over(entry.key, look.slot(entry.key), version, discard_at, carry))
+            self._changes[(collection.name, entry.key)] = Change(collection, entry.key, NOTHING, row, True, lay_out(collection, row))
+        return len(entries)
+
+    def _held(self, collection: Collection, key: Key) -> Held:
+        """What stands under the key, the batch's own changes included."""
+        change = self._changes.get((collection.name, key))
+        if change is not None:
+            return Held(change.row)
+        look = self._look(collection, key)
+        if look.damage is not None:
+            return Held(None, None, look.damage.problem, look.damage.version)
+        return NOTHING if look.standing is None else Held(row_of(collection, look.standing, _UNCOUNTED))
+
+    def _look(self, collection: Collection, key: Key) -> Look:
+        address = (collection.name, key)
+        look = self._looks.get(address)
+        if look is None:
+            look = self._looks[address] = self._library.find_locked(collection, key)
+        return look
+
+    def _generation(self, partition: Partition) -> int:
+        state = self._states.get(partition)
+        if state is None:
+            state = self._states[partition] = self._library.partitions.state(partition)
+        return self._raised.get(partition, state.generation)
+
+    # -- keeping ------------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Put it all on disk, whole or not at all, and wait until it is kept."""
+        staged, written = self._staged()
+        if not staged.steps:
+            return
+        commits, files = self._library.commits, ["/".join((*s.folder, s.name)) for s in staged.steps]
+        commits.prepare(staged)
+        try:
+            commits.carry_out(staged, lambda: self._library.changes.note(files))
+        except BaseException:
+            self.begun = staged.begun
+            self._library.tables.changed(files)
+            raise
+        for one in written:
+            self._library.tables.became(*one)
+
+    def _staged(self) -> tuple[Staged, list[Written]]:
+        staged = Staged()
+        written: list[Written] = []
+        filled: set[Partition] = set()
+        for address, change in self._changes.items():
+            standing = None if change.row is None else standing_of(change.collection, change.row)
+            filled |= {standing.partition} if isinstance(standing, Record) else set()
+            look = self._looks.get(address) or self._look(change.collection, change.key)
+            written += self._stage(staged, look, change, standing)
+        counted = self._raised.keys() | {p for p, state in self._states.items() if state.must_be_written and p in filled}
+        for partition in counted:
+            state = self._states[partition]
+            state.generation = self._raised.get(partition, state.generation)
+            state.stage(staged)
+            self._library.partitions.noted(*state.folder)
+        single = len(self._changes) + len(counted) <= 1
+        staged.in_any_order = single and all(step.staged is not None for step in staged.steps)
+        return staged, written
+
+    def _stage(self, staged: Staged, look: Look, change: Change, standing: Standing | None) -> list[Written]:
+        """Stage one change. Returns what will stand where."""
+        place = self._place(look, change.collection, change.key, standing)
+        if standing is None:
+            self._stage_removal(staged, place)
+            return [Written(place)]
+        gone: list[Written] = []
+        if place == look.place:
+            self._stage_version_before(staged, look, standing)
+        elif look.holds:
+            if look.damage is not None and isinstance(standing, Record):
+                self._library.records.quarantine(look.place, staged)
+            self._stage_removal(staged, look.place)
+            gone.append(Written(look.place))
+        staged.write(place.table.parts, place.file, change.content)
+        return [*gone, Written(place, standing, len(change.content))]
+
+    def _place(self, look: Look, collection: Collection, key: Key, standing: Standing | None) -> Place:
+        """Where it belongs; what names no scope stays where it stood."""
+        belongs = None if standing is None else place_of(collection.name, standing)
+        if belongs is not None:
+            return belongs
+        return look.place if look.holds else place_in(collection.name, key, UNSEEN)
+
+    def _stage_removal(self, staged: Staged, place: Place) -> None:
+        records = self._library.records
+        if records.has_before(place):
+            staged.remove(place.table.parts, place.backup)
+        records.forget_quarantined(place, staged)
+        staged.remove(place.table.parts, place.file)
+
+    def _stage_version_before(self, staged: Staged, look: Look, will: Standing) -> None:
+        """Keep what stands there as the version before, where that may be restored one day; else let it go."""
+        records, place, was = self._library.records, look.place, look.standing
+        if isinstance(will, Record) and isinstance(was, Record) and was.role is will.role:
+            if was.version < will.version:
+                staged.keep(place.table.parts, place.file, place.table.parts, place.backup)
+            if was.version < will.version or was.same_content(will):
+                return
+        elif isinstance(will, Record) and (look.damage is not None or look.foreign):
+            records.quarantine(place, staged)
+        if records.has_before(place):
+            staged.remove(place.table.parts, place.backup)
+        if not isinstance(will, Record):
+            records.forget_quarantined(place, staged)
