@@ -82,12 +82,12 @@ class FileStore(BaseStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         slots, generations = self._copied()
         matching, corrupt = self._matching(query)
-        buried = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
+        tombstoned = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
         for one in matching:
-            buried.append(Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at))
-        slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in buried}
+            tombstoned.append(Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at))
+        slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in tombstoned}
         self._keep(slots, generations)
-        return len(buried)
+        return len(tombstoned)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         return list(self._idle().items())[:limit]

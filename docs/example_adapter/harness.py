@@ -21,7 +21,7 @@ class OneFile(Harness):
     async def restart(self, store: Store) -> Store:
         return FileStore(self.folder / "store.json")
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         file = self.folder / "store.json"
         held = json.loads(file.read_text())
         written = held["slots"][collection.name][json.dumps([key.tenant, key.id])]

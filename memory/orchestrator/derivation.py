@@ -178,7 +178,7 @@ class Derivation:
         """
         record = (await self._meaning.embedded([record]))[0]
         store = self._placement.topology.home(record.tier)
-        debts = [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
+        pending = [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})] if to_delete else []
         patience = Patience(self._placement, record.key.id)
         while True:
             there = await self._placement.locate(ENTRIES, record.key, born_in=store)
@@ -186,7 +186,7 @@ class Derivation:
                 check(there.record)
                 return await self._made_before(there.record, to_delete)
             born = await self._lives.birth(record, store, there)
-            new = replace(born.record, owed=(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *debts))
+            new = replace(born.record, owed=(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *pending))
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
             if (error := refused(born.store, outcome)) is not None:
                 raise error

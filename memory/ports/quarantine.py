@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 async def sound(read: Callable[[], Awaitable[tuple[T, Sequence[Found]]]], quarantine: Callable[[Sequence[Found]], Awaitable[bool]]) -> T:
     """What `read` answers: the answer, and what it met that is damaged and still in its place. That is quarantined and the reading done again.
 
-    Where it cannot be quarantined, or others spoil rows as quickly, the last answer counts: a damaged row is never served.
+    Where it cannot be quarantined, or others damage rows as quickly, the last answer counts: a damaged row is never served.
     """
     for _ in range(ROUNDS):
         answer, damaged = await read()

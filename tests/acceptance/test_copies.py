@@ -18,10 +18,10 @@ async def _stored(memory: Memory, entry: Entry) -> Entry:
 
 
 def _spoil(entry: Entry) -> None:
-    entry.tags.append("spoiled")
-    entry.metadata["deep"]["list"].append("spoiled")
-    entry.metadata["spoiled"] = True
-    entry.content = "spoiled"
+    entry.tags.append("damaged")
+    entry.metadata["deep"]["list"].append("damaged")
+    entry.metadata["damaged"] = True
+    entry.content = "damaged"
 
 
 @pytest.mark.behaviour("A9", "AC-A07")
@@ -53,7 +53,7 @@ async def test_drafts_that_share_an_object_are_stored_apart(memory: Memory) -> N
     shared: dict[str, Any] = {"deep": {"list": []}}
     one, two = await memory.write_many([{"content": c, "scope": USER, "metadata": shared} for c in ("one", "two")])
     shared["deep"]["list"].append("late")
-    one.metadata["deep"]["list"].append("spoiled")
+    one.metadata["deep"]["list"].append("damaged")
     assert (await _stored(memory, one)).metadata == (await _stored(memory, two)).metadata == {"deep": {"list": []}}
 
 
@@ -96,8 +96,8 @@ async def test_a_compacted_entrys_contributors_are_copies_too(memory: Memory) ->
     for entry in (compacted, await _stored(memory, compacted)):
         assert entry.contributors is not None
         assert entry.compacted_from_ids is not None
-        entry.contributors[0].agent_id["name"].append("spoiled")
-        entry.compacted_from_ids.append("spoiled")
+        entry.contributors[0].agent_id["name"].append("damaged")
+        entry.compacted_from_ids.append("damaged")
     read = await _stored(memory, compacted)
     assert read.contributors is not None
     assert read.contributors[0].agent_id == {"name": ["ada"]}

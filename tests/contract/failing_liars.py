@@ -240,7 +240,7 @@ class PassesDamageOverInSilence(InMemoryStore):
 class TakesDamageForAbsence(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
-            if isinstance(write, Put) and self.state.spoiled(write.collection.name, write.key):
+            if isinstance(write, Put) and self.state.damaged(write.collection.name, write.key):
                 self.state.place(write.collection.name, write.key, None)
         return await super()._apply(writes, together)
 
@@ -248,12 +248,12 @@ class TakesDamageForAbsence(InMemoryStore):
 @liar("test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other", InMemoryServer)
 class ErasesOnlyWhatItCanRead(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        damaged = {key: (self.state.standing(name, key), why) for (name, key), why in self.state._spoiled.items() if name == query.collection.name}
+        damaged = {key: (self.state.standing(name, key), why) for (name, key), why in self.state._damaged.items() if name == query.collection.name}
         count = await super()._delete_matching(query, version, discard_at, carry)
         for key, (stood, why) in damaged.items():
-            if not self.state.spoiled(query.collection.name, key):
+            if not self.state.damaged(query.collection.name, key):
                 self.state.place(query.collection.name, key, stood)
-                self.state.spoil(query.collection.name, key, why)
+                self.state.damage(query.collection.name, key, why)
                 count -= 1
         return count
 

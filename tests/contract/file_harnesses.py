@@ -55,7 +55,7 @@ class File(InAFolder):
         """Another process on what is in the folder; the old one says nothing more. One that is killed in earnest is in `test_file_killed.py`."""
         return self._store()
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         """Flip a bit in the middle of the record's file, and of the version before it."""
         found = list((self.folder / "data").glob(f"*/*/{collection.name}/{key.id}.json*"))
         assert found

@@ -49,9 +49,9 @@ class InMemory(Harness):
         store.restart(keep=self.claims.durable)
         return self.store_type("memory", capabilities=self.claims, state=store.state)
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         assert isinstance(store, InMemoryStore)
-        store.state.spoil(collection.name, key)
+        store.state.damage(collection.name, key)
 
 
 class InMemoryServer(InMemory):
@@ -122,9 +122,9 @@ class Split(Harness):
             part.restart(keep=True)
         return await self.client(store)
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         (holder,) = [part for part in self._parts(store) if part.state.standing(collection.name, key) is not None]
-        holder.state.spoil(collection.name, key)
+        holder.state.damage(collection.name, key)
 
     @staticmethod
     def _parts(store: Store) -> list[InMemoryStore]:
@@ -185,7 +185,7 @@ class Sqlite(InAFolder):
     async def restart(self, store: Store) -> Store:
         return self._store()
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         with closing(sqlite3.connect(self.folder / "memory.db")) as file, file:
             changed = f"UPDATE {collection.name} SET body = ? WHERE tenant = ? AND id = ?"  # noqa: S608
             assert file.execute(changed, ('{"not":"said"}', key.tenant, UUID(key.id).bytes)).rowcount == 1

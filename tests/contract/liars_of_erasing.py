@@ -71,7 +71,7 @@ class ErasesDamageOfEntriesAlone(InMemoryStore):
         erased = await super()._delete_matching(query, version, discard_at, carry)
         for key, stood in spared.items():
             self.state.place(name, key, stood)
-            self.state.spoil(name, key)
+            self.state.damage(name, key)
         return erased
 
 

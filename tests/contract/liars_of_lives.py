@@ -95,12 +95,12 @@ class ForgetsWhatOwesAfterARestart(InMemoryStore):
 @liar("test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others", InMemoryServer)
 class ErasesOnlySoundRecordsOfATenant(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        spoiled = dict(self.state._spoiled) if isinstance(query.where, Tenant) else {}
-        held = {key: self.state.standing(name, key) for name, key in spoiled}
+        damaged = dict(self.state._damaged) if isinstance(query.where, Tenant) else {}
+        held = {key: self.state.standing(name, key) for name, key in damaged}
         count = await super()._delete_matching(query, version, discard_at, carry)
-        for (name, key), problem in spoiled.items():
+        for (name, key), problem in damaged.items():
             self.state.place(name, key, held[key])
-            self.state._spoiled[name, key] = problem
+            self.state._damaged[name, key] = problem
         return count
 
 

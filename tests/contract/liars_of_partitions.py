@@ -130,5 +130,5 @@ class CountsHowFarItIs(_Lists):
 @liar("test_a_partition_of_which_nothing_can_be_read_is_named", InMemoryServer)
 class NamesNothingThatCannotBeRead(_Lists):
     def listed(self) -> Found:
-        sound = {r.partition for name in self.state._live for r in self.state.live(name, Everywhere()) if not self.state.spoiled(name, r.key)}
+        sound = {r.partition for name in self.state._live for r in self.state.live(name, Everywhere()) if not self.state.damaged(name, r.key)}
         return [(p, g) for p, g in super().listed() if p in sound or g]

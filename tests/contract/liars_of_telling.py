@@ -184,7 +184,7 @@ class _Heals(PerWrite):
         return new
 
     def lie(self, write: Write) -> Outcome:
-        damaged = not isinstance(write, RaiseGeneration) and self.state.spoiled(write.collection.name, write.key)
+        damaged = not isinstance(write, RaiseGeneration) and self.state.damaged(write.collection.name, write.key)
         outcome = super().lie(write)
         if damaged and outcome.applied and not isinstance(write, RaiseGeneration):
             after = self.state.standing(write.collection.name, write.key)

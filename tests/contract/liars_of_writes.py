@@ -161,7 +161,7 @@ class LooksNoFurtherThanTheFirstConflict(InMemoryStore):
 @liar("test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is", InMemoryServer)
 class DeletesWhateverIsDamaged(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        if isinstance(write, Delete) and isinstance(write.when, Newer) and self.state.spoiled(write.collection.name, write.key):
+        if isinstance(write, Delete) and isinstance(write.when, Newer) and self.state.damaged(write.collection.name, write.key):
             self.state.place(write.collection.name, write.key, None)
         return super().lie(write)
 

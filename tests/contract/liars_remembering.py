@@ -69,7 +69,7 @@ class _Weighs(InMemoryStore):
         name, wanted, lets_through = search.collection.name, frozenset(query_words(search.by.text)), condition(search.filter)
         if not wanted:
             return []
-        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.spoiled(name, r.key)]
+        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.damaged(name, r.key)]
         counted = [(r, *count_words(self.weights(search, r), wanted)) for r in records]
         number, average = self.statistics(search, [length for _, _, length in counted])
         rarities = {w: rarity(number, sum(1 for _, found, _ in counted if w in found)) for w in wanted}
@@ -468,8 +468,8 @@ class KeepsAllButTheLastOnAFullDisk(HasThreeMegabytes):
 @liar(LAST, HonestRoom)
 class KeepsTombstonesOnAFullDisk(HasThreeMegabytes):
     def undo(self, before: Any, writes: Sequence[Write]) -> None:
-        buried: Mapping[str, list[Tombstone]] = {c: [s for s in x.values() if isinstance(s, Tombstone)] for c, x in self.state._slots.items()}
+        tombstoned: Mapping[str, list[Tombstone]] = {c: [s for s in x.values() if isinstance(s, Tombstone)] for c, x in self.state._slots.items()}
         super().undo(before, writes)
-        for collection, tombstones in buried.items():
+        for collection, tombstones in tombstoned.items():
             for tombstone in tombstones:
                 self.state.place(collection, tombstone.key, tombstone)

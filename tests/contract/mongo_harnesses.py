@@ -96,8 +96,8 @@ class MongoAlone(OneSchema):
             await other.apply([write, Purge(SAMPLES, key_of(999), 1)])
         await other.close()
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
-        mongo_servers.spoil(self.running(), DATABASE, collection.name, key)
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
+        mongo_servers.damage(self.running(), DATABASE, collection.name, key)
 
 
 class MongoReplicaSet(MongoAlone):

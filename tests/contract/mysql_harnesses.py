@@ -67,7 +67,7 @@ class MariaDb(OneSchema):
             segment=2,
             postings=1,
             word_rows_at_once=2,
-            words_told=20,  # of a record of more, each of 512 drawers is looked through
+            words_told=20,  # of a record of more, each of 512 buckets is looked through
             waiting_taken_up=3,
             waiting_read=1,
             waiting_rounds=1,
@@ -82,7 +82,7 @@ class MariaDb(OneSchema):
     async def emptied(self) -> None:
         await self.running().emptied(DATABASE)
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         where, these = "WHERE tenant = %s AND id = %s", (key.tenant, UUID(key.id).bytes)
         changed = f'UPDATE {collection.name} SET body = \'{{"not": "said"}}\' {where}'  # noqa: S608
         kept = f"SELECT body FROM {collection.name} {where}"  # noqa: S608

@@ -88,7 +88,7 @@ class Postgresql(OneSchema):
         finally:
             await connection.close()
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         changed = f'UPDATE memory.{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
         assert await self._run(changed, key.tenant, key.id) == "UPDATE 1"
 

@@ -100,7 +100,7 @@ class QdrantEdge(InAFolder):
         assert await copying.wait() == 0
         return self._store("left")
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         """Through the engine: what its files look like is its own affair."""
         from memory.adapters.qdrant.keys import record_point
 
@@ -200,7 +200,7 @@ class QdrantServer(Served):
         self.server.revive()
         return await self.make()
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         from qdrant_client import AsyncQdrantClient
 
         from memory.adapters.qdrant.keys import record_point

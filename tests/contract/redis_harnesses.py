@@ -84,8 +84,8 @@ class Redis(Served):
         self.server.revive()
         return await self.make()
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
-        redis_servers.spoil(self.server.port, self.prefix, collection.name, key)
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
+        redis_servers.damage(self.server.port, self.prefix, collection.name, key)
 
     async def dispose(self, store: Store) -> None:
         await store.close()

@@ -55,7 +55,7 @@ ROOM = 4_000
 class OneSchema(Served):
     """One server a test process. The first store makes the schema; the others find it emptied, because making it takes longer than most tests.
 
-    Implement `running`, `store`, `emptied`, `spoil` and the claims.
+    Implement `running`, `store`, `emptied`, `damage` and the claims.
     """
 
     hurry: ClassVar[Mapping[str, float]]

@@ -1,4 +1,4 @@
-"""What the store in memory offers tests beyond the port: a state that is shared, rolled back, restarted and spoiled."""
+"""What the store in memory offers tests beyond the port: a state that is shared, rolled back, restarted and damaged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore, State, adapter
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, buried, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, release
+from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, id_of, key_of, live, one, put, record, release, tombstoned
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Corrupt
 from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration
@@ -69,7 +69,7 @@ async def test_closing_keeps_what_the_state_holds() -> None:
 async def test_a_spoiled_record_is_corrupt_and_its_neighbours_are_served() -> None:
     store = await _open()
     await done(store, *[put(record(n, fields={"type": "x"}, texts={"content": "lantern"})) for n in (1, 2)])
-    store.state.spoil("samples", key_of(1))
+    store.state.damage("samples", key_of(1))
 
     page = await store.query(Query(SAMPLES, within(HERE)))
 
@@ -82,18 +82,18 @@ async def test_a_spoiled_record_is_corrupt_and_its_neighbours_are_served() -> No
 async def test_erasure_reaches_a_spoiled_record_whatever_the_filter() -> None:
     store = await _open()
     await done(store, put(record(1, version=9)), put(record(2)))
-    store.state.spoil("samples", key_of(1))
+    store.state.damage("samples", key_of(1))
 
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing")), 5) == 1
 
-    assert (await buried(store)).version == 10
+    assert (await tombstoned(store)).version == 10
     await live(store, 2)
 
 
 async def test_a_spoiled_record_can_be_overwritten() -> None:
     store = await _open()
     await done(store, put(record(1)))
-    store.state.spoil("samples", key_of(1))
+    store.state.damage("samples", key_of(1))
     for when in (Absent(), AtVersion(1)):
         conflict = await one(store, put(record(version=2), when))
         assert conflict.stored == Corrupt(key_of(1), "checksum mismatch")
@@ -103,7 +103,7 @@ async def test_a_spoiled_record_can_be_overwritten() -> None:
 
 async def test_nothing_but_a_live_record_can_be_spoiled() -> None:
     with pytest.raises(LookupError):
-        State().spoil("samples", key_of(1))
+        State().damage("samples", key_of(1))
 
 
 async def test_what_is_handed_out_cannot_be_changed_but_copied_and_written_as_json() -> None:

@@ -42,8 +42,8 @@ class Wrapped(Harness):
     async def restart(self, store: Store) -> Store:
         return around(within(await super().restart(within(store))))
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
-        await super().spoil(within(store), collection, key)
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
+        await super().damage(within(store), collection, key)
 
     async def hurried(self, store: Store) -> Store:
         return around(await super().hurried(within(store)), HURRIED)

@@ -14,7 +14,7 @@ RETIRED = {
     "grave": "tombstone",
     "bury": "delete",
     "burial": "deletion",
-    "spoil": "damage",
+    "damage": "damage",
     "aside": "quarantine",
     "debt": "pending",
     "finisher": "handler",

@@ -72,7 +72,7 @@ def _owed_beside_damage(client: EngineClient) -> int:
 
 
 def _unreadable(stores: Iterable[InMemoryStore]) -> set[str]:
-    return {key.id for store in stores for _, key in store.state.snapshot().spoiled}
+    return {key.id for store in stores for _, key in store.state.snapshot().damaged}
 
 
 async def _read_everything(client: EngineClient) -> None:
@@ -286,7 +286,7 @@ def of_scope(world: World, tenant: str, scope: str) -> set[tuple[str, str, str, 
         for collection in [kind.collection for kind in KINDS.scoped]
         for standing in store.state.everything(collection.name)
         if isinstance(standing, Record) and (standing.key.tenant, standing.scope) == (tenant, scope)
-        if not store.state.spoiled(collection.name, standing.key)
+        if not store.state.damaged(collection.name, standing.key)
     }
 
 

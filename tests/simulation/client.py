@@ -283,7 +283,7 @@ class EngineClient(Reader):
         copies = [(store.state, copy) for store in self.world.stores if isinstance(copy := store.state.standing(ENTRIES.name, key), Record)]
         if copies:
             state, copy = copies[0 if o.pick % 4 else o.pick % len(copies)]  # the home, mostly
-            state.spoil(ENTRIES.name, key)
+            state.damage(ENTRIES.name, key)
             self.history.registers[name].unknown |= {version["version"] for c in copies for version in kept_in(c[1])}
             self.history.registers[name].damaged |= copy.role is not Role.CACHED
 

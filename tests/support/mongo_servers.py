@@ -106,7 +106,7 @@ def keep_no_history(server: Mongo) -> None:
         client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=0)
 
 
-def spoil(server: Mongo, database: str, collection: str, key: Key) -> None:
+def damage(server: Mongo, database: str, collection: str, key: Key) -> None:
     """Change what a record says behind the store's back."""
     with server.connected() as client:
         changed = client[database][f"memory_{collection}"].update_one(

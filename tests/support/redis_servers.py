@@ -78,7 +78,7 @@ def limit(port: int, room: int | None) -> None:
         client.config_set("maxmemory", 0 if room is None else used(port) + room)
 
 
-def spoil(port: int, prefix: str, collection: str, key: Key) -> None:
+def damage(port: int, prefix: str, collection: str, key: Key) -> None:
     """Flip a bit of the last byte of a record's value, which is of its content."""
     import redis
 

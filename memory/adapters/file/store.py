@@ -88,17 +88,17 @@ class FileStore(BaseStore):
     async def _check(self) -> Health:
         facts: dict[str, JsonValue] = {"path": str(self._config.path.resolve())}
         try:
-            aside = await self._run(self._all_quarantined)
+            quarantined = await self._run(self._all_quarantined)
         except Exception as exc:
             ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
             if ours is None:
                 raise
             return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
         detail = str(self._config.path)
-        if aside:
-            detail += f"; {len(aside)} bad files are in its quarantine: look at them, repair or delete them"
-        named: list[JsonValue] = list(aside[:_NAMED])
-        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined": len(aside), "quarantined_files": named}
+        if quarantined:
+            detail += f"; {len(quarantined)} bad files are in its quarantine: look at them, repair or delete them"
+        named: list[JsonValue] = list(quarantined[:_NAMED])
+        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined": len(quarantined), "quarantined_files": named}
         return Health(ok=True, detail=detail, version=f"layout {SCHEMA}", epoch=self.epoch, facts=facts)
 
     def _all_quarantined(self) -> Sequence[str]:

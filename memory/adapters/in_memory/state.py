@@ -17,7 +17,7 @@ class Snapshot:
 
     slots: dict[str, dict[Key, Standing]]
     generations: dict[Partition, int]
-    spoiled: dict[tuple[str, Key], str]
+    damaged: dict[tuple[str, Key], str]
 
 
 class State:
@@ -29,7 +29,7 @@ class State:
         self._slots: dict[str, dict[Key, Standing]] = {}
         self._live: dict[str, dict[Partition, dict[Key, Record]]] = {}
         self._generations: dict[Partition, int] = {}
-        self._spoiled: dict[tuple[str, Key], str] = {}
+        self._damaged: dict[tuple[str, Key], str] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -39,13 +39,13 @@ class State:
         return slots.get(key) if slots else None
 
     def readable(self, collection: str, key: Key) -> Stored | None:
-        """What stands under the key as a reader sees it: a spoiled record is corrupt."""
-        if self._spoiled and (problem := self._spoiled.get((collection, key))) is not None:
+        """What stands under the key as a reader sees it: a damaged record is corrupt."""
+        if self._damaged and (problem := self._damaged.get((collection, key))) is not None:
             return Corrupt(key, problem)
         return self.standing(collection, key)
 
-    def spoiled(self, collection: str, key: Key) -> bool:
-        return bool(self._spoiled) and (collection, key) in self._spoiled
+    def damaged(self, collection: str, key: Key) -> bool:
+        return bool(self._damaged) and (collection, key) in self._damaged
 
     def live(self, collection: str, where: Where) -> Iterator[Record]:
         """The live records there, in no order."""
@@ -88,8 +88,8 @@ class State:
         if isinstance(new, Record):
             self._assign(live.setdefault(new.partition, {}), key, new)
         self._assign(slots, key, new)
-        if self._spoiled:
-            self._assign(self._spoiled, (collection, key), None)
+        if self._damaged:
+            self._assign(self._damaged, (collection, key), None)
 
     def raise_generation(self, partition: Partition, to: int | None) -> int:
         current = self.generation(partition)
@@ -129,7 +129,7 @@ class State:
     # -- what tests do to a server ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        return Snapshot({name: dict(slots) for name, slots in self._slots.items()}, dict(self._generations), dict(self._spoiled))
+        return Snapshot({name: dict(slots) for name, slots in self._slots.items()}, dict(self._generations), dict(self._damaged))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Hold exactly what the snapshot held. The snapshot stays usable."""
@@ -138,10 +138,10 @@ class State:
             for key, standing in slots.items():
                 self.place(collection, key, standing)
         self._generations.update(snapshot.generations)
-        self._spoiled.update(snapshot.spoiled)
+        self._damaged.update(snapshot.damaged)
 
     def wipe(self) -> None:
-        for held in (self._slots, self._live, self._generations, self._spoiled):
+        for held in (self._slots, self._live, self._generations, self._damaged):
             held.clear()
 
     def restart(self, keep: bool) -> None:
@@ -150,11 +150,11 @@ class State:
         if not keep:
             self.wipe()
 
-    def spoil(self, collection: str, key: Key, problem: str = "checksum mismatch") -> None:
+    def damage(self, collection: str, key: Key, problem: str = "checksum mismatch") -> None:
         """Make the live record under the key unreadable."""
         if not isinstance(self.standing(collection, key), Record):
-            raise LookupError(f"no live record {key} in '{collection}' to spoil")
-        self._spoiled[(collection, key)] = problem
+            raise LookupError(f"no live record {key} in '{collection}' to damage")
+        self._damaged[(collection, key)] = problem
 
     def forget(self, now: datetime) -> None:
         """Do what a store with the capability `ttl` does: drop cached copies, marks and tombstones that are past their time and owe nothing."""

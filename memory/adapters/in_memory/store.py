@@ -114,7 +114,7 @@ class InMemoryStore(BaseStore):
     async def _search(self, search: Search) -> list[Hit]:
         self._forget()
         name, lets_through = search.collection.name, condition(search.filter)
-        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.spoiled(name, r.key)]
+        records = [r for r in self.state.live(name, search.where) if r.role in search.roles and not self.state.damaged(name, r.key)]
         if isinstance(search.by, Near):
             found = by_nearness(search.by.vector, [r for r in records if lets_through(r)])
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
@@ -160,7 +160,7 @@ class InMemoryStore(BaseStore):
             asked.extend(s for s in self.state.everything(query.collection.name) if not isinstance(s, Record) and _KINDS[type(s)] in query.types)
         lets_through = condition(query.filter)
         for standing in asked:
-            if self.state.spoiled(query.collection.name, standing.key):
+            if self.state.damaged(query.collection.name, standing.key):
                 corrupt.append(standing.key)
             elif isinstance(standing, Record) and standing.role not in query.roles:
                 continue

@@ -34,7 +34,7 @@ STEMMING: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
 class Harness:
     """Makes stores of one adapter. A new harness is made for each test, with an empty folder of its own.
 
-    Set `name` and `claims`, implement `make` and `restart`, and override what else the claims ask for: `client` where `shared` is claimed, `spoil`
+    Set `name` and `claims`, implement `make` and `restart`, and override what else the claims ask for: `client` where `shared` is claimed, `damage`
     where `durable` is, `cut_short` where `fenced` is not; and for a store reached over a network set `remote` and implement the five hooks under it.
     """
 
@@ -126,11 +126,11 @@ class Harness:
         """Let the store's process and server die without a goodbye, start them again, and return an unopened store on what is left."""
         raise NotImplementedError(f"{type(self).__name__} must implement restart()")
 
-    async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
+    async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         """Damage the live record kept under the key behind the store's back, as a flipped bit on the disk would: its content, no longer as its
         checksum says. What tells where it belongs (key, scope) stays. Needed where `durable` is claimed. The store is closed meanwhile.
         """
-        raise NotImplementedError(f"{type(self).__name__} claims `durable`, so it must implement spoil()")
+        raise NotImplementedError(f"{type(self).__name__} claims `durable`, so it must implement damage()")
 
     async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
         """Let another client come so far with the write that it has decided on it; `meanwhile` happens; then what it decided reaches the data as

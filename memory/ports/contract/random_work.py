@@ -200,7 +200,7 @@ class RandomWork:
         limit = chance.choice((MAX_LIMIT, 3, 10, 30))
         return Query(SAMPLES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
 
-    def graves(self) -> list[Query]:
+    def tombstones(self) -> list[Query]:
         """Marks and tombstones, and everything together."""
         parts: list[Filter | None] = [None]
         if self.claims.filter:

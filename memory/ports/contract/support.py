@@ -93,7 +93,7 @@ async def marked(store: Store, n: int = 1) -> Mark:
     return stored
 
 
-async def buried(store: Store, n: int = 1) -> Tombstone:
+async def tombstoned(store: Store, n: int = 1) -> Tombstone:
     stored = await found(store, n)
     assert isinstance(stored, Tombstone), f"a tombstone must stand here, not {stored}"
     return stored

@@ -187,7 +187,7 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
 
 @clause("life.cancelled", "erase.all", "lexical.follows", "semantic.follows")
 @pytest.mark.asyncio
-async def test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest(store: Store) -> None:
+async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest(store: Store) -> None:
     """It may take some and leave others: whoever erases a scope repeats it. Those that are left are found as they were."""
     semantic = store.capabilities.semantic
     for turns in range(CUT_OFF):
@@ -208,8 +208,8 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeate
             hits = [await store.search(Search(SAMPLES, within(at), by, 50)) for by in ways(store, "lantern", 1.0, 0.0)]
             seen = [stands, await store.get(SAMPLES, [r.key for r in made])]
         left = [r for r, s in zip(made, stands, strict=True) if s == r]
-        buried = [Tombstone(r.key, 50, discard_at=T0) for r in made if r not in left]
-        assert [s for s in stands if s not in left] == buried, "neither as it was nor buried"
+        deleted = [Tombstone(r.key, 50, discard_at=T0) for r in made if r not in left]
+        assert [s for s in stands if s not in left] == deleted, "neither as it was nor deleted"
         assert (page.records, count.records) == (tuple(left), len(left))
         assert [{hit.head.key for hit in some} for some in hits] == [{r.key for r in left}] * len(hits)
         assert await store.delete_matching(everything, 50, T0) <= len(left)

@@ -116,12 +116,12 @@ GIVES_WAY: list[tuple[tuple[Owed, ...], frozenset[str], bool]] = [
 def _over(standing: str, owed: tuple[Owed, ...], settles: frozenset[str]) -> list[tuple[Write, Standing | None]]:
     """Writes whose conditions hold there, and what each leaves."""
     new, key, at = record(version=V + 1, owed=owed, generation=0), key_of(1), AtVersion(V)
-    buried = Tombstone(key, V + 1, owed)
+    deleted = Tombstone(key, V + 1, owed)
     writes: list[tuple[Write, Standing | None]] = [(Put(SAMPLES, new, Newer(), settles), new)]
-    writes.append((Delete(SAMPLES, key, V + 1, Newer(), owed, settles=settles), buried))
+    writes.append((Delete(SAMPLES, key, V + 1, Newer(), owed, settles=settles), deleted))
     if standing != "mark":
         writes.append((Put(SAMPLES, new, at, settles), new))
-        writes.append((Delete(SAMPLES, key, V + 1, at, owed, settles=settles), buried))
+        writes.append((Delete(SAMPLES, key, V + 1, at, owed, settles=settles), deleted))
     if standing == "live":
         writes.append((Release(SAMPLES, key, V, "long", owed, settles=settles), Mark(key, HERE.scope, V, "long", owed)))
     elif not owed:

@@ -59,7 +59,7 @@ async def _damaged(harness: Harness, store: Store, *keys: Key) -> AsyncIterator[
     """The store opened again after these entries were damaged."""
     await store.close()
     for key in keys or (key_of(DAMAGED),):
-        await harness.spoil(store, SAMPLES, key)
+        await harness.damage(store, SAMPLES, key)
     await store.open(DECLARED)
     yield store
 
@@ -93,7 +93,7 @@ async def test_damage_is_met_in_every_collection(harness: Harness, store: Store)
     await done(store, *[put(record(n, body={"said": "what was said " * 20}), collection=c) for c in DECLARED for n in (1, 2)])
     await store.close()
     for collection in DECLARED:
-        await harness.spoil(store, collection, key_of(1))
+        await harness.damage(store, collection, key_of(1))
     await store.open(DECLARED)
     for collection in DECLARED:
         assert isinstance(await found(store, 1, collection=collection), Corrupt), collection.name
@@ -210,7 +210,7 @@ async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(harn
 async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Store) -> None:
     """Damage that was met has none. Over damage that nobody has met a write at its version may hold, and then leaves something whole."""
     await done(store, *[put(_full(n)) for n in range(1, 5)])
-    replaced, buried_, met, met_too = put(_full(1, version=99), AtVersion(7)), delete(2), put(_full(3, version=99), AtVersion(7)), delete(4)
+    replaced, deleted, met, met_too = put(_full(1, version=99), AtVersion(7)), delete(2), put(_full(3, version=99), AtVersion(7)), delete(4)
     async with _damaged(harness, store, *map(key_of, range(1, 5))):
         assert [type(await found(store, n)) for n in (3, 4)] == [Corrupt, Corrupt]
         for n, write in ((3, met), (4, replace(met_too, when=AtVersion(7)))):
@@ -218,7 +218,7 @@ async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Stor
             assert isinstance(await found(store, n), Corrupt)
         stands = Record if (await one(store, replaced)).applied else Corrupt
         assert type(await found(store, 1)) is stands
-        stands_too = Tombstone if (await one(store, replace(buried_, when=AtVersion(7)))).applied else Corrupt
+        stands_too = Tombstone if (await one(store, replace(deleted, when=AtVersion(7)))).applied else Corrupt
         assert type(await found(store, 2)) is stands_too
 
 
@@ -229,7 +229,7 @@ async def test_a_creation_does_not_replace_a_corrupt_record(harness: Harness, st
     first = put(record(1, body={"said": "what was said " * 20}), Absent(), MORE_SAMPLES)
     await done(store, first)
     await store.close()
-    await harness.spoil(store, MORE_SAMPLES, key_of(1))
+    await harness.damage(store, MORE_SAMPLES, key_of(1))
     await store.open(DECLARED)
     assert not (await one(store, first)).applied
 
@@ -331,7 +331,7 @@ async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Har
     await done(store, *[put(record(n, version=7, body={"said": "what was said " * 20}), collection=c) for c in DECLARED for n in (1, 2)])
     await store.close()
     for collection in DECLARED:
-        await harness.spoil(store, collection, key_of(1))
+        await harness.damage(store, collection, key_of(1))
     await store.open(DECLARED)
     for collection in DECLARED:
         assert await store.delete_matching(Query(collection, within(HERE)), 50, T0) == 2, collection.name

@@ -16,7 +16,6 @@ from memory.ports.contract.support import (
     HERE,
     T0,
     asked,
-    buried,
     delete,
     done,
     found,
@@ -30,6 +29,7 @@ from memory.ports.contract.support import (
     record,
     release,
     step_ids,
+    tombstoned,
     ways,
 )
 from memory.ports.query import Query, RowType, Search, within
@@ -104,7 +104,7 @@ async def test_what_left_is_no_longer_found_by_words(store: Store, write: Write)
 @pytest.mark.asyncio
 async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store: Store) -> None:
     await done(store, delete(version=7))
-    assert await buried(store) == Tombstone(key_of(1), 7)
+    assert await tombstoned(store) == Tombstone(key_of(1), 7)
 
 
 # -- release ----------------------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) 
     await done(store, put(record(1)), put(record(2)), release(2, owed=STEPS), delete(3, version=7, note={"k": 1}))
 
     assert list(await listed(store, RowType.MARK)) == [await marked(store, 2)]
-    assert list(await listed(store, RowType.TOMBSTONE)) == [await buried(store, 3)]
+    assert list(await listed(store, RowType.TOMBSTONE)) == [await tombstoned(store, 3)]
     assert list(await listed(store, RowType.RECORD)) == [await live(store, 1)]
 
 

@@ -20,7 +20,6 @@ from memory.ports.contract.support import (
     HERE,
     T0,
     asked,
-    buried,
     delete,
     done,
     found,
@@ -32,6 +31,7 @@ from memory.ports.contract.support import (
     put,
     record,
     release,
+    tombstoned,
 )
 from memory.ports.query import (
     MAX_LIMIT,
@@ -244,7 +244,7 @@ async def test_tombstones_of_an_erasure_keep_their_end_in_utc(store: Store) -> N
 
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, there) == 1
 
-    first = await buried(store, 1)
+    first = await tombstoned(store, 1)
     assert first == Tombstone(key_of(1), 50, discard_at=T0)
     assert first.discard_at is not None
     assert first.discard_at.utcoffset() == timedelta(0)

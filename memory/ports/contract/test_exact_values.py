@@ -21,7 +21,7 @@ from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, buried, delete, done, found, id_of, key_of, live, marked, put, record, release
+from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, live, marked, put, record, release, tombstoned
 from memory.ports.query import MAX_LIMIT, And, Eq, Filter, Ge, Gt, Has, In, Le, Lt, Not, Order, Query, within
 from memory.ports.record import FieldValue, Owed, Record
 from memory.ports.store import Store
@@ -121,9 +121,9 @@ async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_
         owed = (Owed("step", "step", document),)
         await done(store, delete(n, note=document, owed=owed), put(record(100 + n)), release(100 + n, owed=owed))
     for n, document in enumerate(documents):
-        grave, mark = await buried(store, n), await marked(store, 100 + n)
-        assert _canonical(dict(grave.note)) == _canonical(document)
-        assert [_canonical(dict(step.data)) for step in (*grave.owed, *mark.owed)] == [_canonical(document)] * 2
+        tombstone, mark = await tombstoned(store, n), await marked(store, 100 + n)
+        assert _canonical(dict(tombstone.note)) == _canonical(document)
+        assert [_canonical(dict(step.data)) for step in (*tombstone.owed, *mark.owed)] == [_canonical(document)] * 2
 
 
 @clause("durable.survives", "numbers.exact")

@@ -144,7 +144,7 @@ async def test_a_partition_of_which_nothing_can_be_read_is_named(harness: Harnes
     """Erasure must reach it."""
     await done(store, put(record(1)), put(record(2, ELSEWHERE)))
     await store.close()
-    await harness.spoil(store, SAMPLES, key_of(1))
+    await harness.damage(store, SAMPLES, key_of(1))
     await store.open(DECLARED)
     for _ in range(2):
         assert await _all(store) == [(HERE, 0), (ELSEWHERE, 0)]

@@ -22,7 +22,6 @@ from memory.ports.contract.support import (
     HERE,
     T0,
     asked,
-    buried,
     delete,
     done,
     found,
@@ -35,6 +34,7 @@ from memory.ports.contract.support import (
     record,
     release,
     step_ids,
+    tombstoned,
     ways,
 )
 from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
@@ -282,15 +282,15 @@ async def _left_exactly(store: Store) -> None:
     await done(store, delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there), put(record(102)), put(record(103)))
     await done(store, release(102, to=NUL, owed=steps, discard_at=there), Annotate(SAMPLES, key_of(103), 1, tier=NUL, accessed_at=there))
     await done(store, delete(104), Annotate(SAMPLES, key_of(104), 100, discard_at=there))
-    tombstone, mark, annotated = await buried(store, 101), await marked(store, 102), await live(store, 103)
+    tombstone, mark, annotated = await tombstoned(store, 101), await marked(store, 102), await live(store, 103)
     assert (tombstone.owed, tombstone.note, tombstone.discard_at) == (steps, {NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, at)
     assert (mark.to, mark.owed, mark.discard_at) == (NUL, steps, at)
-    assert (annotated.tier, annotated.accessed_at, (await buried(store, 104)).discard_at) == (NUL, at, at)
-    for moment in (tombstone.discard_at, mark.discard_at, annotated.accessed_at, (await buried(store, 104)).discard_at):
+    assert (annotated.tier, annotated.accessed_at, (await tombstoned(store, 104)).discard_at) == (NUL, at, at)
+    for moment in (tombstone.discard_at, mark.discard_at, annotated.accessed_at, (await tombstoned(store, 104)).discard_at):
         assert moment is not None
         assert moment.utcoffset() == timedelta(0)
     await done(store, Annotate(SAMPLES, key_of(101), 100, settle=step_ids(steps)))
-    assert (await buried(store, 101)).owed == ()
+    assert (await tombstoned(store, 101)).owed == ()
 
 
 @clause("json.types", "owed.untouched")
@@ -304,11 +304,11 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
     if store.capabilities.conditional:
         await done(store, delete(2, owed=steps, note=MIXED), put(record(3)), release(3, owed=steps))
         await done(store, put(record(4, body=MIXED, owed=steps), Absent(), MORE_SAMPLES))
-        out += [await buried(store, 2), await marked(store, 3), await live(store, 4, collection=MORE_SAMPLES)]
+        out += [await tombstoned(store, 2), await marked(store, 3), await live(store, 4, collection=MORE_SAMPLES)]
         conflict = (await one(store, put(record(1, version=2), Absent()))).stored
         assert isinstance(conflict, Record)
         out.append(conflict)
-        assert as_text(dict((await buried(store, 2)).note)) == as_text(MIXED)
+        assert as_text(dict((await tombstoned(store, 2)).note)) == as_text(MIXED)
     for standing in out:
         assert not isinstance(standing, str)
         assert as_text([[o.step, dict(o.data)] for o in standing.owed]) == as_text(told)  # type: ignore[union-attr]
@@ -329,7 +329,7 @@ async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
     await done(store, delete(3, owed=(settled, *kept), note=MIXED | {"most": 2**63 - 1}))
     changes = [Annotate(SAMPLES, key_of(n), version, settle=(settled.id,), discard_at=T0) for n, version in ((1, 1), (2, 1), (3, 100))]
     await done(store, *changes, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long"))
-    tombstone, record_ = await buried(store, 3), await live(store, 1)
+    tombstone, record_ = await tombstoned(store, 3), await live(store, 1)
     for standing in (record_, await marked(store, 2), tombstone):
         assert as_text([[step.step, dict(step.data)] for step in standing.owed]) == told
     assert as_text(dict(tombstone.note)) == as_text(MIXED | {"most": 2**63 - 1})
@@ -363,5 +363,5 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
         assert await asked(store, part=Has("tags", "tag 1999")) == [id_of(4)]
     if store.capabilities.conditional:
         await done(store, delete(6, note={"said": "n" * some}, owed=(Owed("k", "k", {"said": "s" * some}),)))
-        stands = await buried(store, 6)
+        stands = await tombstoned(store, 6)
         assert (stands.note, stands.owed) == ({"said": "n" * some}, (Owed("k", "k", {"said": "s" * some}),))

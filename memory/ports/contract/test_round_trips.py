@@ -14,7 +14,7 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, buried, delete, done, key_of, live, marked, put, record, release
+from memory.ports.contract.support import HERE, T0, asked, delete, done, key_of, live, marked, put, record, release, tombstoned
 from memory.ports.query import Query, within
 from memory.ports.record import FieldValue, Owed, Role, pack_vector
 from memory.ports.store import Store
@@ -121,7 +121,7 @@ async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) 
         await done(store, put(record(100 + n)), release(100 + n, to=text, owed=owed), delete(200 + n, owed=owed))
         await done(store, put(record(300 + n, tier="another")), Annotate(SAMPLES, key_of(300 + n), 1, tier=text))
         mark = await marked(store, 100 + n)
-        assert (mark.to, mark.owed, (await buried(store, 200 + n)).owed, (await live(store, 300 + n)).tier) == (text, owed, owed, text)
+        assert (mark.to, mark.owed, (await tombstoned(store, 200 + n)).owed, (await live(store, 300 + n)).tier) == (text, owed, owed, text)
 
 
 @clause("moments.utc")
@@ -241,7 +241,7 @@ async def test_changing_a_note_that_was_handed_in_changes_nothing_stored(store: 
 
     note["list"].append(2)
 
-    assert dict((await buried(store)).note) == {"list": [1]}
+    assert dict((await tombstoned(store)).note) == {"list": [1]}
 
 
 @clause("shared.nothing-out")

@@ -11,7 +11,7 @@ import pytest
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, buried, delete, done, live, marked, one, put, record, release, searched
+from memory.ports.contract.support import HERE, delete, done, live, marked, one, put, record, release, searched, tombstoned
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Record, Standing, pack_vector
 from memory.ports.store import Store
@@ -69,9 +69,9 @@ async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Stor
     if store.capabilities.conditional:
         await done(store, delete(2, note=_made()["body"], owed=_made()["owed"]), put(record(3)), release(3, owed=_made()["owed"]))
         for _ in range(2):
-            left: list[Standing] = [await buried(store, 2), await marked(store, 3)]
+            left: list[Standing] = [await tombstoned(store, 2), await marked(store, 3)]
             assert [s.owed for s in left] == [_made()["owed"]] * 2
-            assert (await buried(store, 2)).note == _made()["body"]
+            assert (await tombstoned(store, 2)).note == _made()["body"]
             conflicts = [(await one(store, put(record(n), Absent()))).stored for n in (2, 3)]
             for standing in (*left, *conflicts):
                 _change_all(standing)
@@ -104,7 +104,7 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
     for stored in (await live(store, 1), await live(store, 4), await live(store, 1, collection=MORE_SAMPLES)):
         assert (dict(stored.body), dict(stored.texts), stored.owed) == (fresh["body"], fresh["texts"], fresh["owed"])
         assert {**fresh["fields"], **stored.fields} == dict(stored.fields)
-    tombstone = await buried(store, 3)
+    tombstone = await tombstoned(store, 3)
     assert ((await marked(store, 2)).owed, tombstone.owed, tombstone.note) == (fresh["owed"], fresh["owed"], fresh["body"])
 
 

@@ -76,7 +76,7 @@ async def test_random_work_has_the_outcomes_and_answers_of_the_specification(har
             assert await _pages(store, query) == await _pages(specification, query), query
             assert (await store.count(query)).records == (await specification.count(query)).records, query
         if store.capabilities.tenant_wide:
-            for query in work.graves():
+            for query in work.tombstones():
                 assert await _pages(store, query) == await _pages(specification, query), query
     for place in PLACES:
         erased = Query(SAMPLES, within(place), work.maybe_filter(), roles=frozenset(Role))

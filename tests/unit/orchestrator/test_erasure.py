@@ -311,15 +311,15 @@ async def _fails(limit: int = 1_000) -> list[tuple[Partition, int]]:
 # -- deletions --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spoiled", [1, 2, 3])
-async def test_a_damaged_kept_version_does_not_keep_older_text_from_being_erased(world: World, spoiled: int) -> None:
+@pytest.mark.parametrize("damaged", [1, 2, 3])
+async def test_a_damaged_kept_version_does_not_keep_older_text_from_being_erased(world: World, damaged: int) -> None:
     entry = await world.write("secret 0")
     for n in range(1, 6):
         await world.update(entry, content=f"secret {n}")
     kept = sorted(await world.rows(world.mid, ENTRY_VERSIONS), key=lambda row: row.version)
     assert len(kept) == 5
-    world.mid.state.spoil("entry_versions", kept[spoiled].key)
-    assert isinstance(await world.standing(world.mid, kept[spoiled].key.id, ENTRY_VERSIONS), Corrupt)
+    world.mid.state.damage("entry_versions", kept[damaged].key)
+    assert isinstance(await world.standing(world.mid, kept[damaged].key.id, ENTRY_VERSIONS), Corrupt)
     await world.delete(entry)
     await _sweep(world)
     assert not [row for row in world.mid.state.everything("entry_versions") if isinstance(row, Record)]

@@ -280,7 +280,7 @@ async def test_a_damaged_record_costs_a_rule_that_record_only() -> None:
     async with World(rules=(AGED,)) as world:
         broken = await world.write("text broken")
         await world.break_off(broken, "mid")
-        world.short.state.spoil("entries", Key(TENANT, broken.id))
+        world.short.state.damage("entries", Key(TENANT, broken.id))
         young = [await world.write(f"text {n}", scope=USER) for n in range(3)]
         world.clock.advance(2 * DAY)
         report = await world.engine.maintenance.sweep()

@@ -150,6 +150,6 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(dr
 
 async def test_the_stores_have_room_for_it_and_tell_of_its_damage(drawn: World) -> None:
     record = await _put(drawn.mid, SKETCHES, _record(drawn, USER, "mid"))
-    drawn.mid.state.spoil("sketches", record.key)
+    drawn.mid.state.damage("sketches", record.key)
     assert await drawn.engine.erasure.delete(SKETCHES, record.key)
     assert isinstance(await drawn.standing(drawn.mid, record.key.id, SKETCHES), Tombstone)

@@ -132,7 +132,7 @@ async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubl
 async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_other_parts() -> None:
     whole, parts = await split()
     await done(whole, *[put(record(n, HERE)) for n in range(0, 8, 2)], *[put(record(n, SESSION)) for n in range(1, 9, 2)])
-    parts["rest"].state.spoil("samples", key_of(4, HERE))
+    parts["rest"].state.damage("samples", key_of(4, HERE))
     query, found = Query(SAMPLES, Tenant("acme"), order=(Order("created_at"),), limit=2), list[str]()
     while True:
         page = await whole.query(query)

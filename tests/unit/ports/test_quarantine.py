@@ -15,11 +15,11 @@ class Shop:
     def __init__(self, *numbers: int) -> None:
         self.numbers = list(numbers)
         self.reads = 0
-        self.spoils = False
+        self.damages = False
 
     async def read(self) -> tuple[list[int], list[int]]:
         self.reads += 1
-        if self.spoils:
+        if self.damages:
             self.numbers.append(-self.reads)
         return [n for n in self.numbers if n >= 0][:2], [n for n in self.numbers if n < 0]
 
@@ -40,7 +40,7 @@ async def test_what_is_damaged_is_moved_and_the_reading_done_again() -> None:
 
 async def test_who_spoils_rows_as_quickly_holds_nobody_up_for_ever() -> None:
     shop = Shop(1)
-    shop.spoils = True
+    shop.damages = True
     assert await sound(shop.read, shop.quarantine) == [1]
     assert shop.reads == ROUNDS
 

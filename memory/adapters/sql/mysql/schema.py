@@ -106,7 +106,7 @@ def collection_words(metadata: sa.MetaData, collection: Collection) -> sa.Table:
         words_table(collection),
         metadata,
         sa.Column("partition_no", LONG, primary_key=True, autoincrement=False),
-        sa.Column("drawer", SMALLINT(), primary_key=True, autoincrement=False),
+        sa.Column("bucket", SMALLINT(), primary_key=True, autoincrement=False),
         sa.Column("segment", LONG, primary_key=True, autoincrement=False),
         sa.Column("part", INTEGER(), primary_key=True, autoincrement=False),
         sa.Column("postings", LONGBLOB(), nullable=False),

@@ -25,11 +25,11 @@ class Thresholds(ServerThresholds):
     segment: int = 512
     """Records whose words are indexed together at most."""
     postings: int = 2_048
-    """In one row of words: a drawer that holds more, which long texts make, has several rows."""
+    """In one row of words: a bucket that holds more, which long texts make, has several rows."""
     word_rows_at_once: int = 512
     """Rows of words stored by one statement."""
     words_told: int = 2_048
-    """A record of more words is in nearly every drawer: nothing is gained by asking its texts which ones these are."""
+    """A record of more words is in nearly every bucket: nothing is gained by asking its texts which ones these are."""
 
     waiting_taken_up: int = 64
     """So many single records of one process are taken up together."""

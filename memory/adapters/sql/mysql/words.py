@@ -1,9 +1,9 @@
 """The words of a collection: in which records each stands, and how often.
 
 Records that are indexed together are a segment: the new ones of one call, those that were taken up together, or those that were changed. A segment's
-postings lie in a few hundred drawers, a word's all in one: a bulk write stores about one drawer a record and not a row a word, and a search reads one
-drawer of each segment for a word. The row of a record says in which segment its words are; they are taken out of it in the transaction that changes
-or deletes the record. Rows of records are always locked before drawers.
+postings lie in a few hundred buckets, a word's all in one: a bulk write stores about one bucket a record and not a row a word, and a search reads one
+bucket of each segment for a word. The row of a record says in which segment its words are; they are taken out of it in the transaction that changes
+or deletes the record. Rows of records are always locked before buckets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 
-DRAWERS = 512
+BUCKETS = 512
 _POSTING = 4
 """Integers of 64 bits: the word's digest, the record's number, the word's packed counts in its parts, and the number of all its words."""
 _WORD, _NUMBER, _COUNTS, _LENGTH = range(_POSTING)
@@ -55,20 +55,20 @@ class WordTable:
         table = f"`{words_table(collection)}`"
         self._room = packet // 2
         self._thresholds = thresholds
-        self._store = f"INSERT INTO {table} (partition_no, drawer, segment, part, postings) VALUES "  # noqa: S608
+        self._store = f"INSERT INTO {table} (partition_no, bucket, segment, part, postings) VALUES "  # noqa: S608
         self._over = " ON DUPLICATE KEY UPDATE postings = VALUES(postings)"
         self._records = f"SELECT number, partition_no, lexemes, words FROM `{collection.name}` WHERE lexemes > 0 AND number IN "  # noqa: S608
-        drawers = "partition_no = ? AND segment = ? AND drawer IN {0}"
-        order = "ORDER BY drawer, part FOR UPDATE"
-        self._locked = f"SELECT drawer, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {drawers} {order}"  # noqa: S608
-        self._remove = f"DELETE FROM {table} WHERE {drawers} AND part = ?"  # noqa: S608
+        buckets = "partition_no = ? AND segment = ? AND bucket IN {0}"
+        order = "ORDER BY bucket, part FOR UPDATE"
+        self._locked = f"SELECT bucket, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {buckets} {order}"  # noqa: S608
+        self._remove = f"DELETE FROM {table} WHERE {buckets} AND part = ?"  # noqa: S608
         self._segment = f"SELECT DISTINCT partition_no FROM {table} WHERE segment = ?"  # noqa: S608
-        self._read = f"SELECT postings FROM {table} FORCE INDEX (PRIMARY) WHERE partition_no = ? AND segment = ? AND drawer IN "  # noqa: S608
+        self._read = f"SELECT postings FROM {table} FORCE INDEX (PRIMARY) WHERE partition_no = ? AND segment = ? AND bucket IN "  # noqa: S608
         self._page = (
-            f"SELECT partition_no, drawer, segment, part, postings FROM {table} WHERE partition_no >= ? AND (partition_no, drawer, segment, part) > "  # noqa: S608
-            "(?, ?, ?, ?) ORDER BY partition_no, drawer, segment, part LIMIT ?"
+            f"SELECT partition_no, bucket, segment, part, postings FROM {table} WHERE partition_no >= ? AND (partition_no, bucket, segment, part) > "  # noqa: S608
+            "(?, ?, ?, ?) ORDER BY partition_no, bucket, segment, part LIMIT ?"
         )
-        self._find = f"SELECT drawer, postings FROM {table} WHERE partition_no IN {{0}} AND drawer IN {{1}}"  # noqa: S608
+        self._find = f"SELECT bucket, postings FROM {table} WHERE partition_no IN {{0}} AND bucket IN {{1}}"  # noqa: S608
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class WordTable:
         by_partition: dict[int, list[Indexed]] = {}
         for record in records:
             by_partition.setdefault(record.partition, []).append(record)
-        rows = [row for partition, some in sorted(by_partition.items()) for row in _drawers(partition, segment, some, self._thresholds.postings)]
+        rows = [row for partition, some in sorted(by_partition.items()) for row in _buckets(partition, segment, some, self._thresholds.postings)]
         await self._put(send, rows)
 
     async def _put(self, send: Send, rows: Sequence[_Row]) -> None:
@@ -91,7 +91,7 @@ class WordTable:
     async def forget(self, connection: Connection, numbers: Sequence[int], was: int | None = None) -> None:
         """Take the words of these records out, as long as their rows are as they were indexed. Their rows are locked.
 
-        Which words these are the rows tell. Where they tell others than were indexed, all drawers of the partition in their segment are looked
+        Which words these are the rows tell. Where they tell others than were indexed, all buckets of the partition in their segment are looked
         through, and where none of a record's words are there, the whole segment. `was` is the partition of those whose rows name none any more.
         """
         told: dict[tuple[int, int], dict[int, Digests]] = {}
@@ -109,41 +109,41 @@ class WordTable:
                 lost.setdefault(segment, set()).update(missing)
         for segment, these in sorted(lost.items()):
             for (partition,) in await connection.fetch(self._segment, segment):
-                await self._take_out(connection, segment, partition, range(DRAWERS), these)
+                await self._take_out(connection, segment, partition, range(BUCKETS), these)
 
     def _told(self, words: bytes | None) -> Digests:
-        """The words of a record as its row tells them; none where that tells none, or so many that they are in every drawer."""
+        """The words of a record as its row tells them; none where that tells none, or so many that they are in every bucket."""
         total, counts = counted(words)
         return digests(counts) if total <= self._thresholds.words_told else {}
 
     async def _take_all_out(self, connection: Connection, segment: int, partition: int, records: Mapping[int, Digests]) -> set[int]:
         """Take out every posting of these records, of which these words are told; the numbers of those that had any there."""
-        told = {_drawer(word) for words in records.values() for word in words} if all(records.values()) else set(range(DRAWERS))
+        told = {_bucket(word) for words in records.values() for word in words} if all(records.values()) else set(range(BUCKETS))
         taken = await self._take_out(connection, segment, partition, told, records.keys())
         different = {number for number, words in records.items() if taken.get(number) != words}
-        others = set(range(DRAWERS)) - told
+        others = set(range(BUCKETS)) - told
         if different and others:
             taken |= await self._take_out(connection, segment, partition, others, different)
         return set(taken)
 
     async def _take_out(
-        self, connection: Connection, segment: int, partition: int, drawers: Iterable[int], numbers: Some[int]
+        self, connection: Connection, segment: int, partition: int, buckets: Iterable[int], numbers: Some[int]
     ) -> dict[int, dict[int, int]]:
-        """Take the postings of these records out of these drawers; which they were, by number and word."""
+        """Take the postings of these records out of these buckets; which they were, by number and word."""
         leaving, taken = np.array(sorted(numbers), np.int64), dict[int, dict[int, int]]()
-        for some in portions(sorted(drawers), self._thresholds.listed):
+        for some in portions(sorted(buckets), self._thresholds.listed):
             wanted = padded(some)
             empty: dict[int, list[int]] = {}
             kept: list[_Row] = []
-            for drawer, part, content in await connection.fetch(self._locked.format(in_list(len(wanted))), partition, segment, *wanted):
+            for bucket, part, content in await connection.fetch(self._locked.format(in_list(len(wanted))), partition, segment, *wanted):
                 postings = _postings(content)
                 gone = postings[:, _NUMBER] == leaving[0] if len(leaving) == 1 else np.isin(postings[:, _NUMBER], leaving)
                 for word, number, packed, _ in postings[gone].tolist():
                     taken.setdefault(number, {})[word] = packed
                 if gone.all():
-                    empty.setdefault(part, []).append(drawer)
+                    empty.setdefault(part, []).append(bucket)
                 elif gone.any():
-                    kept.append((partition, drawer, segment, part, _content(postings[~gone])))
+                    kept.append((partition, bucket, segment, part, _content(postings[~gone])))
             for part, these in empty.items():
                 wanted = padded(these)
                 await connection.change(self._remove.format(in_list(len(wanted))), partition, segment, *wanted, part)
@@ -154,9 +154,9 @@ class WordTable:
 
     async def differing(self, connection: Connection, segment: int, partition: int, wanted: Mapping[int, Digests]) -> set[int]:
         """Those of these records whose postings in this segment are not exactly these counts, once each."""
-        drawers = sorted({_drawer(word) for words in wanted.values() for word in words})
+        buckets = sorted({_bucket(word) for words in wanted.values() for word in words})
         held: dict[int, list[tuple[int, int]]] = {}
-        for some in portions(drawers, self._thresholds.listed):
+        for some in portions(buckets, self._thresholds.listed):
             these = padded(some)
             rows = await connection.fetch(f"{self._read}{in_list(len(these))}", partition, segment, *these)
             for (content,) in rows:
@@ -171,25 +171,25 @@ class WordTable:
 
     async def take_out_everywhere(self, connection: Connection, segment: int, partition: int, numbers: Some[int]) -> set[int]:
         """Take out every posting of these records there, whatever word it is of; the numbers of those that had any. Within a transaction."""
-        return set(await self._take_out(connection, segment, partition, range(DRAWERS), numbers))
+        return set(await self._take_out(connection, segment, partition, range(BUCKETS), numbers))
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
     async def find(self, connection: Connection, partitions: Sequence[int], words: Iterable[str]) -> list[tuple[str, Postings]]:
         """The postings of each of these words in these partitions: rows of number, packed counts, and the record's number of words."""
-        by_drawer: dict[int, list[tuple[str, int]]] = {}
+        by_bucket: dict[int, list[tuple[str, int]]] = {}
         for word in words:
             digest = _digest(word)
-            by_drawer.setdefault(_drawer(digest), []).append((word, digest))
-        places, drawers = padded(partitions), padded(list(by_drawer))
+            by_bucket.setdefault(_bucket(digest), []).append((word, digest))
+        places, buckets = padded(partitions), padded(list(by_bucket))
         contents: dict[int, list[bytes]] = {}
-        for drawer, content in await connection.fetch(self._find.format(in_list(len(places)), in_list(len(drawers))), *places, *drawers):
-            contents.setdefault(drawer, []).append(_whole(content))
-        found = [(_postings(b"".join(several)), by_drawer[drawer]) for drawer, several in contents.items()]
+        for bucket, content in await connection.fetch(self._find.format(in_list(len(places)), in_list(len(buckets))), *places, *buckets):
+            contents.setdefault(bucket, []).append(_whole(content))
+        found = [(_postings(b"".join(several)), by_bucket[bucket]) for bucket, several in contents.items()]
         return [(word, postings[postings[:, _WORD] == digest, _NUMBER:]) async for postings, wanted in paced(found, 8) for word, digest in wanted]
 
 
-# -- drawers ----------------------------------------------------------------------------------------------------------
+# -- buckets ----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=65_536)
@@ -209,12 +209,12 @@ def counted(words: bytes | None) -> tuple[int, Mapping[str, int]]:
         return 0, {}
 
 
-def _drawer(digest: int) -> int:
-    return digest % DRAWERS
+def _bucket(digest: int) -> int:
+    return digest % BUCKETS
 
 
-def _drawers(partition: int, segment: int, records: Sequence[Indexed], most: int) -> Iterator[_Row]:
-    """The rows of these records' words, by drawer: of at most so many postings each."""
+def _buckets(partition: int, segment: int, records: Sequence[Indexed], most: int) -> Iterator[_Row]:
+    """The rows of these records' words, by bucket: of at most so many postings each."""
     numbers = [record.number for record in records]
     lengths, counts = zip(*[counted(record.words) for record in records], strict=True)
     each = [len(of_one) for of_one in counts]
@@ -223,13 +223,13 @@ def _drawers(partition: int, segment: int, records: Sequence[Indexed], most: int
     postings[:, _NUMBER] = np.repeat(numbers, each)
     postings[:, _COUNTS] = np.fromiter(chain.from_iterable([of_one.values() for of_one in counts]), np.int64)
     postings[:, _LENGTH] = np.repeat(lengths, each)
-    drawers = (postings[:, _WORD] % DRAWERS).astype(np.int16)
-    order = np.argsort(drawers, kind="stable")
-    drawers, content = drawers[order], _content(postings[order])
-    starts = [0, *(np.flatnonzero(np.diff(drawers)) + 1).tolist()]
-    for drawer, start, end in zip(drawers[starts].tolist(), starts, [*starts[1:], len(drawers)], strict=True):
+    buckets = (postings[:, _WORD] % BUCKETS).astype(np.int16)
+    order = np.argsort(buckets, kind="stable")
+    buckets, content = buckets[order], _content(postings[order])
+    starts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist()]
+    for bucket, start, end in zip(buckets[starts].tolist(), starts, [*starts[1:], len(buckets)], strict=True):
         for part, at in enumerate(range(start, end, most)):
-            yield (partition, drawer, segment, part, content[at * _SIZE : min(end, at + most) * _SIZE])
+            yield (partition, bucket, segment, part, content[at * _SIZE : min(end, at + most) * _SIZE])
 
 
 def _content(postings: Postings) -> bytes:
@@ -241,5 +241,5 @@ def _postings(content: bytes) -> Postings:
 
 
 def _whole(content: bytes) -> bytes:
-    """Without a posting that was cut off: the records of such a drawer must still be found and deleted."""
+    """Without a posting that was cut off: the records of such a bucket must still be found and deleted."""
     return content[: len(content) // _SIZE * _SIZE]

@@ -23,7 +23,7 @@ from memory.ports.store import Audit
 MOST_PROBLEMS = 100
 _PARTITIONS = "SELECT number, tenant, scope FROM memory_partitions"
 _FORGOTTEN = "partition_no NOT IN (SELECT number FROM memory_partitions)"
-_NOT_ASIDE = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE row_type = '{CORRUPT}')"  # noqa: S608
+_NOT_QUARANTINED = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE row_type = '{CORRUPT}')"  # noqa: S608
 
 Registry = Mapping[int, Partition]
 """The partition of each number."""
@@ -59,7 +59,7 @@ def _left_over(session: Session, collections: Sequence[Collection], repair: bool
     """What is kept of partitions that are forgotten, and of rows that are no longer quarantined."""
     problems = []
     asked: list[tuple[str, str, tuple[str, ...]]] = [("memory_revisions", _FORGOTTEN, ())]
-    asked += [("memory_quarantine", _NOT_ASIDE.format(collection.name), (collection.name,)) for collection in collections]
+    asked += [("memory_quarantine", _NOT_QUARANTINED.format(collection.name), (collection.name,)) for collection in collections]
     for table, where, values in asked:
         ((count,),) = session.rows(f"SELECT count(*) FROM {table} WHERE {where}", values)  # noqa: S608
         if count:

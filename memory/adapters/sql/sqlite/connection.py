@@ -81,7 +81,7 @@ class SqliteDriver:
             raise NotOpen(f"store '{self._name}'")
         return await thread.worker.run(partial(thread.reading, work))
 
-    async def read_aside(self, work: Callable[[Session], T]) -> T:
+    async def read_beside(self, work: Callable[[Session], T]) -> T:
         """Read on a connection of its own: what takes long keeps no other call waiting."""
         if self._reader is None or self._config.path is None:
             return await self.read(work)

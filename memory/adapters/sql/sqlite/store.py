@@ -140,7 +140,7 @@ class SqliteStore(BaseStore):
 
     async def _audit(self, repair: bool) -> Audit:
         collections = tuple(self._collections.values())
-        found = await self._driver.read_aside(lambda session: audit(session, collections, repair=False))
+        found = await self._driver.read_beside(lambda session: audit(session, collections, repair=False))
         cached = await self._driver.read(lambda session: self._cache.differing(session, repair))
         if repair and found.problems:
             await self._driver.write(lambda session: audit(session, collections, repair=True))
@@ -153,7 +153,7 @@ class SqliteStore(BaseStore):
         return await self._driver.read(lambda session: partitions.listed(session, where, prefix, after, limit))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        return await self._driver.read_aside(lambda session: partitions.idle(session, limit))
+        return await self._driver.read_beside(lambda session: partitions.idle(session, limit))
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         return await self._driver.write(lambda session: partitions.forget(session, idle))

@@ -83,8 +83,8 @@ async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_noth
                 assert [other, beside] == [None, None], "a batch is kept whole or not at all"
                 continue
             assert isinstance(other, Record)
-            buried = (n + 1) % 3 == 0 and (n + 1) % 1000 and after is not None
-            assert isinstance(stands, Tombstone if buried else Record)
+            tombstoned = (n + 1) % 3 == 0 and (n + 1) % 1000 and after is not None
+            assert isinstance(stands, Tombstone if tombstoned else Record)
             if n % 3 == 0 and n % 1000:
                 assert isinstance(await found(store, n - 1), Tombstone)
             else:

@@ -20,7 +20,7 @@ from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 
-def spoil(server: Server, prefix: str, n: int, at: int) -> bytes:
+def damage(server: Server, prefix: str, n: int, at: int) -> bytes:
     """Flip a bit of the n-th record's value; counts from the end where negative. Returns what stands there now."""
     with redis.Redis(port=server.port) as client:
         name = record_key(prefix, address_of("samples", key_of(n)))
@@ -42,7 +42,7 @@ PLACES = [0, 5, 17, 18, 25, 60, 80, 130, 140, 150, 175, -1]
 @pytest.mark.parametrize("at", PLACES)
 async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(store: RedisStore, server: Server, prefix: str, at: int) -> None:
     await done(store, *[put(record(n, body={"n": n})) for n in range(3)])
-    damaged = spoil(server, prefix, 1, at)
+    damaged = damage(server, prefix, 1, at)
     for _ in range(2):
         for where in (within(HERE), Tenant("acme"), Everywhere()):
             for order in ((), (Order("created_at", True),)):
@@ -60,7 +60,7 @@ async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(store: Re
 async def test_what_writes_do_to_a_corrupt_record(store: RedisStore, server: Server, prefix: str, found_before: bool, at: int) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
         await done(store, put(record(1), Always()))
-        spoil(server, prefix, 1, at)
+        damage(server, prefix, 1, at)
         if found_before:
             assert isinstance(await found(store, 1), Corrupt)
         outcome = await one(store, put(record(1, version=5), when))
@@ -75,7 +75,7 @@ async def test_what_writes_do_to_a_corrupt_record(store: RedisStore, server: Ser
 @pytest.mark.parametrize("at", [5, -1])
 async def test_a_write_at_the_version_of_what_is_corrupt_conflicts(store: RedisStore, server: Server, prefix: str, at: int) -> None:
     await done(store, put(record(1)))
-    spoil(server, prefix, 1, at)
+    damage(server, prefix, 1, at)
     for _ in range(2):
         outcome = await one(store, put(record(1, version=2), AtVersion(1)))
         assert (outcome.status, type(outcome.stored)) == (Status.CONFLICT, Corrupt)
@@ -88,7 +88,7 @@ async def test_erasure_reaches_what_cannot_be_read_whatever_the_filter(
     store: RedisStore, server: Server, prefix: str, found_before: bool, at: int
 ) -> None:
     await done(store, *[put(record(n, fields={"type": "kept"})) for n in range(3)])
-    spoil(server, prefix, 1, at)
+    damage(server, prefix, 1, at)
     if found_before:
         await store.get(SAMPLES, [key_of(1)])
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "other")), 50, T0) == 1

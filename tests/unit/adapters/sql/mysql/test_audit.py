@@ -15,7 +15,7 @@ pytestmark = ON_SERVER
 
 DAMAGE = {
     "all postings are gone": "DELETE FROM memory_words_samples",
-    "some postings are gone": "DELETE FROM memory_words_samples ORDER BY drawer LIMIT 3",
+    "some postings are gone": "DELETE FROM memory_words_samples ORDER BY bucket LIMIT 3",
     "postings are cut off": "UPDATE memory_words_samples SET postings = LEFT(postings, LENGTH(postings) - 8)",
     "postings are there twice": "UPDATE memory_words_samples SET postings = CONCAT(postings, postings)",
     "postings stand in another segment": "UPDATE memory_words_samples SET segment = segment + 100000",

@@ -17,7 +17,7 @@ from memory.adapters.sql.mysql.batch import put_absent
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.mysql.words import DRAWERS
+from memory.adapters.sql.mysql.words import BUCKETS
 from memory.ports import lexical
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, one, put, record, searched
@@ -35,9 +35,9 @@ Postings = set[tuple[int, int, int, int]]
 
 async def _indexed(raw: Raw) -> Postings:
     """Partition, digest of the word, number and packed counts of every posting; none is there twice."""
-    rows = await raw("SELECT partition_no, drawer, postings FROM memory_words_samples")
-    postings = [(at, drawer, *posting) for at, drawer, content in rows for posting in words._postings(content).tolist()]
-    assert all(digest % DRAWERS == drawer for _, drawer, digest, *_ in postings)
+    rows = await raw("SELECT partition_no, bucket, postings FROM memory_words_samples")
+    postings = [(at, bucket, *posting) for at, bucket, content in rows for posting in words._postings(content).tolist()]
+    assert all(digest % BUCKETS == bucket for _, bucket, digest, *_ in postings)
     told = {(at, digest, number, counts) for at, _, digest, number, counts, _ in postings}
     assert len(told) == len(postings)
     return told

@@ -7,7 +7,7 @@ import pytest
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, T0, buried, delete, done, found, key_of, live, one, put, record, searched
+from memory.ports.contract.support import HERE, T0, delete, done, found, key_of, live, one, put, record, searched, tombstoned
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Owed, Record, pack_vector
 from memory.ports.writes import Absent, Always, Newer, Status
@@ -32,7 +32,7 @@ def full(n: int, version: int = 1) -> Record:
     )
 
 
-async def spoil(raw: Raw, n: int, change: str = "text_title = 'forged'") -> None:
+async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> None:
     assert await raw(f"UPDATE {{s}}.samples SET {change} WHERE id = $1 RETURNING id", key_of(n).id)  # noqa: S608
 
 
@@ -48,7 +48,7 @@ async def spoil(raw: Raw, n: int, change: str = "text_title = 'forged'") -> None
 )  # fmt: skip
 async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: PostgresStore, raw: Raw, change: str) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
-    await spoil(raw, 1, change)
+    await damage(raw, 1, change)
     for _ in range(2):
         answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
         assert [type(a) for a in answers] == [Record, Corrupt, Record]
@@ -64,7 +64,7 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
 @pytest.mark.parametrize("first", ["query", "search"])
 async def test_whoever_meets_it_first_sets_it_aside_and_fills_the_page(store: PostgresStore, raw: Raw, first: str) -> None:
     await done(store, *[put(full(n)) for n in range(6)])
-    await spoil(raw, 1)
+    await damage(raw, 1)
     if first == "search":
         assert len(await searched(store, "common", limit=5)) == 5
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
@@ -80,7 +80,7 @@ async def test_whoever_meets_it_first_sets_it_aside_and_fills_the_page(store: Po
 
 async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: PostgresStore, raw: Raw) -> None:
     await done(store, put(full(1)))
-    await spoil(raw, 1)
+    await damage(raw, 1)
     for _ in range(2):
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert (page.records, page.corrupt) == ((), (key_of(1),))
@@ -90,7 +90,7 @@ async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: Postgres
 async def test_what_writes_do_to_a_corrupt_record(store: PostgresStore, raw: Raw, many: bool) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
         await done(store, put(full(1), Always()))
-        await spoil(raw, 1)
+        await damage(raw, 1)
         assert isinstance(await found(store, 1), Corrupt)
         write = put(full(1, version=5), when)
         outcome = (await store.apply([write, put(full(9), Always())]))[0] if many else await one(store, write)
@@ -100,20 +100,20 @@ async def test_what_writes_do_to_a_corrupt_record(store: PostgresStore, raw: Raw
         else:
             assert (await live(store)).version == 5
             assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
-    await spoil(raw, 1)
+    await damage(raw, 1)
     await done(store, delete(1, version=9))
-    assert (await buried(store)).version == 9
+    assert (await tombstoned(store)).version == 9
     assert await raw("SELECT * FROM {s}.memory_quarantine") == []
 
 
 @pytest.mark.parametrize("set_aside", [False, True])
 async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: PostgresStore, raw: Raw, set_aside: bool) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
-    await spoil(raw, 1)
+    await damage(raw, 1)
     if set_aside:
         await found(store, 1)
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
-    assert (await buried(store, 1)).version == 50
+    assert (await tombstoned(store, 1)).version == 50
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     assert await raw("SELECT * FROM {s}.memory_quarantine") == []
 

@@ -12,7 +12,7 @@ from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, buried, delete, done, found, key_of, live, one, put, record, searched
+from memory.ports.contract.support import HERE, delete, done, found, key_of, live, one, put, record, searched, tombstoned
 from memory.ports.query import Eq, Everywhere, Hit, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Record, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
@@ -33,7 +33,7 @@ def full(n: int, **parts: Any) -> Record:
     )
 
 
-async def spoil(store: SqliteStore, file: Path, n: int, change: str = "text_title = 'forged'") -> None:
+async def damage(store: SqliteStore, file: Path, n: int, change: str = "text_title = 'forged'") -> None:
     with raw(file) as connection:
         assert connection.execute(f"UPDATE samples SET {change} WHERE id = ?", (stored(key_of(n).id),)).rowcount == 1  # noqa: S608
 
@@ -49,7 +49,7 @@ async def spoil(store: SqliteStore, file: Path, n: int, change: str = "text_titl
 )  # fmt: skip
 async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: SqliteStore, file: Path, change: str) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
-    await spoil(store, file, 1, change)
+    await damage(store, file, 1, change)
     for _ in range(2):
         answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
         assert [type(a) for a in answers] == [Record, Corrupt, Record]
@@ -67,7 +67,7 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store: 
 
 async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(store: SqliteStore, file: Path) -> None:
     await done(store, *[put(full(n)) for n in range(6)])
-    await spoil(store, file, 1)
+    await damage(store, file, 1)
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
         for _ in range(2):
             page = await store.query(Query(SAMPLES, where, order=(Order("created_at"),), limit=3))
@@ -77,7 +77,7 @@ async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(sto
 
 async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: SqliteStore, file: Path) -> None:
     await done(store, put(full(1)))
-    await spoil(store, file, 1)
+    await damage(store, file, 1)
     await found(store, 1)
     with raw(file) as connection:
         ((problem, content),) = connection.execute("SELECT problem, content FROM memory_quarantine").fetchall()
@@ -91,7 +91,7 @@ async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: Sqlite
 async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path, set_aside: bool) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (AtVersion(1), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
         await done(store, put(full(1), Always()))
-        await spoil(store, file, 1)
+        await damage(store, file, 1)
         if set_aside:
             assert isinstance(await found(store, 1), Corrupt)
         outcome = await one(store, put(full(1, version=5), when))
@@ -102,19 +102,19 @@ async def test_what_writes_do_to_a_corrupt_record(store: SqliteStore, file: Path
             assert (await live(store)).version == 5
             assert [h.head.key for h in await searched(store, "common")] == [key_of(1)]
             assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
-    await spoil(store, file, 1)
+    await damage(store, file, 1)
     await done(store, delete(1, version=9))
-    assert (await buried(store)).version == 9
+    assert (await tombstoned(store)).version == 9
 
 
 @pytest.mark.parametrize("set_aside", [False, True])
 async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(store: SqliteStore, file: Path, set_aside: bool) -> None:
     await done(store, *[put(full(n)) for n in range(3)])
-    await spoil(store, file, 1)
+    await damage(store, file, 1)
     if set_aside:
         await found(store, 1)
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
-    assert (await buried(store, 1)).version == 50
+    assert (await tombstoned(store, 1)).version == 50
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     with raw(file) as connection:
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
