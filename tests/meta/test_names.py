@@ -14,7 +14,7 @@ RETIRED = {
     "grave": "tombstone",
     "bury": "delete",
     "burial": "deletion",
-    "damage": "damage",
+    "spoil": "damage",
     "aside": "quarantine",
     "debt": "pending",
     "finisher": "handler",
