@@ -28,8 +28,7 @@ DAMAGE = {
     "what owes is not told": "UPDATE samples SET owing = 1",
     "a partition is not registered": "DELETE FROM memory_partitions",
     "a copy of what could not be read was left behind": (
-        "INSERT INTO memory_quarantine (collection, number, tenant, id, problem, found_at, content) "
-        "VALUES ('samples', 1, 'acme', 'gone', 'x', 1, 'x')"
+        "INSERT INTO memory_quarantine (collection, tenant, id, problem, found_at, content) VALUES ('samples', 'acme', REPEAT('g', 16), 'x', 1, 'x')"
     ),
 }
 

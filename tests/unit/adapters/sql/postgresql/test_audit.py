@@ -20,7 +20,8 @@ DAMAGE = {
     "sizes are wrong": "UPDATE {s}.samples SET bytes = 0",
     "a partition is not registered": "DELETE FROM {s}.memory_partitions",
     "a copy of what could not be read was left behind": (
-        "INSERT INTO {s}.memory_quarantine (collection, tenant, id, problem, found_at, content) VALUES ('samples', 'acme', 'gone', 'x', now(), 'x')"
+        "INSERT INTO {s}.memory_quarantine (collection, tenant, id, problem, found_at, content) "
+        "VALUES ('samples', 'acme', '00000000-0009-8000-8000-000000000000', 'x', 0, 'x')"
     ),
 }
 
