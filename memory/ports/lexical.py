@@ -5,8 +5,6 @@ Made from the texts once, it ranks the record for any question without cutting a
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Collection as Several
 from collections.abc import Mapping
@@ -19,14 +17,10 @@ from memory.ports.text import cut, stem
 
 LONGEST = 128
 """Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
-NO_WORDS = b"[0,{}]"
+NO_WORDS = b"0"
 """Those of no texts."""
 _BITS = 60
 """Of one integer, shared by the counts of a word in each part."""
-_TOKENS = re.compile(r'"([^"]+)"')
-"""In what is packed: no token has a character that JSON escapes."""
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_from_json = json.JSONDecoder().decode
 
 
 @lru_cache(maxsize=65_536)
@@ -57,18 +51,28 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
             else:
                 for found, count in Counter(tokens).items():
                     packed[found] = packed.get(found, 0) + min(count, most) * one
-    said = ",".join([f'"{token}":{numbers}' for token, numbers in packed.items()])  # JSON: a token has letters and digits, and nothing to escape
-    return f"[{total},{{{said}}}]".encode()
+    return _packed(total, packed)
+
+
+def _packed(total: int, counted: Mapping[str, int]) -> bytes:
+    """The number of words, and behind semicolons each number of counts with the tokens that have it. A token has letters and digits alone."""
+    alike: dict[int, list[str]] = {}
+    for found, numbers in counted.items():
+        alike.setdefault(numbers, []).append(found)
+    return ";".join([str(total), *[f"{numbers} {' '.join(found)}" for numbers, found in alike.items()]]).encode()
 
 
 def length(packed: bytes) -> int:
     """The number of words over all parts."""
-    return int(packed[1 : packed.index(b",")])
+    return int(packed.partition(b";")[0])
 
 
 def packed_counts(packed: bytes) -> dict[str, int]:
     """How often each token stands in which part, in one number each: see `weighed`."""
-    held: dict[str, int] = _from_json(packed.decode())[1]
+    held: dict[str, int] = {}
+    for line in packed.decode().split(";")[1:]:
+        numbers, *alike = line.split(" ")
+        held |= dict.fromkeys(alike, int(numbers))
     return held
 
 
@@ -81,17 +85,12 @@ def weighed(collection: Collection, numbers: Any) -> Any:
 
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
     """How often each of these stems stands in the texts, summed under the parts' weights; those that do not are left out."""
-    bits = _bits(collection)
-    most = 2**bits - 1
+    named = {stem: b" %b " % token(stem).encode("utf-8", "surrogatepass") for stem in stems}
     found: dict[str, float] = {}
-    for one in stems:
-        named = b'"%b":' % token(one).encode("utf-8", "surrogatepass")
-        start = packed.find(named) + len(named)  # looked up where it stands: of a long text all else would be read for nothing
-        if start < len(named):
-            continue
-        end = packed.find(b",", start)
-        numbers = int(packed[start : packed.index(b"}", start) if end < 0 else end])
-        found[one] = sum([part.weight * ((numbers >> (place * bits)) & most) for place, part in enumerate(collection.texts)])
+    for line in packed.split(b";")[1:]:
+        line += b" "
+        if here := [stem for stem, word in named.items() if word in line]:  # looked up where they stand: all else would be read for nothing
+            found |= dict.fromkeys(here, float(weighed(collection, int(line.partition(b" ")[0]))))
     return found
 
 
@@ -102,19 +101,18 @@ def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
 
 def tokens(packed: bytes) -> list[str]:
     """The distinct tokens, for an index."""
-    return _TOKENS.findall(packed.decode())
+    return list(packed_counts(packed))
 
 
 def shortened(packed: bytes, most: int) -> bytes:
-    """No more than so many bytes of it, its first tokens with their counts: those of the parts that are declared first. The length stays."""
-    total, counted = json.loads(packed)
-    room, kept = most - len(str(total)) - 4, dict[str, int]()
-    for word, count in counted.items():
-        room -= len(_to_json(word).encode()) + len(str(count)) + 2
+    """About so many bytes of it at most, its first tokens with their counts. The length stays."""
+    room, kept = most - 64, dict[str, int]()
+    for word, numbers in packed_counts(packed).items():
+        room -= len(word.encode()) + 22
         if room < 0:
             break
-        kept[word] = count
-    return _to_json([total, kept]).encode()
+        kept[word] = numbers
+    return _packed(length(packed), kept)
 
 
 def _bits(collection: Collection) -> int:

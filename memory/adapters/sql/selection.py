@@ -8,6 +8,7 @@ from typing import Any
 from memory.adapters.sql.codec import ID, Codec
 from memory.adapters.sql.columns import field_column
 from memory.domain.ids import is_id
+from memory.ports import lexical
 from memory.ports.collections import FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
@@ -55,7 +56,7 @@ class Selection:
                 str(self._text(row["tier"])),
                 row["generation"],
                 fields,
-                (row["words"] or b"[0,{}]") if self._words else None,
+                (row["words"] or lexical.NO_WORDS) if self._words else None,
                 row["vector"] if self._vector else None,
             )
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError):

@@ -5,7 +5,6 @@ PostgreSQL refuses NUL in text. It is written as two characters, which keeps equ
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from asyncpg.pgproto.pgproto import UUID
 from memory.adapters.sql.codec import ID, TAG, Coding, TypeTable
 from memory.ports import lexical
 from memory.ports.collections import FieldType
+from memory.ports.rows import json_of
 
 _ESCAPED = str.maketrans({"\x00": "\x01\x01", "\x01": "\x01\x02"})
 _UNESCAPE = re.compile("\x01([\x01\x02])")
@@ -54,13 +54,11 @@ def indexed(partition: int, words: bytes) -> tuple[int, str, str]:
     Each lexeme carries the number of its partition, so that every posting list is one partition's own and a small scope is found at once in a large
     table. It stands there without a position, and is counted beside (no limit of 255); of the distinct words beyond 1 MiB the first are indexed.
     """
-    total = lexical.length(words)
-    counts = words[words.index(b",") + 1 : -1].decode()
-    prefix = _prefix(partition)
-    lexemes = [prefix + _plain(token) for token in json.loads(counts)]
+    counts, prefix = lexical.packed_counts(words), _prefix(partition)
+    lexemes = [prefix + _plain(token) for token in counts]
     if sum(map(len, lexemes)) + 16 * len(lexemes) > _MOST_BYTES:
         lexemes = _fitting(lexemes)
-    return total, counts, " ".join(lexemes)
+    return lexical.length(words), json_of(counts), " ".join(lexemes)
 
 
 def lexeme(partition: int, stem: str) -> str:

@@ -66,7 +66,7 @@ PINNED: dict[str, Any] = {
     "body": '{"k":[1,null,2.5]}',
     "vector": "AAAAPwAAAMA=",
     "bytes": 34,
-    "counted": '[1,{"t":1}]',
+    "counted": "1;1 t",
     "untagged": ["tags"],
     "texts": {"title": "t"},
     "samples": {"type": "fact", "tags": [], "confidence": "1.0", "valid_from": 1714979289123456},

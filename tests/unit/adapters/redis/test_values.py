@@ -93,10 +93,10 @@ def test_a_torn_value_is_damaged(cut: int) -> None:
 
 # What version 3 of the layout looks like: data in the field is read by every later release, or migrated.
 RECORD_3 = (
-    b"307761167fb62c1barh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003e"
-    b'c4ce0f----------------9747ffae6ccb69370000000300000000mid["acme","00000000-0001-8000-9a1c-c686400000'
-    b'00","user:ann",4870652890123456,null,0,null,null,null,{},{"content":"a heron"},10,0,0]\n{"k":"\xc3\xa9"}[2,'
-    b'{"a":32768,"heron":32768}]'
+    b"3f18389a1e6bfca23rh-0000000000000000002000000000000000000180114dd53f570cc060e4ba54d4355aa00512e0003e"
+    b'c4ce0f----------------dd45c980e1dc5a6c0000000300000000mid["acme","00000000-0001-8000-9a1c-c686400000'
+    b'00","user:ann",4870652890123456,null,0,null,null,null,{},{"content":"a heron"},10,0,0]\n{"k":"\xc3\xa9"}2;3'
+    b"2768 a heron"
 )
 TOMBSTONE_3 = (
     b"396db1347e6394d7ct--00000000000000000030000000000000000000000000000000000000000000000000000000000000"
