@@ -43,8 +43,8 @@ class Lives:
 
         Raises `StoreUnavailable` where an earlier life cannot be laid to rest now.
         """
-        grave, home = there.tombstone, there.store
-        if grave is None or home is None:
+        tombstone, home = there.tombstone, there.store
+        if tombstone is None or home is None:
             return Birth(record, store, Absent())
         version = max(record.version, await self._laid_to_rest(record.key, store) + 1)
         await self._cache.invalidate(ENTRIES, record.key)
@@ -57,13 +57,13 @@ class Lives:
             body={**record.body, LIFE: version},
             tier=tier,
         )
-        return Birth(reborn, home, AtVersion(grave.version))
+        return Birth(reborn, home, AtVersion(tombstone.version))
 
     async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
         """The highest version of what stands under the key in any store, once no tombstone of it owes anything."""
         highest = 0
         for store in self._placement.topology.since(born_in):
-            with step("life.graves"):
+            with step("life.tombstones"):
                 row = (await store.get(ENTRIES, [key]))[0]
             highest = max(highest, getattr(row, "version", 0))
             if isinstance(row, Tombstone) and row.owed and (left := await self._outbox.finish(Pending(ENTRIES, store, row))):

@@ -15,8 +15,8 @@ BESIDE = frozenset({WORDS, VECTOR})
 """What is named as fields are and is none."""
 
 
-def head_of(collection: Collection, record: Record, select: Set[str]) -> Head:
-    """The record's head with exactly what is named."""
+def head_of(collection: Collection, record: Record, select: Set[str], words: bytes | None = None) -> Head:
+    """The record's head with exactly what is named. `words` are its packed words, where they are known: else its texts are cut."""
     fields = {name: value for name in select - BESIDE if (value := value_of(record, name)) is not None}
     return Head(
         record.key,
@@ -26,7 +26,7 @@ def head_of(collection: Collection, record: Record, select: Set[str]) -> Head:
         record.tier,
         record.generation or 0,
         fields,
-        lexical.index(collection, record.texts) if WORDS in select else None,
+        (words or lexical.index(collection, record.texts)) if WORDS in select else None,
         record.vector if VECTOR in select else None,
     )
 

@@ -6,6 +6,7 @@ Made from the texts once, it ranks the record for any question without cutting a
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection as Several
 from collections.abc import Mapping
@@ -18,9 +19,14 @@ from memory.ports.text import cut, stem
 
 LONGEST = 128
 """Characters of a token. A longer stem is told by its digest: no text is refused for its words."""
+NO_WORDS = b"[0,{}]"
+"""Those of no texts."""
 _BITS = 60
 """Of one integer, shared by the counts of a word in each part."""
 _from_json = json.JSONDecoder().decode
+_TOKENS = re.compile(r'"([^"]+)"')
+"""In what is packed: no token has a character that JSON escapes."""
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @lru_cache(maxsize=65_536)
@@ -42,15 +48,15 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
     total, packed = 0, dict[str, int]()
     for place, part in enumerate(collection.texts):
         if text := texts.get(part.name):
-            tokens = [_token_of(word) for word in cut(text)]
-            total += len(tokens)
+            found = [_token_of(word) for word in cut(text)]
+            total += len(found)
             one = 1 << (place * bits)
-            once = dict.fromkeys(tokens, one)
-            if len(once) == len(tokens) and (not packed or packed.keys().isdisjoint(once)):
+            once = dict.fromkeys(found, one)
+            if len(once) == len(found) and (not packed or packed.keys().isdisjoint(once)):
                 packed |= once
             else:
-                for found, count in Counter(tokens).items():
-                    packed[found] = packed.get(found, 0) + min(count, most) * one
+                for word, count in Counter(found).items():
+                    packed[word] = packed.get(word, 0) + min(count, most) * one
     said = ",".join([f'"{token}":{numbers}' for token, numbers in packed.items()])  # JSON: a token has letters and digits, and nothing to escape
     return f"[{total},{{{said}}}]".encode()
 
@@ -82,6 +88,23 @@ def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[s
 def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
     """Every token of the texts, and how often it stands in them, summed under the parts' weights."""
     return {found: float(weighed(collection, numbers)) for found, numbers in packed_counts(packed).items()}
+
+
+def tokens(packed: bytes) -> list[str]:
+    """The distinct tokens, for an index."""
+    return _TOKENS.findall(packed.decode())
+
+
+def shortened(packed: bytes, most: int) -> bytes:
+    """No more than so many bytes of it, its first tokens with their counts: those of the parts that are declared first. The length stays."""
+    total, counted = json.loads(packed)
+    room, kept = most - len(str(total)) - 4, dict[str, int]()
+    for word, count in counted.items():
+        room -= len(_to_json(word).encode()) + len(str(count)) + 2
+        if room < 0:
+            break
+        kept[word] = count
+    return _to_json([total, kept]).encode()
 
 
 def _bits(collection: Collection) -> int:

@@ -74,12 +74,17 @@ class StoreOptions:
         `spelled` has other names of options; `among` names those that count here, where not all do.
         """
         given = {spelled.get(name, name): value for name, value in (*parse_qsl(query, keep_blank_values=True), *options.items())}
-        if unknown := sorted(given.keys() - ((cls._fields().keys() if among is None else set(among)) - cls.where)):
+        if unknown := sorted(given.keys() - (cls.names() if among is None else set(among) - cls.where)):
             raise wrong(store, f"{cls.product} has no option {', '.join(map(repr, unknown))}")
         try:
             return cls(**{**found, **given})
         except ValidationError as error:
             raise wrong(store, cls._said(error)) from None
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """The options there are."""
+        return frozenset(cls._fields().keys() - cls.where)
 
     @classmethod
     def _fields(cls) -> dict[str, FieldInfo]:

@@ -154,6 +154,16 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
 """Of those whose rows do not hold the value itself."""
 
 
+def encoded(kind: FieldType, value: FieldValue) -> Any:
+    """A field's value as rows have it. A comparison with None holds of nothing, and has no such value."""
+    return _ENCODERS[kind](value)
+
+
+def decoded(kind: FieldType, value: Any) -> FieldValue:
+    """A field's value of what a row has."""
+    return _DECODERS[kind](value) if kind in _DECODERS else value
+
+
 def _fields(collection: Collection, given: Mapping[str, FieldValue]) -> dict[str, Any]:
     """Those that have a value. One that is not declared was read of a row of a later release's, and is as it stood there."""
     types = _types(collection)

@@ -81,8 +81,8 @@ class MongoAlone(OneSchema):
         """Beside another write: one that is alone is a single command, which the server refuses."""
         other = self.store()
         await other.open(DECLARED)
-        registry = other._desk.registry  # type: ignore[attr-defined]
-        look = registry.generations
+        directory = other._ready().directory  # type: ignore[attr-defined]
+        look = directory.generations
 
         async def late(partitions: Sequence[Partition]) -> Mapping[Partition, int]:
             known: Mapping[Partition, int] = await look(partitions)
@@ -92,7 +92,7 @@ class MongoAlone(OneSchema):
         async def dies(_: object) -> None:
             raise _Died
 
-        with patch.object(registry, "generations", late), patch.object(registry, "raised_since", dies), suppress(_Died):
+        with patch.object(directory, "generations", late), patch.object(directory, "generations_now", dies), suppress(_Died):
             await other.apply([write, Purge(SAMPLES, key_of(999), 1)])
         await other.close()
 

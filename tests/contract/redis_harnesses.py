@@ -60,7 +60,7 @@ class Redis(Served):
             keys_at_once=1,
             audited_at_once=1,
             members_at_once=1,
-            idle_at_once=1,
+            partitions_at_once=1,
             forgotten_at_once=1,
         )
         return self._store(thresholds=small)

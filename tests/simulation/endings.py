@@ -186,7 +186,7 @@ ENDINGS: dict[str, Scene] = {
     "linked, and swept while a store is silent": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, pick=-1), Turn(_K.RELATE, entry=1, pick=-2)),
-            *(Turn(_K.SWEEP, rest=70.0, lure=("sweep.expired", Fault.DOWN)), Turn(_K.RELATED, pick=4)),
+            *(Turn(_K.SWEEP, rest=70.0, lure=("sweep.due", Fault.DOWN)), Turn(_K.RELATED, pick=4)),
         ),
         (Layout.FORGETFUL,),  # what expired is looked for in its short store alone: that is down then
         (SESSION,),

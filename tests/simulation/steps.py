@@ -256,7 +256,7 @@ _MAKES_BATCHES = frozenset({"hanging.erase", "sweep.purge"})
 RARE = frozenset(
     """
     browse.everything browse.marks cache.fill cache.look delete.elsewhere delete.home delete.unreadable derive.home
-    erase.begin erase.count erase.end erase.raise erase.read lease.read lease.return lease.take life.graves
+    erase.begin erase.count erase.end erase.raise erase.read lease.read lease.return lease.take life.tombstones
     move.abort move.adopt move.arrive move.copy move.relabel move.release move.verify promotion.scan
     hanging.erase hanging.find hanging.walk relate.home relation.list relation.sweep search sweep.cache sweep.owed sweep.source
     version.keep version.owed version.read write.revive

@@ -82,9 +82,9 @@ def spoil(port: int, prefix: str, collection: str, key: Key) -> None:
     """Flip a bit of the last byte of a record's value, which is of its content."""
     import redis
 
-    from memory.adapters.redis.names import place_of, record_key
+    from memory.adapters.redis.keys import address_of, record_key
 
-    name = record_key(prefix, place_of(collection, key))
+    name = record_key(prefix, address_of(collection, key))
     with redis.Redis(port=port, socket_timeout=10) as client:
         value = bytearray(client.get(name) or b"")
         value[-1] ^= 1

@@ -1,218 +1,233 @@
-"""Several writes. In a transaction where the server has them: then all are kept or none. Without: in order, run by run.
+"""Several writes as the port's `carry_out` asks for them. In a transaction where the server has them: then all are kept or none.
 
-A run is writes to different keys with no raised generation among them, so the order within it cannot be seen and it goes to the server in bulk.
-A later run sees the earlier ones. Without transactions a call that is cut off leaves the runs before as they are, and of the last one any part.
+Without, a call that is cut off leaves any part of it. Records that are probably new are sent without a look at what stands there, and while those
+behind them are still made; what meets something is decided again. Generations are looked at before and again when everything stands (`partitions`).
 
-Generations are looked at before, and again when everything stands (see `partitions`): records of a generation that was raised over meanwhile are
-taken back and decided again, of a call that is kept whole everything.
+Calls of this process that met each other wait for one another instead of meeting again. Nobody waits as long as nobody collides: MongoDB carries out
+side by side what touches different documents. Between processes it is a matter of trying again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from itertools import count
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from pymongo.asynchronous.mongo_client import AsyncMongoClient
-from pymongo.errors import PyMongoError
+from pymongo.errors import BulkWriteError, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.codec import address
-from memory.adapters.mongo.errors import is_collision, is_refused
-from memory.adapters.mongo.runs import Change, Run, is_blind
-from memory.adapters.mongo.turns import Turn
-from memory.adapters.mongo.values import Document, text_of
-from memory.adapters.mongo.writing import Busy, Desk, raise_generation
-from memory.ports.deciding import KeyedWrite
+from memory.adapters.mongo.codec import QUARANTINED, Document, document_of, held_in, key_in
+from memory.adapters.mongo.errors import is_collision, is_only_refusals, is_refused
+from memory.adapters.mongo.quarantine import Quarantine
+from memory.adapters.mongo.single import Backing
+from memory.adapters.mongo.table import Table
+from memory.domain.ids import digest_of
+from memory.ports.batch import Address, Change, Collided, Held, Reads
+from memory.ports.collections import Collection
 from memory.ports.record import Key, Partition
-from memory.ports.storable import Unstorable, encode_integer
-from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.rows import RECORD, Row
+from memory.ports.writes import AtVersion, Put, RaiseGeneration, Write
 
 _COMMITS = 5
 
 
-class Collided(Exception):
-    """Undoes a transaction that another client got in the way of; to be done again."""
+class Turns:
+    """Locks of partitions, one for several; whoever waits for one gives up in the end, or when the store is closing."""
+
+    def __init__(self, count: int) -> None:
+        self.locks = [asyncio.Lock() for _ in range(count)]
+        self.closing = False
+
+    def of(self, writes: Iterable[Write]) -> list[asyncio.Lock]:
+        """In one order for all, so that nobody waits for who waits for him."""
+        wanted = {digest_of(w.key.id) % len(self.locks) for w in writes if not isinstance(w, RaiseGeneration)}
+        return [self.locks[n] for n in sorted(wanted)]
 
 
-class NotTogether(Exception):
-    """Undoes a batch that was to be kept whole."""
+class WriteBatch:
+    """One call's writes: a `memory.ports.batch.Backend`. It waits for its turn until `late`, by the loop's clock, and no longer."""
 
+    fenced = False
 
-class Batch:
-    """One call's writes."""
+    def __init__(self, backing: Backing, turns: Turns, writes: Sequence[Write], *, atomic: bool, together: bool, late: float) -> None:
+        self.atomic = atomic
+        self._backing, self._turns, self._late, self._together = backing, turns, late, together
+        self._locks = turns.of(writes)
+        self._puts = [w for w in writes if isinstance(w, Put)]
+        fresh = {(w.collection.name, w.key) for w in self._puts if not isinstance(w.when, AtVersion)}
+        self._fresh = len(fresh) == len(writes)
+        self._rounds = 0
+        self._session: Any = None
+        self._ahead: Ahead | None = None
+        self._known: dict[Partition, int] = {}
 
-    def __init__(self, desk: Desk, writes: Sequence[Write]) -> None:
-        self._desk = desk
-        self._outcomes: dict[int, Outcome] = {}
-        self._writes: dict[int, Write] = {}
-        for i, write in enumerate(writes):
-            try:
-                self._check(write)
-                self._writes[i] = write
-            except Unstorable as exc:
-                self._outcomes[i] = Outcome(Status.REJECTED, reason=str(exc))
+    # -- turns --------------------------------------------------------------------------------------------------------
 
-    def _check(self, write: Write) -> None:
-        """Refuse what no document can hold before anything is sent. Raises `Unstorable`."""
-        if isinstance(write, RaiseGeneration):
-            text_of(write.partition.tenant), text_of(write.partition.scope)
-            encode_integer("generation", write.to or 0)
-            return
-        address(write.key)
-        if isinstance(write, Put):
-            text_of(write.record.scope)
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        self._rounds += 1
+        self._fresh = self._fresh and self._rounds == 1
+        async with AsyncExitStack() as stack:
+            if self._rounds > 1 or any(lock.locked() for lock in self._locks):
+                await self._wait(stack)
+            async with self._transaction():
+                self._ahead = Ahead(self._session) if self._fresh and not self._together else None
+                try:
+                    yield
+                finally:
+                    if self._ahead is not None:
+                        await self._ahead.settled()
 
-    # -- without transactions -----------------------------------------------------------------------------------------
-
-    async def in_order(self) -> list[Outcome]:
-        async with self._turn() as turn:
-            for run in _runs(self._writes):
-                left = await self._round(run)
-                while left:
-                    await turn.take()
-                    if turn.is_late:
-                        raise Busy
-                    left = await self._round(left)
-        return [self._outcomes[i] for i in sorted(self._outcomes)]
-
-    def _turn(self) -> Turn:
-        return self._desk.turns.of(self._writes.values(), self._desk.patience)
-
-    async def _round(self, run: Mapping[int, Write]) -> dict[int, Write]:
-        """Do a run; what others got in the way of is left."""
-        first = next(iter(run.values()))
-        if isinstance(first, RaiseGeneration):
-            self._outcomes |= {i: await raise_generation(self._desk, write) for i, write in run.items() if isinstance(write, RaiseGeneration)}
-            return {}
-        keyed = {i: write for i, write in run.items() if not isinstance(write, RaiseGeneration)}
-        generations = await self._generations(keyed)
-        done = Run(self._desk, keyed, generations, None)
-        if is_blind(keyed):
-            await done.insert()
-        await done.decide()
-        self._outcomes |= done.outcomes
-        left = await self._taken_back(await self._void(generations, done.changes))
-        return {i: write for i, write in run.items() if i in left or i not in done.outcomes}
-
-    async def _generations(self, writes: Mapping[int, Write]) -> dict[Partition, int]:
-        """Those that records are put under."""
-        return await self._desk.registry.generations([w.record.partition for w in writes.values() if isinstance(w, Put)])
-
-    async def _void(self, generations: Mapping[Partition, int], changes: Mapping[int, Change]) -> dict[int, Change]:
-        """Which of these brought a record of a generation that has been raised since, or went on from one that did."""
-        raised = await self._desk.registry.raised_since(generations)
-        void: dict[int, Change] = {}
-        places: set[tuple[str, Key]] = set()
-        for i, change in changes.items():
-            if change.place in places or change.is_void(raised):
-                places.add(change.place)
-                void[i] = change
-        return void
-
-    async def _taken_back(self, void: dict[int, Change]) -> list[int]:
-        """The writes that are to be decided again. What others have replaced or deleted meanwhile was applied."""
-        return sorted([i for i in reversed(void) if await void[i].take_back()])
-
-    # -- in a transaction ---------------------------------------------------------------------------------------------
-
-    async def in_transaction(self, client: AsyncMongoClient[Document], together: bool) -> list[Outcome]:
-        refused = self._outcomes
-        if together and refused:
-            return [refused.get(i, Outcome(Status.SKIPPED)) for i in range(len(refused) + len(self._writes))]
-        async with self._turn() as turn:
-            return await self._tried(client, together, turn)
-
-    async def _tried(self, client: AsyncMongoClient[Document], together: bool, turn: Turn) -> list[Outcome]:
-        """Try until nobody gets in the way."""
-        decided, left = dict(self._outcomes), self._writes
-        for attempt in count():
-            if turn.is_late:
-                break
-            self._outcomes = dict(decided)
-            changes: dict[int, Change] = {}
-            generations = await self._generations(left)
-            try:
-                async with _transaction(client) as session:
-                    await self._carry_out(left, generations, changes, session, attempt == 0, together)
-            except NotTogether:
-                outcomes = [self._outcomes[i] for i in sorted(self._outcomes)]
-                return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
-            except (Collided, PyMongoError) as exc:
-                if not (isinstance(exc, Collided) or is_collision(exc) or is_refused(exc)):
-                    raise
-                await turn.take()
-                if attempt:  # in whose way it is now is another process
-                    await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))  # noqa: S311 - so that the two do not meet again
-                continue
-            void = await self._void(generations, changes)
-            if not void or (together and not await self._all_taken_back(client, changes, void)):
-                return [self._outcomes[i] for i in sorted(self._outcomes)]
-            if together:
-                continue
-            left = {i: left[i] for i in await self._taken_back(void)}
-            decided = {i: outcome for i, outcome in self._outcomes.items() if i not in left}
-        raise Busy
-
-    async def _carry_out(
-        self,
-        writes: Mapping[int, Write],
-        generations: dict[Partition, int],
-        changes: dict[int, Change],
-        session: Any,
-        blindly: bool,
-        together: bool,
-    ) -> None:
-        """Decide and send all of it. Generations that it raises itself are noted in `generations`, what it changes in `changes`."""
-        for run in _runs(writes):
-            keyed: dict[int, KeyedWrite] = {}
-            for i, write in run.items():
-                if isinstance(write, RaiseGeneration):
-                    number = await self._desk.registry.raise_to(write.partition, write.to, session)
-                    generations[write.partition] = number
-                    self._outcomes[i] = Outcome(Status.APPLIED, number=number)
-                else:
-                    keyed[i] = write
-            done = Run(self._desk, keyed, generations, session)
-            if blindly and is_blind(keyed):
-                await done.insert()
-            await done.decide()
-            if len(done.outcomes) < len(keyed):
-                raise Collided
-            self._outcomes |= done.outcomes
-            changes |= done.changes
-        if together and not all(outcome.applied for outcome in self._outcomes.values()):
-            raise NotTogether
-
-    async def _all_taken_back(self, client: AsyncMongoClient[Document], changes: dict[int, Change], void: dict[int, Change]) -> bool:
-        """Undo a call that is kept whole, last things first; False where the erasure has taken all that is void: then the call was before it.
-
-        Where others went on from it in another way, what is void goes, and how the call ended is unknown.
-        """
+    async def _wait(self, stack: AsyncExitStack) -> None:
+        """Until nobody else writes in these partitions who was met or met others."""
         try:
-            async with _transaction(client) as session:
-                for i in reversed(changes):
-                    if not await changes[i].take_back(session):
-                        raise NotTogether
-        except (NotTogether, PyMongoError) as exc:
-            if isinstance(exc, PyMongoError) and not (is_collision(exc) or is_refused(exc)):
+            async with asyncio.timeout_at(self._late):
+                for lock in self._locks:
+                    await stack.enter_async_context(lock)
+        except TimeoutError:
+            raise self._backing.busy() from None
+        if self._turns.closing:
+            raise self._backing.busy()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        """One where the call is kept whole, undone by what is raised within."""
+        if not self.atomic:
+            yield
+            return
+        try:
+            async with self._backing.client.start_session() as session:
+                await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True))
+                self._session = session
+                yield
+                await _commit(session)
+        except PyMongoError as exc:
+            if is_collision(exc) or is_refused(exc):
+                raise Collided from exc
+            raise
+        finally:
+            self._session = None
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
+        if not self._fresh:
+            found, self._known = await asyncio.gather(self._look(reads), self._backing.directory.generations(reads.partitions))
+            return found, self._known
+        self._known = await self._backing.directory.generations(reads.partitions)
+        if all(w.record.generation is None or w.record.generation >= self._known[w.record.partition] for w in self._puts):
+            return {}, self._known
+        self._fresh, self._ahead = False, None  # what is refused tells what stands there
+        return await self._look(reads), self._known
+
+    async def _look(self, reads: Reads) -> dict[Address, Held]:
+        found: dict[Address, Held] = {}
+        for collection, keys in reads.keys.items():
+            table = self._backing.table(collection)
+            async for document in table.documents.find(table.among(keys), session=self._session):
+                found[collection.name, key_in(document)] = held_in(document)
+        return found
+
+    async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        return await self._backing.directory.generations_now({p: self._known.get(p, 0) for p in partitions})
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def lay_out(self, collection: Collection, row: Row) -> Document:
+        document = document_of(row)
+        if self._ahead is not None:
+            self._ahead.add(self._backing.table(collection), document)
+        return document
+
+    async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
+        lost = await self._backing.directory.replace(self._known, raised, self._session)
+        self._known |= raised
+        return lost
+
+    async def store(self, changes: Sequence[Change]) -> set[Address]:
+        if self._ahead is not None:
+            return await self._ahead.end()
+        lost: set[Address] = set()
+        by_table: dict[str, list[Change]] = {}
+        for change in changes:
+            by_table.setdefault(change.collection.name, []).append(change)
+        for name, some in by_table.items():
+            lost |= {(name, key) for key in await swap(self._backing.tables[name], self._backing.quarantine, some, self._session)}
+        return lost
+
+    async def take_back(self, changes: Sequence[Change]) -> set[Address]:
+        """What others have replaced or deleted meanwhile was stored, and is as they left it."""
+        taken: set[Address] = set()
+        for change in changes:
+            table, before = self._backing.table(change.collection), change.held.token
+            try:
+                done = await table.documents.bulk_write([table.swap(change.key, change.content, before)], session=self._session)
+            except BulkWriteError as exc:
+                if self._session is not None or not is_only_refusals(exc):
+                    raise
+                continue
+            if before is not None or done.deleted_count:
+                taken.add(change.address)
+        return taken
+
+
+async def swap(table: Table, quarantine: Quarantine, changes: Sequence[Change], session: Any = None) -> set[Key]:
+    """Put each change in the place of exactly what was read: the keys where something else stands by now. In a transaction one such ends it."""
+    lost: set[Key] = set()
+    try:
+        await table.documents.bulk_write([table.swap(c.key, c.held.token, c.content) for c in changes], ordered=False, session=session)
+    except BulkWriteError as exc:
+        if session is not None or not is_only_refusals(exc):
+            raise
+        lost = {changes[error["index"]].key for error in exc.details["writeErrors"]}
+    gone = [c.key for c in changes if QUARANTINED in (c.held.token or {}) and c.key not in lost and (c.row is None or c.row.type != RECORD)]
+    await quarantine.forget(table, gone, session)
+    return lost
+
+
+class Ahead:
+    """Inserts new documents while those behind them are still made."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._waiting: dict[Table, list[Document]] = {}
+        self._met: set[Address] = set()
+        self._under_way: asyncio.Task[None] | None = None
+
+    def add(self, table: Table, document: Document) -> None:
+        some = self._waiting.setdefault(table, [])
+        if len(some) == table.thresholds.inserted_at_once:
+            self._send(table, some, waits=False)
+            some = self._waiting[table] = []
+        some.append(document)
+
+    async def end(self) -> set[Address]:
+        """The addresses where something stood. The last documents wait for the journal, which then has the others too."""
+        for table, some in self._waiting.items():
+            self._send(table, some, waits=True)
+        if self._under_way is not None:
+            await self._under_way
+        return self._met
+
+    async def settled(self) -> None:
+        """Nothing is under way any more, however that ended."""
+        if self._under_way is not None:
+            await asyncio.gather(self._under_way, return_exceptions=True)
+
+    def _send(self, table: Table, documents: Sequence[Document], *, waits: bool) -> None:
+        self._under_way = asyncio.ensure_future(self._insert(self._under_way, table, documents, waits))
+
+    async def _insert(self, before: asyncio.Task[None] | None, table: Table, documents: Sequence[Document], waits: bool) -> None:
+        if before is not None:
+            await before
+        try:
+            await (table.documents if waits else table.unwaited).insert_many(documents, ordered=False, session=self._session)
+        except BulkWriteError as exc:
+            if self._session is not None or not is_only_refusals(exc):
                 raise
-            if await self._taken_back(void):
-                raise Busy from exc
-            return False
-        return True
-
-
-@asynccontextmanager
-async def _transaction(client: AsyncMongoClient[Document]) -> AsyncIterator[Any]:
-    async with client.start_session() as session:
-        await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True))
-        yield session
-        await _commit(session)
+            self._met |= {(table.collection.name, key_in(documents[error["index"]])) for error in exc.details["writeErrors"]}
 
 
 async def _commit(session: Any) -> None:
@@ -224,23 +239,3 @@ async def _commit(session: Any) -> None:
         except PyMongoError as exc:
             if not exc.has_error_label("UnknownTransactionCommitResult") or exc.timeout or attempt == _COMMITS - 1:
                 raise
-
-
-def _runs(writes: Mapping[int, Write]) -> Iterator[dict[int, Write]]:
-    run: dict[int, Write] = {}
-    seen: set[tuple[str, Key]] = set()
-    for i, write in writes.items():
-        if isinstance(write, RaiseGeneration):
-            if run:
-                yield run
-            yield {i: write}
-            run, seen = {}, set()
-            continue
-        place = (write.collection.name, write.key)
-        if place in seen:
-            yield run
-            run, seen = {}, set()
-        run[i] = write
-        seen.add(place)
-    if run:
-        yield run

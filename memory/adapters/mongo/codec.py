@@ -1,7 +1,9 @@
-"""Records, marks and tombstones as documents and back, with a checksum over everything they say.
+"""Rows as documents and back.
 
-The `_id` is the tenant and the record's id: unique by MongoDB's own index, also on a sharded cluster as long as its shard key begins with the tenant.
-A record of one tenant never shares it with another's, and both are compared byte by byte.
+A document has the names of `memory.ports.rows.Row`, so that a person can read it; fields and texts stand below names of their own. Its `_id` is the
+tenant and the record's id: unique by MongoDB's own index, also on a sharded cluster as long as its shard key begins with the tenant. Beside what the
+row says there is a `checksum` of it, a `token` by which what stands there is known again, and what indexes need: `owing`, and of the words `stems`
+and `length`. What is JSON stays text: BSON cannot hold all of it (keys that are empty, have NUL or a dot in them, or begin with `$`).
 """
 
 from __future__ import annotations
@@ -9,261 +11,201 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from typing import Any
+from operator import index as integer
+from typing import Any, TypeAlias
 
 import bson
-from bson.errors import BSONError
+from bson.int64 import Int64
 
-from memory.adapters.mongo.values import (
-    Document,
-    cached_moment,
-    decode_owed,
-    decode_value,
-    decoder_of,
-    encode_json,
-    encode_owed,
-    encode_value,
-    from_json,
-    maybe_moment,
-    text_of,
-)
-from memory.adapters.mongo.words import Parts
-from memory.domain.time import micros
 from memory.ports import lexical
+from memory.ports.batch import NOTHING, Held
 from memory.ports.collections import Collection
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
-from memory.ports.query import VECTOR, WORDS, Head, Order, RowType
-from memory.ports.record import Corrupt, FieldValue, Key, Mark, Record, Role, Standing, Tombstone
-from memory.ports.storable import HALF_A_CHARACTER, Unstorable
+from memory.ports.query import VECTOR, WORDS, Head, Order
+from memory.ports.record import FieldValue, Key, Role
+from memory.ports.rows import CORRUPT, RECORD, Row, checksum, decoded, size_of
+from memory.ports.storable import Unstorable
 
-RECORD, MARK, TOMBSTONE = RowType.RECORD.value, RowType.MARK.value, RowType.TOMBSTONE.value
-CORRUPT = "corrupt"
-ASIDE = "aside"
-"""Beside a document's checksum: a copy of what stood here damaged is set aside. Every replacement keeps it, so that a deletion finds the copy."""
+Document: TypeAlias = dict[str, Any]
 
+QUARANTINED = "quarantined"
+"""Of a document where a damaged one stood: a copy of that is in quarantine. Every replacement keeps it, so that a deletion finds the copy."""
 LARGEST = 16 * 2**20 - 2**16
 """A document ends at 16 MiB; what an update around it adds is left free."""
-
-SEALED = (
-    *("_id", "tenant", "id", "kind", "scope", "version", "created_at", "updated_at", "expires_at", "fields", "body", "texts", "vector", "generation"),
-    *("role", "tier", "owed", "owing", "previous", "accesses", "accessed_at", "cached_at", "epoch", "to", "note", "discard_at", "stamp"),
-)
-"""What the checksum covers, in its order. Beside it there are the words (`words`, `counts`, `length`) and `aside`."""
-WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "counts": 0, "length": 0}
-"""A projection: nobody reads a record's words back."""
+DERIVED = ("words", "stems", "length")
+"""What the words of a record's texts leave in its document; no checksum covers it."""
+WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "stems": 0}
+"""A projection."""
 EVERYWHERE: Mapping[str, str] = {"id": "_id.id", "tenant": "_id.tenant"}
 """How questions about everything spell what a page over it is sorted by last."""
-_OF_HEADS = ("tenant", "id", "scope", "version", "kind", "generation", "role", "tier")
 
-_stamps = random.Random()  # noqa: S311 - they need not be secret, only not the same twice
-os.register_at_fork(after_in_child=_stamps.seed)
+_ROOM = 2**20
+"""Bytes that packed words may take: their stems take as much again, and are as many entries of an index. Of more, the first are found."""
+_SMALL = 2**16
+"""Of no more characters and tags than these no document is too large."""
+_OF_RECORDS_ALONE = ("generation", "accesses", "fields", "texts")
+_OF_HEADS = ("tenant", "id", "scope", "version", "type", "generation", "role", "tier")
+_tokens = random.Random()  # noqa: S311 - they need not be secret, only not the same twice
+os.register_at_fork(after_in_child=_tokens.seed)
 
 
 def address(key: Key) -> Document:
     """The `_id` of what stands under the key."""
-    return {"tenant": text_of(key.tenant), "id": text_of(key.id)}
+    return {"tenant": key.tenant, "id": key.id}
 
 
 def key_in(document: Mapping[str, Any]) -> Key:
     return Key(document["_id"]["tenant"], document["_id"]["id"])
 
 
-def checksum(document: Mapping[str, Any]) -> int:
-    """Over the document's bytes as BSON, in an order of our own: what rewrites documents may order them otherwise."""
-    return _digest(_sealed_part(document))
-
-
-def _sealed_part(document: Mapping[str, Any]) -> bytes:
-    return bson.encode({name: document[name] for name in SEALED if name in document})
-
-
-def _digest(encoded: bytes) -> int:
-    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big", signed=True)
-
-
-def sealed(document: Document) -> Document:
-    """The document with a stamp of this one write and its checksum. Raises `Unstorable` for what MongoDB cannot hold."""
-    document["stamp"] = _stamps.getrandbits(63)
+def is_text(value: str) -> bool:
+    """Whether a document can have it: half a character is none."""
     try:
-        encoded = _sealed_part(document)
-        size = len(bson.encode(document)) if len(encoded) > 2**20 else 0  # the words have room enough beside less than that
+        value.encode()
     except UnicodeEncodeError:
-        raise Unstorable(HALF_A_CHARACTER) from None
-    except (BSONError, OverflowError) as exc:
-        raise Unstorable(f"record: {_limit(exc)}") from exc
-    if size > LARGEST:
+        return False
+    return True
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def document_of(row: Row) -> Document:
+    """What is to stand there, with a token of this one write. Raises `Unstorable` for what MongoDB cannot hold."""
+    document: Document = {"_id": {"tenant": row.tenant, "id": row.id}}
+    document |= {name: value for name, value in zip(Row._fields, row, strict=True) if value is not None}
+    if row.type != RECORD:
+        for name in _OF_RECORDS_ALONE:
+            del document[name]
+        if row.tier is not None:
+            document["to"] = document.pop("tier")
+    if row.owed is not None:
+        document["owing"] = True
+    if row.words is not None:
+        document |= words_of(row.words)
+    document |= {"token": _tokens.getrandbits(63), "checksum": checksum(row)}
+    if size_of(row) + len(row.owed or "") + len(row.note or "") > _SMALL and (size := len(bson.encode(document))) > LARGEST:
         raise Unstorable(f"record: as a document it takes {size} bytes, and MongoDB holds at most {LARGEST}")
-    document["checksum"] = _digest(encoded)
     return document
 
 
-def _limit(error: Exception) -> str:
-    return "an integer has at most 64 bits" if isinstance(error, OverflowError) else f"MongoDB cannot hold it ({type(error).__name__})"
+def words_of(packed: bytes) -> Document:
+    """The words as documents hold them."""
+    length = lexical.length(packed)
+    if len(packed) > _ROOM:
+        packed = lexical.shortened(packed, _ROOM)
+    stems = lexical.tokens(packed)
+    return {"words": packed, "stems": stems, "length": length} if stems else {"words": packed, "length": length}
 
 
-class Layout:
-    """The documents of one collection."""
+# -- reading ----------------------------------------------------------------------------------------------------------
 
-    def __init__(self, collection: Collection) -> None:
-        self.collection = collection
-        self.types = {f.name: f.type for f in collection.fields}
-        self._decoders = {f.name: decoder_of(f.type) for f in collection.fields}
-        self.parts = Parts(collection.texts)
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+def held_in(document: Document | None) -> Held:
+    """What stands there, to be decided on or answered; its token is the document."""
+    if document is None:
+        return NOTHING
+    try:
+        row = _row(document)
+        sound = document["checksum"] == checksum(row) and document["_id"] == {"tenant": row.tenant, "id": row.id}
+        problem = "" if sound and document.get("owing", False) is (row.owed is not None) else "its checksum does not fit"
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        problem = f"it cannot be read ({type(exc).__name__})"
+    if not problem and row.type != CORRUPT:
+        return Held(row, document)
+    version = document.get("version")
+    known = int(version) if isinstance(version, int) and version else None
+    return Held(None, document, problem or str(document.get("note")), known)
 
-    def document(self, standing: Standing, generation: int = 0) -> Document:
-        """As MongoDB holds it, a record without a generation under this one. Raises `Unstorable`."""
-        if isinstance(standing, Record):
-            return self._record(standing, generation)
-        document = _begun(standing.key, MARK if isinstance(standing, Mark) else TOMBSTONE, standing.version)
-        if isinstance(standing, Mark):
-            document |= {"scope": text_of(standing.scope), "to": text_of(standing.to)}
-        elif standing.note:
-            document["note"] = encode_json("note", dict(standing.note))
-        _owe(document, standing)
-        if standing.discard_at is not None:
-            document["discard_at"] = micros(standing.discard_at)
-        return sealed(document)
 
-    def _record(self, record: Record, generation: int) -> Document:
-        document = _begun(record.key, RECORD, record.version)
-        document |= {
-            "scope": text_of(record.scope),
-            "created_at": micros(record.created_at),
-            "updated_at": micros(record.updated_at),
-            "fields": {name: encode_value(self.types.get(name), name, value) for name, value in record.fields.items() if value is not None},
-            "body": encode_json("body", dict(record.body)),
-            "texts": {part: text_of(text) for part, text in record.texts.items()},
-            "generation": generation if record.generation is None else record.generation,
-            "role": record.role.value,
-            "tier": text_of(record.tier),
-            "accesses": record.accesses,
-        }
-        if record.expires_at is not None:
-            document["expires_at"] = micros(record.expires_at)
-        if record.vector is not None:
-            document["vector"] = bytes(record.vector)
-        if record.previous is not None:
-            document["previous"] = record.previous
-        if record.accessed_at is not None:
-            document["accessed_at"] = micros(record.accessed_at)
-        if record.cached_at is not None:
-            document["cached_at"] = micros(record.cached_at)
-        if record.epoch is not None:
-            document["epoch"] = text_of(record.epoch)
-        _owe(document, record)
-        if self.collection.texts:
-            document["length"], counts = self.parts.index(record.texts)
-            if counts:
-                document["words"], document["counts"] = list(counts), counts
-        return sealed(document)
+def _row(document: Mapping[str, Any]) -> Row:
+    get, of_record = document.get, document["type"] == RECORD
+    return Row(
+        document["tenant"],
+        document["id"],
+        document["type"],
+        integer(document["version"]),
+        get("scope"),
+        integer(document["generation"]) if of_record else 0,
+        get("role"),
+        get("to", get("tier")),
+        _maybe(get("created_at")),
+        _maybe(get("updated_at")),
+        _maybe(get("expires_at")),
+        _maybe(get("discard_at")),
+        integer(document["accesses"]) if of_record else 0,
+        _maybe(get("accessed_at")),
+        _maybe(get("cached_at")),
+        get("epoch"),
+        _maybe(get("previous")),
+        get("owed"),
+        get("note"),
+        get("body"),
+        {name: value if value.__class__ is str else _value(value) for name, value in get("fields", {}).items()},
+        get("texts", {}),
+        get("vector"),
+        get("words"),
+    )
 
-    def corrupt(self, found: Mapping[str, Any], problem: str) -> Document:
-        """What stands in the place of a damaged document: its key, where it was found, and its version if that can be one."""
-        version = found.get("version")
-        document = _begun(key_in(found), CORRUPT, version if isinstance(version, int) and version > 0 else None)
-        if isinstance(found.get("scope"), str):
-            document["scope"] = found["scope"]
-        document["note"] = problem
-        return sealed(document)
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+def _maybe(value: Any) -> int | None:
+    return None if value is None else integer(value)
 
-    def read(self, document: Mapping[str, Any] | None) -> Standing | Corrupt | None:
-        """What stands there, nothing where there is no document."""
-        if document is None:
-            return None
-        key = key_in(document)
-        try:
-            if document.get("checksum") != checksum(document):
-                return Corrupt(key, "its checksum does not fit")
-            return Corrupt(key, document["note"]) if document["kind"] == CORRUPT else self._standing(key, document)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, BSONError) as exc:
-            return Corrupt(key, f"it cannot be read ({type(exc).__name__})")
 
-    def projection(self, select: frozenset[str], order: Sequence[Order] = ()) -> Mapping[str, Any]:
-        """What of documents their heads take, and the values that a page is sorted by."""
-        named = {*select - BESIDE, *[by.field for by in order]}
-        paths = [name if name in SYSTEM_TYPES else f"fields.{name}" for name in sorted(named)]
-        return dict.fromkeys([*_OF_HEADS, *paths, *(["texts"] if WORDS in select else []), *(["vector"] if VECTOR in select else [])], 1)
+def _value(value: Any) -> Any:
+    """A field's value as rows have it, declared or not."""
+    if value.__class__ is Int64:
+        return int(value)
+    return tuple(value) if value.__class__ is list else value
 
-    def head(self, document: Mapping[str, Any], select: frozenset[str]) -> Head | None:
-        """The head of a document read by the projection; None where one of its values is none."""
-        try:
-            fields = {name: value for name in select - BESIDE if (value := self._named(document, name)) is not None}
-            return Head(
-                key_in(document),
-                document["scope"],
-                int(document["version"]),
-                Role(document["role"]),
-                document["tier"],
-                int(document["generation"]),
-                fields,
-                lexical.index(self.collection, document.get("texts", {})) if WORDS in select else None,
-                document.get("vector") if VECTOR in select else None,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            return None
 
-    def _named(self, document: Mapping[str, Any], name: str) -> FieldValue:
-        """The value of a declared or system field."""
-        if name == "owing":
-            return bool(document.get("owing"))
-        if name == "role":
-            return Role(document["role"])
-        value = document.get(name) if name in SYSTEM_TYPES else document.get("fields", {}).get(name)
-        return None if value is None else decode_value(SYSTEM_TYPES.get(name) or self.types[name], value)
+# -- heads ------------------------------------------------------------------------------------------------------------
 
-    def _standing(self, key: Key, document: Mapping[str, Any]) -> Standing:
-        if document["kind"] == RECORD:
-            return self._record_in(key, document)
-        version, owed = int(document["version"]), decode_owed(document.get("owed"))
-        discard_at = maybe_moment(document.get("discard_at"))
-        if document["kind"] == MARK:
-            return Mark(key, document["scope"], version, document["to"], owed, discard_at)
-        if document["kind"] == TOMBSTONE:
-            return Tombstone(key, version, owed, from_json(document["note"]) if "note" in document else {}, discard_at)
-        raise ValueError(document["kind"])
 
-    def _record_in(self, key: Key, document: Mapping[str, Any]) -> Record:
-        fields: dict[str, FieldValue] = {
-            name: value if (decoder := self._decoders.get(name)) is None else decoder(value) for name, value in document["fields"].items()
-        }
-        previous = document.get("previous")
-        return Record(
-            key=key,
-            scope=document["scope"],
-            version=int(document["version"]),
-            created_at=cached_moment(document["created_at"]),
-            updated_at=cached_moment(document["updated_at"]),
-            expires_at=maybe_moment(document.get("expires_at")),
-            fields=fields,
-            body=from_json(document["body"]),
-            texts=document["texts"],
-            vector=document.get("vector"),
-            generation=int(document["generation"]),
-            role=Role(document["role"]),
-            tier=document["tier"],
-            owed=decode_owed(document.get("owed")),
-            previous=None if previous is None else int(previous),
-            accesses=int(document["accesses"]),
-            accessed_at=maybe_moment(document.get("accessed_at")),
-            cached_at=maybe_moment(document.get("cached_at")),
-            epoch=document.get("epoch"),
+def projection(select: frozenset[str], order: Sequence[Order] = ()) -> Mapping[str, Any]:
+    """What of documents their heads take, and the values that a page is sorted by."""
+    named = {*select - BESIDE, *[by.field for by in order]}
+    paths = [name if name in SYSTEM_TYPES else f"fields.{name}" for name in sorted(named)]
+    return dict.fromkeys([*_OF_HEADS, *paths, *(["words"] if WORDS in select else []), *(["vector"] if VECTOR in select else [])], 1)
+
+
+def head_in(collection: Collection, document: Mapping[str, Any], select: frozenset[str]) -> Head | None:
+    """The head of a document read by the projection; None where one of its values is none."""
+    try:
+        return Head(
+            key_in(document),
+            document["scope"],
+            int(document["version"]),
+            Role(document["role"]),
+            document["tier"],
+            int(document["generation"]),
+            {name: value for name in select - BESIDE if (value := value_in(collection, document, name)) is not None},
+            document.get("words", lexical.NO_WORDS) if WORDS in select else None,
+            document.get("vector") if VECTOR in select else None,
         )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
 
 
-def _begun(key: Key, kind: str, version: int | None) -> Document:
-    stands = address(key)
-    document: Document = {"_id": stands, **stands, "kind": kind}
-    if version is not None:
-        document["version"] = int(version)
-    return document
+def value_in(collection: Collection, document: Mapping[str, Any], name: str) -> FieldValue:
+    """The value of a declared or system field."""
+    value = raw_value_in(document, name)
+    if name == "role":
+        return Role(value)
+    kind = SYSTEM_TYPES.get(name)
+    if kind is None:
+        declared = collection.field(name)
+        assert declared is not None  # noqa: S101 - what is not declared is not asked for
+        kind = declared.type
+    return None if value is None else decoded(kind, _value(value))
 
 
-def _owe(document: Document, standing: Standing) -> None:
-    if standing.owed:
-        document |= {"owed": encode_owed(standing.owed), "owing": True}
+def raw_value_in(document: Mapping[str, Any], name: str) -> Any:
+    """The same as it stands there: it may be damaged."""
+    if name == "owing":
+        return bool(document.get("owing"))
+    if name in SYSTEM_TYPES:
+        return document.get(name)
+    fields = document.get("fields")
+    return fields.get(name) if isinstance(fields, dict) else None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import quote_plus, unquote, unquote_plus
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+from urllib.parse import unquote, unquote_plus, urlencode
+
+from pydantic import AfterValidator, Field
+from pydantic.dataclasses import dataclass
 
 from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
-from memory.domain.errors import ConfigError
 from memory.ports.capabilities import Capabilities
+from memory.ports.options import Count, Seconds, StoreOptions, wrong
 from memory.ports.record import JsonValue
 
 CLAIMS = Capabilities(
@@ -36,8 +38,19 @@ A document ends at 16 MiB. A record may take half of it; the rest is for the ind
 
 SCHEMES = ("mongodb", "mongodb+srv")
 
-_PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_DATABASE = re.compile(r"[^/\\. \"$*<>:|?\x00]{1,63}")
+
+def _own(name: str) -> str:
+    """Some databases are the server's."""
+    if name in ("admin", "local", "config"):
+        raise ValueError
+    return name
+
+
+_DATABASE = r'^[^/\\. "$*<>:|?\x00]{1,63}$'
+_A_DATABASE = 'the name of a database of your own: up to 63 characters, none of / \\ . " $ * < > : | ? or a space'
+Database = Annotated[str, Field(pattern=_DATABASE, description=_A_DATABASE), AfterValidator(_own)]
+_A_PREFIX = "made of up to 64 letters, digits and '_', and begins with no digit"
+Prefix = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$", description=_A_PREFIX)]
 _OURS_TO_SET = frozenset(
     "w j journal fsync wtimeout wtimeoutms readconcernlevel readpreference readpreferencetags maxstalenessseconds "
     "timeoutms sockettimeoutms connecttimeoutms serverselectiontimeoutms waitqueuetimeoutms maxpoolsize minpoolsize "
@@ -47,7 +60,7 @@ _OURS_TO_SET = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class MongoConfig:
+class MongoConfig(StoreOptions):
     """Where the database is and how it is used. All times are seconds.
 
     Collections are called `prefix` and the collection's name: stores with different prefixes may share a database. Each operation on the server ends
@@ -55,13 +68,15 @@ class MongoConfig:
     driver is given: it may hold a password.
     """
 
-    uri: str = field(repr=False)
+    where: ClassVar[frozenset[str]] = frozenset({"uri", "hosts", "thresholds"})
+    product: ClassVar[str] = "a MongoDB store"
+    uri: str = Field(repr=False)
     hosts: str = ""
-    database: str = "agent_memory"
-    prefix: str = "memory_"
-    timeout: float = 10.0
-    connect_timeout: float = 5.0
-    connections: int = 32
+    database: Database = "agent_memory"
+    prefix: Prefix = "memory_"
+    timeout: Seconds = 10.0
+    connect_timeout: Seconds = 5.0
+    connections: Count = 32
     thresholds: Thresholds = THRESHOLDS
 
     @property
@@ -78,78 +93,25 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES:
-        raise _wrong(name, "the URL of a MongoDB store begins with mongodb:// or mongodb+srv://")
+        raise wrong(name, "the URL of a MongoDB store begins with mongodb:// or mongodb+srv://")
     if "#" in rest:
-        raise _wrong(name, "the URL has a '#' in it; write it as %23")
+        raise wrong(name, "the URL has a '#' in it; write it as %23")
     rest, _, query = rest.partition("?")
     credentials, at, behind = rest.rpartition("@")
     hosts, _, path = behind.partition("/")
     if not hosts or any(not host for host in hosts.split(",")) or "/" in credentials:
-        raise _wrong(name, "name the host: mongodb://user:password@host:27017/database, special characters as %2F for /")
+        raise wrong(name, "name the host: mongodb://user:password@host:27017/database, special characters as %2F for /")
     pairs = [(unquote_plus(key), unquote_plus(value)) for key, _, value in (part.partition("=") for part in re.split("[&;]", query) if part)]
-    ours, theirs = {k: v for k, v in pairs if k in _OPTIONS}, [(k, v) for k, v in pairs if k not in _OPTIONS]
+    known = MongoConfig.names()
+    ours, theirs = [(k, v) for k, v in pairs if k in known], [(k, v) for k, v in pairs if k not in known]
     if refused := sorted(k for k, _ in theirs if k.lower() in _OURS_TO_SET):
-        raise _wrong(
+        raise wrong(
             name,
             f"{', '.join(refused)} cannot be set in the URL: this store writes to a majority and its journal, reads what it wrote, and has a timeout",
         )
-    given: dict[str, JsonValue] = {**({"database": unquote(path)} if path else {}), **ours, **options}
-    found: dict[str, Any] = {}
-    for option, read in _OPTIONS.items():
-        if option in given:
-            try:
-                found[option] = read(given.pop(option))
-            except (TypeError, ValueError) as exc:
-                raise _wrong(name, f"{option} {exc}") from None
-    if given:
-        raise _wrong(name, f"a MongoDB store has no option {', '.join(map(repr, sorted(given)))}")
     # Who the user is, is kept with the database that the URL names, also where an option names another for the data.
     authenticates = at and path and not any(k.lower() == "authsource" for k, _ in theirs)
     theirs += [("authSource", unquote(path))] if authenticates else []
-    uri = f"{scheme}://{credentials}{at}{hosts}/?{'&'.join(f'{quote_plus(k)}={quote_plus(v)}' for k, v in theirs)}"
-    return MongoConfig(uri, hosts, **found)
-
-
-def _wrong(name: str, problem: str) -> ConfigError:
-    return ConfigError(f"store '{name}': {problem}")
-
-
-def _seconds(value: JsonValue) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0 < number <= 3_600:
-        raise ValueError(f"is a number of seconds above 0, at most an hour, not {value!r}")
-    return number
-
-
-def _count(value: JsonValue) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if not 0 < number < 10_000 or isinstance(value, float | bool):
-        raise ValueError(f"is a whole number from 1 to 9999, not {value!r}")
-    return number
-
-
-def _prefix(value: JsonValue) -> str:
-    if not isinstance(value, str) or not _PREFIX.fullmatch(value):
-        raise ValueError("is made of up to 64 letters, digits and '_', and begins with no digit")
-    return value
-
-
-def _database(value: JsonValue) -> str:
-    if not isinstance(value, str) or not _DATABASE.fullmatch(value) or value in ("admin", "local", "config"):
-        raise ValueError('is the name of a database of your own: up to 63 characters, none of / \\ . " $ * < > : | ? or a space')
-    return value
-
-
-_OPTIONS: dict[str, Callable[[JsonValue], Any]] = {
-    "database": _database,
-    "prefix": _prefix,
-    "timeout": _seconds,
-    "connect_timeout": _seconds,
-    "connections": _count,
-}
+    found: dict[str, Any] = {"database": unquote(path)} if path else {}
+    uri = f"{scheme}://{credentials}{at}{hosts}/?{urlencode(theirs)}"
+    return MongoConfig.read(name, urlencode(ours), options, uri=uri, hosts=hosts, **found)

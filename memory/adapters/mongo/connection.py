@@ -21,8 +21,8 @@ from pymongo.monitoring import ServerHeartbeatFailedEvent, ServerHeartbeatListen
 from pymongo.uri_parser import parse_uri
 from pymongo.write_concern import WriteConcern
 
+from memory.adapters.mongo.codec import Document
 from memory.adapters.mongo.config import MongoConfig
-from memory.adapters.mongo.values import Document
 from memory.domain.errors import ConfigError
 from memory.ports.record import JsonValue
 

@@ -11,6 +11,7 @@ from bson.errors import BSONError
 from pymongo import errors as driver
 
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.ports.storable import HALF_A_CHARACTER
 
 _REFUSED = {11000, 13113, 241}
 """Something stands there, nothing does (of a `$merge`), and what our own conditions raise where they do not hold: a conversion that cannot be."""
@@ -59,8 +60,8 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
             return StoreTimeout(store, f"{place} did not answer in time")
         case driver.PyMongoError() | BSONError():
             return StoreError(store, f"the driver refused ({type(error).__name__})")
-        case OverflowError():
-            return InvalidInput("number", f"store '{store}' takes integers of at most 64 bits")
+        case UnicodeEncodeError():
+            return InvalidInput("text", HALF_A_CHARACTER)
         case OSError():
             return StoreUnavailable(store, f"{place} cannot be reached ({type(error).__name__})")
         case _:

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-from memory.adapters.mongo.codec import EVERYWHERE, RECORD
-from memory.adapters.mongo.values import (
-    Document,
-    decode_value,
-    encode_value,
-    text_of,
-)
+from memory.adapters.mongo.codec import EVERYWHERE, Document, raw_value_in, value_in
 from memory.domain.errors import InvalidInput
-from memory.domain.time import micros
-from memory.ports.collections import Collection, FieldType
-from memory.ports.comparing import SYSTEM_TYPES, comparable, suits
+from memory.ports.checking import value_problem
+from memory.ports.collections import Collection
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
@@ -44,18 +36,16 @@ from memory.ports.query import (
     Tenant,
     Where,
 )
+from memory.ports.questions import type_of
 from memory.ports.record import FieldValue, Role
-from memory.ports.storable import Unstorable
+from memory.ports.rows import RECORD, encoded
 
 ALWAYS: Document = {}
 NEVER: Document = {"_id": {"$in": []}}
-_NOTHING: Any = object()
-"""What no value of a field can equal."""
 
 _NEVER_MISSING = frozenset(("id", "version", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope"))
 """Of live records."""
 _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
-    Eq: ("$eq", operator.eq),
     Lt: ("$lt", operator.lt),
     Le: ("$lte", operator.le),
     Gt: ("$gt", operator.gt),
@@ -64,20 +54,20 @@ _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def located(where: Where) -> Document:
-    """Documents of these partitions or this tenant. Raises `Unstorable` for names that no document can have."""
+    """Documents of these partitions or this tenant."""
     if isinstance(where, Everywhere):
         return {}
-    tenant: Document = {"tenant": {"$eq": text_of(where.tenant)}}
+    tenant: Document = {"tenant": {"$eq": where.tenant}}
     if isinstance(where, Tenant):
         return tenant
-    scopes = list(dict.fromkeys(text_of(partition.scope) for partition in where.partitions))
+    scopes = list(dict.fromkeys(partition.scope for partition in where.partitions))
     return tenant | {"scope": {"$eq": scopes[0]} if len(scopes) == 1 else {"$in": scopes}}
 
 
 def records_in(where: Where, roles: frozenset[Role]) -> Document:
     """Live records there, in these roles."""
     wanted = sorted(role.value for role in roles)
-    return located(where) | {"kind": {"$eq": RECORD}, "role": {"$eq": wanted[0]} if len(wanted) == 1 else {"$in": wanted}}
+    return located(where) | {"type": {"$eq": RECORD}, "role": {"$eq": wanted[0]} if len(wanted) == 1 else {"$in": wanted}}
 
 
 def both(first: Document, second: Document) -> Document:
@@ -86,16 +76,15 @@ def both(first: Document, second: Document) -> Document:
 
 
 class Conditions:
-    """The conditions of queries over one collection's fields."""
+    """The conditions of queries over one collection's fields, which the port has found fit (`memory.ports.questions`)."""
 
     def __init__(self, collection: Collection) -> None:
-        self._name = collection.name
-        self._types = {**{f.name: f.type for f in collection.fields if f.name not in SYSTEM_FIELDS}, **SYSTEM_TYPES}
+        self._collection = collection
 
     def query(self, query: Query) -> Document:
         """What a query asks for, its cursor aside."""
-        other = sorted(kind.value for kind in query.types if kind is not RowType.RECORD)
-        standing: list[Document] = [{"kind": {"$in": other}}] if other else []
+        other = sorted(t.value for t in query.types if t is not RowType.RECORD)
+        standing: list[Document] = [{"type": {"$in": other}}] if other else []
         if RowType.RECORD in query.types:
             standing.append(records_in(query.where, query.roles))
         return both(standing[0] if len(standing) == 1 else {"$or": standing} if standing else NEVER, self.filter(query.filter))
@@ -113,78 +102,29 @@ class Conditions:
             case Not(inner):
                 return {"$nor": [self.filter(inner)]}
             case IsNull(field):
-                self._type(field)
                 return NEVER if field == "owing" else {_path(field): {"$eq": None}}
             case Has(field, tag):
-                self._type(field)
-                return self._equal(field, [tag], lambda v: text_of(v))
+                return {_path(field): {"$eq": tag}}
             case In(field, values):
                 return self._one_of(field, [v for v in values if v is not None])
-            case Eq(field, value) | Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
-                return self._comparison(part, field, value)
+            case Eq(field, value):
+                return NEVER if value is None else self._one_of(field, [value])
+            case Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
+                sign, holds = _SIGNS[type(part)]
+                if value is None:
+                    return NEVER
+                if field == "owing":
+                    return _owing([truth for truth in (False, True) if holds(truth, value)])
+                return {_path(field): {sign: encoded(type_of(self._collection, field), value)}}
             case _:
                 raise AssertionError(part)
 
-    def _comparison(self, part: Filter, field: str, value: FieldValue) -> Document:
-        kind = self._type(field)
-        if value is None:
-            return NEVER
-        if isinstance(part, Eq):
-            return self._one_of(field, [value])
-        sign, holds = _SIGNS[type(part)]
-        if kind is FieldType.BOOLEAN and isinstance(value, int | float):
-            return self._truths(field, [truth for truth in (False, True) if holds(truth, value)])
-        if kind is FieldType.BYTES:
-            raise InvalidInput(field, "bytes have no order here; ask for equal ones")
-        bound = self._bound(field, kind, value)
-        if bound is _NOTHING and not suits(kind, value):
-            raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
-        return NEVER if bound is _NOTHING else {_path(field): {sign: bound}}
-
     def _one_of(self, field: str, values: Sequence[FieldValue]) -> Document:
-        kind = self._type(field)
-        if kind is FieldType.BOOLEAN:
-            return self._truths(field, [truth for truth in (False, True) if truth in values])
-        return self._equal(field, values, lambda v: self._bound(field, kind, v))
-
-    @staticmethod
-    def _equal(field: str, values: Sequence[FieldValue], bind: Callable[[Any], Any]) -> Document:
-        bound = []
-        for value in values:
-            try:
-                bound.append(bind(value))
-            except Unstorable:
-                continue
-        bound = [b for b in bound if b is not _NOTHING]
-        if not bound:
-            return NEVER
-        return {_path(field): {"$eq": bound[0]} if len(bound) == 1 else {"$in": bound}}
-
-    @staticmethod
-    def _truths(field: str, truths: Sequence[bool]) -> Document:
-        """The field is one of these. Nothing owed is a missing `owing`."""
         if field == "owing":
-            return ALWAYS if len(truths) == 2 else NEVER if not truths else {"owing": {"$eq": True} if truths[0] else {"$ne": True}}
-        return {_path(field): {"$in": list(truths)}}
-
-    def _bound(self, field: str, kind: FieldType, value: FieldValue) -> Any:
-        """The value as documents hold it; `_NOTHING` where no value of the field can equal it."""
-        if kind in (FieldType.INTEGER, FieldType.REAL):
-            return comparable(value) if isinstance(value, int | float) else _NOTHING
-        if kind is FieldType.TEXT and type(value) is str and value.isascii():
-            return value  # of which lists hold tens of thousands
-        if not suits(kind, value):
-            return _NOTHING
-        try:
-            return encode_value(kind, field, value)
-        except Unstorable:
-            return _NOTHING
-
-    def _type(self, field: str) -> FieldType:
-        kind = self._types.get(field)
-        if kind is None:
-            raise InvalidInput(field, f"collection '{self._name}' declares no such field")
-        return kind
+            return _owing([truth for truth in (False, True) if truth in values])
+        kind = type_of(self._collection, field)
+        bound = [encoded(kind, value) for value in values]
+        return NEVER if not bound else {_path(field): {"$eq": bound[0]} if len(bound) == 1 else {"$in": bound}}
 
     # -- order and cursors --------------------------------------------------------------------------------------------
 
@@ -218,36 +158,23 @@ class Conditions:
 
     def _place(self, field: str, value: FieldValue) -> Any:
         """A sort value of a cursor as documents hold it."""
-        kind = self._type(field)
-        if value is None:
-            return None
-        if kind is FieldType.BOOLEAN and isinstance(value, bool):
-            return value
-        numeric = kind in (FieldType.INTEGER, FieldType.REAL) and isinstance(value, int | float)
-        if not numeric and not (kind in (FieldType.TEXT, FieldType.TIME) and suits(kind, value)):
+        kind = type_of(self._collection, field)
+        if value is not None and value_problem(kind, field, value):
             raise InvalidInput("cursor", "this cursor was made for a query with another order")
-        return micros(value) if isinstance(value, datetime) else value
+        return value if value is None or field == "owing" else encoded(kind, value)
 
     def position(self, order: Sequence[Order], document: Mapping[str, Any]) -> list[FieldValue]:
         """Where a document stands, as a cursor tells it."""
-        return [self._value(by.field, document) for by in order]
+        return [value_in(self._collection, document, by.field) for by in order]
 
     def sorted_by(self, order: Sequence[Order], document: Mapping[str, Any]) -> list[Any]:
         """What a document is sorted by, as it stands there: it may be damaged."""
-        return [_held(by.field, document) for by in order]
-
-    def _value(self, field: str, document: Mapping[str, Any]) -> FieldValue:
-        value = _held(field, document)
-        return None if value is None else decode_value(self._type(field), value)
+        return [raw_value_in(document, by.field) for by in order]
 
 
-def _held(field: str, document: Mapping[str, Any]) -> Any:
-    if field == "owing":
-        return bool(document.get("owing"))
-    if field in SYSTEM_FIELDS:
-        return document.get(field)
-    fields = document.get("fields")
-    return fields.get(field) if isinstance(fields, dict) else None
+def _owing(truths: Sequence[bool]) -> Document:
+    """Nothing owed is a missing `owing`."""
+    return ALWAYS if len(truths) == 2 else NEVER if not truths else {"owing": {"$eq": True} if truths[0] else {"$ne": True}}
 
 
 def _path(field: str) -> str:

@@ -16,30 +16,34 @@ looks again, and deletes it while the mark stands there: a writer who meets the 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from pymongo import ReturnDocument
+from pymongo import ReturnDocument, UpdateOne
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import BulkWriteError
+from pymongo.read_concern import ReadConcern
 
-from memory.adapters.mongo.codec import CORRUPT, MARK, RECORD
-from memory.adapters.mongo.errors import is_refused
+from memory.adapters.mongo.codec import Document
+from memory.adapters.mongo.errors import is_only_refusals, is_refused
 from memory.adapters.mongo.schema import Names
 from memory.adapters.mongo.thresholds import Thresholds
-from memory.adapters.mongo.values import Document, text_of
+from memory.ports.query import Everywhere, Tenant
+from memory.ports.questions import behind_prefix
 from memory.ports.record import Partition
-from memory.ports.storable import encode_integer
+from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE
 
 LEAVING = "leaving"
 """In a partition's document: by whom it is about to be forgotten."""
 
 
-class Registry:
+class Directory:
     """The documents of partitions."""
 
-    def __init__(self, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds) -> None:
+    def __init__(self, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds, *, majority: bool) -> None:
         self.partitions: AsyncCollection[Document] = database[names.partitions]
+        self._settled = self.partitions.with_options(read_concern=ReadConcern("majority")) if majority else self.partitions
         self._most = thresholds.partitions_known
         self._seen: dict[Partition, int] = {}
 
@@ -47,32 +51,30 @@ class Registry:
         """The generation as last seen. It may have gone on since: nothing is decided by it."""
         return self._seen.get(partition, 0)
 
-    async def generations(self, partitions: Sequence[Partition], session: Any = None) -> dict[Partition, int]:
+    async def generations(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Where there is no document the generation is 0."""
         found = dict.fromkeys(partitions, 0)
         if found:
-            async for document in self.partitions.find({"_id": {"$in": [partition_id(p) for p in found]}}, session=session):
-                partition = Partition(document["_id"]["tenant"], document["_id"]["scope"])
+            async for document in self.partitions.find({"_id": {"$in": [partition_id(p) for p in found]}}):
+                partition = _partition(document)
                 found[partition] = int(document["generation"])
                 if LEAVING in document:
-                    await self.raise_to(partition, found[partition], session)
+                    await self.raise_to(partition, found[partition])
         self._remember(found)
         return found
 
-    async def raised_since(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Those whose generation is higher now, and how high. One that was forgotten meanwhile gets back what it had."""
+    async def generations_now(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The generations of partitions that had these. One that was forgotten meanwhile gets back what it had."""
         now = await self.generations(list(before))
         for partition, generation in before.items():
             if now[partition] < generation:
-                await self.raise_to(partition, generation)
-        return {partition: number for partition, number in now.items() if number > before[partition]}
+                now[partition] = await self.raise_to(partition, generation)
+        return now
 
-    async def raise_to(self, partition: Partition, to: int | None, session: Any = None) -> int:
+    async def raise_to(self, partition: Partition, to: int | None) -> int:
         """The generation after raising it to at least `to`, or by one."""
-        if to is not None:
-            encode_integer("generation", to)
         if to == 0:
-            return (await self.generations([partition], session))[partition]
+            return (await self.generations([partition]))[partition]
         change: Document = {"$inc": {"generation": 1}} if to is None else {"$max": {"generation": to}}
         while True:
             try:
@@ -82,15 +84,50 @@ class Registry:
                     {"generation": 1},
                     upsert=True,
                     return_document=ReturnDocument.AFTER,
-                    session=session,
                 )
             except Exception as exc:
-                if session is not None or not is_refused(exc):
+                if not is_refused(exc):
                     raise
                 continue  # another one made the partition's document meanwhile
             assert found is not None  # noqa: S101 - of an upsert the document after it
             self._remember({partition: int(found["generation"])})
             return int(found["generation"])
+
+    async def replace(self, before: Mapping[Partition, int], after: Mapping[Partition, int], session: Any = None) -> set[Partition]:
+        """Set these generations where they are as before: the partitions where they are not. In a transaction such a one ends it."""
+        partitions = list(after)
+        changes = [
+            UpdateOne(
+                {"_id": partition_id(p), "generation": {"$eq": before.get(p, 0)}},
+                {"$set": {"generation": after[p]}, "$unset": {LEAVING: ""}},
+                upsert=True,  # no document is generation 0, and one of another generation is in the way
+            )
+            for p in partitions
+        ]
+        try:
+            await self.partitions.bulk_write(changes, ordered=False, session=session)
+        except BulkWriteError as exc:
+            if session is not None or not is_only_refusals(exc):
+                raise
+            return {partitions[error["index"]] for error in exc.details["writeErrors"]}
+        return set()
+
+    async def listed(
+        self, tables: Iterable[str], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
+        """The first of those behind `after` that have records in these collections or a generation, in order. Indexes answer: they are grouped."""
+        pipeline: list[Document] = [{"$match": _behind("_id.", where, prefix, after)}, {"$project": {"generation": 1}}]
+        for name in tables:
+            live = _behind("", where, prefix, after) | {"type": {"$nin": [MARK, TOMBSTONE]}}
+            grouped = [{"$match": live}, {"$group": {"_id": {"tenant": "$tenant", "scope": "$scope"}}}]
+            pipeline.append({"$unionWith": {"coll": name, "pipeline": grouped}})
+        pipeline += [
+            {"$group": {"_id": "$_id", "generation": {"$max": {"$ifNull": ["$generation", 0]}}}},
+            {"$sort": {"_id.tenant": 1, "_id.scope": 1}},
+            {"$limit": limit},
+        ]
+        found = await self._settled.aggregate(pipeline, allowDiskUse=True)
+        return [(_partition(document), int(document["generation"])) async for document in found]
 
     def forget(self, partition: Partition) -> None:
         """The partition is no more."""
@@ -104,7 +141,19 @@ class Registry:
 
 def partition_id(partition: Partition) -> Document:
     """The `_id` of the partition's document."""
-    return {"tenant": text_of(partition.tenant), "scope": text_of(partition.scope)}
+    return {"tenant": partition.tenant, "scope": partition.scope}
+
+
+def _behind(path: str, where: Tenant | Everywhere, prefix: str, after: Partition | None) -> Document:
+    """Where tenant and scope stand below this path: those there whose scope begins so, and that come after the partition."""
+    tenant, scope = f"{path}tenant", f"{path}scope"
+    end = behind_prefix(prefix)
+    behind: Document = {scope: {"$gte": prefix, **({} if end is None else {"$lt": end})}}
+    if isinstance(where, Tenant):
+        behind[tenant] = {"$eq": where.tenant}
+    if after is not None:
+        behind["$or"] = [{tenant: {"$gt": after.tenant}}, {tenant: {"$eq": after.tenant}, scope: {"$gt": after.scope}}]
+    return behind
 
 
 def only_under(partition: Partition, document: Document, *, exactly: bool) -> list[Document]:
@@ -129,9 +178,9 @@ def only_under(partition: Partition, document: Document, *, exactly: bool) -> li
 class Idle:
     """Looks at every collection of records that the database has, opened with or not."""
 
-    def __init__(self, database: AsyncDatabase[Document], names: Names, registry: Registry, page: int) -> None:
-        self._database, self._names, self._registry, self._page = database, names, registry, page
-        self._partitions = registry.partitions
+    def __init__(self, directory: Directory, names: Names, page: int) -> None:
+        self._directory, self._names, self._page = directory, names, page
+        self._partitions, self._database = directory.partitions, directory.partitions.database
 
     async def find(self, limit: int) -> list[tuple[Partition, int]]:
         collections = await self._collections()
@@ -156,9 +205,9 @@ class Idle:
                 continue
             if [d async for d in self._empty([place], collections)]:
                 forgotten += (await self._partitions.delete_one(as_said | mark)).deleted_count
-                self._registry.forget(partition)
+                self._directory.forget(partition)
             else:
-                await self._registry.raise_to(partition, generation)  # which takes the mark away
+                await self._directory.raise_to(partition, generation)  # which takes the mark away
         return forgotten
 
     async def _collections(self) -> list[str]:
@@ -170,8 +219,8 @@ class Idle:
         """The documents of those of these partitions in which nothing stands. One index look for each collection."""
         pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}]
         for name in collections:
-            pipeline += [_looked_up(name, {"kind": {"$in": [RECORD, MARK, CORRUPT]}}), {"$match": {"there": []}}]
-        pipeline += [_looked_up(self._names.aside, {}), {"$match": {"there": []}}, {"$project": {"generation": 1}}]
+            pipeline += [_looked_up(name, {"type": {"$in": [RECORD, MARK, CORRUPT]}}), {"$match": {"there": []}}]
+        pipeline += [_looked_up(self._names.quarantine, {}), {"$match": {"there": []}}, {"$project": {"generation": 1}}]
         async for document in await self._partitions.aggregate(pipeline):
             yield document
 

@@ -6,89 +6,83 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 import bson
-from pymongo.errors import BulkWriteError
 
-from memory.adapters.mongo.aside import Aside, Spoiled, is_fresh
-from memory.adapters.mongo.codec import ASIDE, CORRUPT, MARK, TOMBSTONE, WITHOUT_WORDS, address, key_in
-from memory.adapters.mongo.errors import is_only_refusals
+from memory.adapters.mongo.batch import swap
+from memory.adapters.mongo.codec import WITHOUT_WORDS, Document, document_of, head_in, held_in, is_text, key_in, projection
 from memory.adapters.mongo.filters import both, located
-from memory.adapters.mongo.shelf import Shelf
-from memory.adapters.mongo.values import Document
+from memory.adapters.mongo.quarantine import Damaged, Quarantine
+from memory.adapters.mongo.table import Table
 from memory.ports.asking import Condition, condition
-from memory.ports.deciding import carried
+from memory.ports.batch import Change, slot_of
+from memory.ports.deciding import Slot, tombstone_over
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Head, Page, Query, RowType, decode_cursor, encode_cursor
-from memory.ports.record import Corrupt, Key, Owed, Record, Stored, Tombstone
-from memory.ports.storable import Unstorable
+from memory.ports.record import Corrupt, Key, Record, Stored
+from memory.ports.rows import CORRUPT, MARK, TOMBSTONE, row_of
 
 
-async def get(shelf: Shelf, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Spoiled]]:
+async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Damaged]]:
     """What stands under each key, and what was found unreadable just now. A key that no document can have finds nothing."""
-    possible = [key for key in dict.fromkeys(keys) if _possible(key)]
+    possible = [key for key in dict.fromkeys(keys) if is_text(key.tenant)]
     documents: dict[Key, Document] = {}
     if len(possible) == 1:
-        one = await shelf.settled.find_one(shelf.at(possible[0]), WITHOUT_WORDS)
+        one = await table.settled.find_one(table.at(possible[0]), WITHOUT_WORDS)
         documents = {} if one is None else {possible[0]: one}
     elif possible:
-        documents = {key_in(d): d async for d in shelf.settled.find(shelf.among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1)}
-    spoiled: list[Spoiled] = []
-    return [_sorted_out(shelf, documents.get(key), spoiled) async for key in paced(keys)], spoiled
+        documents = {key_in(d): d async for d in table.settled.find(table.among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1)}
+    damaged: list[Damaged] = []
+    return [_stored(table, documents.get(key), damaged) async for key in paced(keys)], damaged
 
 
-def _possible(key: Key) -> bool:
-    try:
-        address(key)
-    except Unstorable:
-        return False
-    return True
-
-
-def _sorted_out(shelf: Shelf, document: Document | None, spoiled: list[Spoiled]) -> Stored | None:
-    stored = shelf.layout.read(document)
-    if isinstance(stored, Corrupt) and document is not None and is_fresh(document):
-        spoiled.append(Spoiled(shelf, document, stored.problem))
+def _stored(table: Table, document: Document | None, damaged: list[Damaged]) -> Stored | None:
+    stored = None if document is None else _slot(table, document).stored
+    if isinstance(stored, Corrupt) and document is not None and document.get("type") != CORRUPT:
+        damaged.append(Damaged(table, document, stored.problem))
     return stored
+
+
+def _slot(table: Table, document: Document) -> Slot:
+    return slot_of(table.collection, key_in(document), held_in(document))
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
-async def query(shelf: Shelf, query: Query) -> tuple[Page, list[Spoiled]]:
+async def query(table: Table, query: Query) -> tuple[Page, list[Damaged]]:
     """One page, and what was found unreadable while reading it: then the page is to be read again."""
-    wanted = shelf.conditions.query(query)
+    wanted = table.conditions.query(query)
     if query.cursor is not None:
-        wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
-    documents, corrupt, more = await _documents(shelf, query, wanted)
+        wanted = both(wanted, table.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
+    documents, corrupt, more = await _documents(table, query, wanted)
     answers: list[Stored] = []
-    spoiled: list[Spoiled] = []
+    damaged: list[Damaged] = []
     heads: list[Head] = []
     if query.select is not None:
-        heads = [head async for document in paced(documents) if (head := shelf.layout.head(document, query.select)) is not None]
+        heads = [head async for document in paced(documents) if (head := head_in(table.collection, document, query.select)) is not None]
     async for document in paced(documents if query.select is None else ()):
-        stored = _sorted_out(shelf, document, spoiled)
+        stored = _stored(table, document, damaged)
         if stored is not None and not isinstance(stored, Corrupt):
             answers.append(stored)
-    cursor = encode_cursor(shelf.conditions.position(query.order, documents[-1]), key_in(documents[-1]).id) if more and not spoiled else None
-    corrupt += [key_in(one.document) for one in spoiled]
-    return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), spoiled
+    cursor = encode_cursor(table.conditions.position(query.order, documents[-1]), key_in(documents[-1]).id) if more and not damaged else None
+    corrupt += [key_in(one.document) for one in damaged]
+    return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), damaged
 
 
-async def _documents(shelf: Shelf, query: Query, wanted: Document) -> tuple[list[Document], list[Key], bool]:
-    """The documents of a page in order, the keys of those set aside in the place asked about, and whether there are more behind the page."""
-    sort = shelf.conditions.ordering(query.order, query.where)
+async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list[Document], list[Key], bool]:
+    """The documents of a page in order, the keys of the corrupt ones where was asked, and whether there are more behind the page."""
+    sort = table.conditions.ordering(query.order, query.where)
     limit = query.limit
     take = limit + 1
     while True:
-        found, corrupt = await _found(shelf, query, wanted, sort, take)
+        found, corrupt = await _found(table, query, wanted, sort, take)
         if len(found) < take:
             return found, corrupt, False
         if not isinstance(query.where, Everywhere):
             return found[:limit], corrupt, True
         # A cursor names no tenant: records of several tenants under one id and one sort value stay on one page, or some would be lost.
-        places = [(shelf.conditions.sorted_by(query.order, d), key_in(d).id) for d in found]
+        places = [(table.conditions.sorted_by(query.order, d), key_in(d).id) for d in found]
         end = limit
         while end < len(places) and places[end] == places[end - 1]:
             end += 1
@@ -97,8 +91,8 @@ async def _documents(shelf: Shelf, query: Query, wanted: Document) -> tuple[list
         take *= 2
 
 
-async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str, int], take: int) -> tuple[list[Document], list[Key]]:
-    """One question to the server: the page, and behind it what was set aside there."""
+async def _found(table: Table, query: Query, wanted: Document, sort: Mapping[str, int], take: int) -> tuple[list[Document], list[Key]]:
+    """One question to the server: the page, and behind it what is corrupt there."""
     pipeline: list[Document] = [
         {"$match": wanted},
         {"$sort": dict(sort)},
@@ -106,19 +100,19 @@ async def _found(shelf: Shelf, query: Query, wanted: Document, sort: Mapping[str
     ]
     if RowType.RECORD in query.types:
         there = located(query.where) or {"tenant": {"$gte": ""}}  # all of them, said so that the index is read
-        pipeline.append({"$unionWith": {"coll": shelf.name, "pipeline": [{"$match": there | {"kind": {"$eq": CORRUPT}}}]}})
-    pipeline.append({"$project": dict(WITHOUT_WORDS if query.select is None else shelf.layout.projection(query.select, query.order))})
-    batch = shelf.thresholds.answered_at_once
-    cursor = await shelf.settled.aggregate(pipeline, batchSize=take + batch, allowDiskUse=True)
+        pipeline.append({"$unionWith": {"coll": table.name, "pipeline": [{"$match": there | {"type": {"$eq": CORRUPT}}}]}})
+    pipeline.append({"$project": dict(WITHOUT_WORDS if query.select is None else projection(query.select, query.order))})
+    batch = table.thresholds.answered_at_once
+    cursor = await table.settled.aggregate(pipeline, batchSize=take + batch, allowDiskUse=True)
     documents = await cursor.to_list()
-    corrupt = [key_in(d) for d in documents if d["kind"] == CORRUPT]
-    return [d for d in documents if d["kind"] != CORRUPT] if corrupt else documents, corrupt
+    corrupt = [key_in(d) for d in documents if d["type"] == CORRUPT]
+    return [d for d in documents if d["type"] != CORRUPT] if corrupt else documents, corrupt
 
 
-async def count(shelf: Shelf, query: Query) -> Count:
+async def count(table: Table, query: Query) -> Count:
     """How many match, and their size as documents, the index of their words included."""
     total = {"$group": {"_id": None, "records": {"$sum": 1}, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}}
-    async for found in await shelf.settled.aggregate([{"$match": shelf.conditions.query(query)}, total]):
+    async for found in await table.settled.aggregate([{"$match": table.conditions.query(query)}, total]):
         return Count(int(found["records"]), int(found["bytes"]))
     return Count(0, 0)
 
@@ -127,7 +121,7 @@ async def count(shelf: Shelf, query: Query) -> Count:
 
 
 @dataclass(frozen=True)
-class Burial:
+class Deletion:
     """What `delete_matching` was asked."""
 
     query: Query
@@ -136,34 +130,47 @@ class Burial:
     carry: frozenset[str]
 
     @cached_property
-    def lets_through(self) -> Condition:
+    def _lets_through(self) -> Condition:
         return condition(self.query.filter)
 
+    def of(self, table: Table, document: Document) -> Change | None:
+        """The tombstone in the place of a record that matches, or of a corrupt one, whatever the filter."""
+        key = key_in(document)
+        held = held_in(document)
+        slot = slot_of(table.collection, key, held)
+        stored = slot.stored
+        if isinstance(stored, Record):
+            if stored.role not in self.query.roles or not self._lets_through(stored):
+                return None
+        elif not isinstance(stored, Corrupt):
+            return None
+        row = row_of(table.collection, tombstone_over(key, slot, self.version, self.discard_at, self.carry))
+        return Change(table.collection, key, held, row, True, document_of(row))
 
-async def delete_matching(shelf: Shelf, aside: Aside, burial: Burial) -> int:
-    """Tombstones for what matches and for every corrupt record there, whatever the filter.
+
+async def delete_matching(table: Table, quarantine: Quarantine, deletion: Deletion) -> int:
+    """Tombstones for what matches and for every corrupt record there.
 
     All records there are read: only so does one come to light that is damaged where the filter would look. What others change meanwhile is
     read again; what another erasure has taken already counts as gone once a majority has that.
     """
-    shelf.conditions.query(burial.query)  # refuses what cannot be asked
-    there = located(burial.query.where) | {"kind": {"$nin": [MARK, TOMBSTONE]}}  # also where the kind is what is damaged
-    buried = 0
-    async for documents in _portions(shelf, there):
+    there = located(deletion.query.where) | {"type": {"$nin": [MARK, TOMBSTONE]}}  # also where the type is what is damaged
+    deleted = 0
+    async for documents in _portions(table, there):
         while documents:
-            doomed = [(d, tombstone) async for d in paced(documents) if (tombstone := _tombstone(shelf, d, burial)) is not None]
-            changed = await _bury(shelf, aside, doomed)
-            buried += len(doomed) - len(changed)
-            documents = [d async for d in shelf.documents.find({**there, "_id": {"$in": changed}})] if changed else []
-    await shelf.all_kept()
-    return buried
+            changes = [change async for d in paced(documents) if (change := deletion.of(table, d)) is not None]
+            changed = await swap(table, quarantine, changes) if changes else set()
+            deleted += len(changes) - len(changed)
+            documents = [d async for d in table.documents.find(there | table.among(changed))] if changed else []
+    await table.all_kept()
+    return deleted
 
 
-async def _portions(shelf: Shelf, wanted: Document) -> AsyncIterator[list[Document]]:
-    most, most_bytes = shelf.thresholds.deleted_at_once, shelf.thresholds.deleted_bytes_at_once
+async def _portions(table: Table, wanted: Document) -> AsyncIterator[list[Document]]:
+    most, most_bytes = table.thresholds.deleted_at_once, table.thresholds.deleted_bytes_at_once
     portion: list[Document] = []
     size = 0
-    async for document in shelf.documents.find(wanted, WITHOUT_WORDS, batch_size=most):
+    async for document in table.documents.find(wanted, WITHOUT_WORDS, batch_size=most):
         portion.append(document)
         size += len(bson.encode(document))
         if len(portion) == most or size >= most_bytes:
@@ -171,35 +178,3 @@ async def _portions(shelf: Shelf, wanted: Document) -> AsyncIterator[list[Docume
             portion, size = [], 0
     if portion:
         yield portion
-
-
-async def _bury(shelf: Shelf, aside: Aside, doomed: Sequence[tuple[Document, Tombstone]]) -> list[Any]:
-    """Tombstones in the place of exactly what was read; the addresses of what has changed since."""
-    if not doomed:
-        return []
-    changed: set[int] = set()
-    try:
-        await shelf.documents.bulk_write([shelf.swap(t.key, d, shelf.layout.document(t)) for d, t in doomed], ordered=False)
-    except BulkWriteError as exc:
-        if not is_only_refusals(exc):
-            raise
-        changed = {error["index"] for error in exc.details["writeErrors"]}
-    await aside.forget(shelf, [t.key for i, (d, t) in enumerate(doomed) if ASIDE in d and i not in changed])
-    return [doomed[i][0]["_id"] for i in changed]
-
-
-def _tombstone(shelf: Shelf, document: Document, burial: Burial) -> Tombstone | None:
-    """What is left of a document; None where it stays."""
-    stored = shelf.layout.read(document)
-    owed: tuple[Owed, ...] = ()
-    if isinstance(stored, Record):
-        if stored.role not in burial.query.roles or not burial.lets_through(stored):
-            return None
-        owed = carried(stored.owed, burial.carry)
-    elif not isinstance(stored, Corrupt):
-        return None
-    version = document.get("version")
-    sound = isinstance(stored, Record)
-    # A corrupt document's version counts only where it can be true.
-    known = int(version) if isinstance(version, int) and (sound or 0 < version < 2 * max(burial.version, 1)) else 0
-    return Tombstone(key_in(document), max(known + 1, burial.version), owed, discard_at=burial.discard_at)

@@ -12,12 +12,12 @@ from pymongo import IndexModel
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
-from memory.adapters.mongo.codec import CORRUPT, EVERYWHERE, RECORD
-from memory.adapters.mongo.values import Document
+from memory.adapters.mongo.codec import EVERYWHERE, Document
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
+from memory.ports.rows import CORRUPT, RECORD
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class Names:
@@ -26,7 +26,7 @@ class Names:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.partitions = f"{prefix}store.partitions"
-        self.aside = f"{prefix}store.set_aside"
+        self.quarantine = f"{prefix}store.quarantine"
         self.schema = f"{prefix}store.schema"
 
     def of(self, collection: Collection) -> str:
@@ -37,7 +37,7 @@ def indexes(collection: Collection) -> list[IndexModel]:
     """A collection's indexes beside that on `_id`."""
     some = [
         # Newest first, and how many words the records of a partition have, without reading them. `role` is asked for by almost every query.
-        IndexModel(_ascending("tenant", "scope", "kind", "role", "created_at", "id", "length"), name="newest"),
+        IndexModel(_ascending("tenant", "scope", "type", "role", "created_at", "id", "length"), name="newest"),
         # The few that are arriving or cached, which maintenance asks for everywhere: the roles that sort before "home".
         IndexModel(_ascending("role", "id", "tenant"), name="passing", partialFilterExpression={"role": {"$lt": "home"}}),
         # Pages over everything, in order of the id. It is spelled as no question about a place spells it, so that none of those is answered by it.
@@ -46,10 +46,10 @@ def indexes(collection: Collection) -> list[IndexModel]:
         IndexModel(_ascending("tier", "created_at"), name="age", partialFilterExpression={"role": "home"}),
         IndexModel(_ascending("expires_at"), name="expires", sparse=True),
         IndexModel(_ascending("discard_at"), name="discarded", sparse=True),
-        IndexModel(_ascending("tenant", "scope"), name="corrupt", partialFilterExpression={"kind": CORRUPT}),
+        IndexModel(_ascending("tenant", "scope"), name="corrupt", partialFilterExpression={"type": CORRUPT}),
     ]
     if collection.texts:
-        some.append(IndexModel(_ascending("tenant", "scope", "words"), name="words", partialFilterExpression={"kind": RECORD}))
+        some.append(IndexModel(_ascending("tenant", "scope", "stems"), name="stems", partialFilterExpression={"type": RECORD}))
     for field in collection.fields:
         if field.indexed and field.type is not FieldType.BYTES:
             # The scope last: ends of relations are looked for in a whole tenant.
@@ -70,7 +70,7 @@ async def make_ready(store: str, database: AsyncDatabase[Document], names: Names
         _require_plain(store, found)
     for name, collection in wanted.items():
         await database[name].create_indexes(indexes(collection))
-    await database[names.aside].create_indexes([IndexModel(_ascending("collection", "tenant", "scope"), name="where")])
+    await database[names.quarantine].create_indexes([IndexModel(_ascending("collection", "tenant", "scope"), name="where")])
 
 
 async def version_of(database: AsyncDatabase[Document], names: Names) -> int | None:

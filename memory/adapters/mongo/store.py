@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
@@ -13,31 +13,32 @@ from pymongo.asynchronous.mongo_client import AsyncMongoClient
 from pymongo.errors import OperationFailure
 
 from memory.adapters.mongo import reading
-from memory.adapters.mongo.aside import Aside, Spoiled
 from memory.adapters.mongo.auditing import audit_copies, audit_words
-from memory.adapters.mongo.batch import Batch
+from memory.adapters.mongo.batch import Turns, WriteBatch
+from memory.adapters.mongo.codec import Document
 from memory.adapters.mongo.config import CLAIMS, parse
 from memory.adapters.mongo.connection import Heartbeats, Inspection, client_of, database_of, inspect, require_uri
 from memory.adapters.mongo.errors import translate
-from memory.adapters.mongo.partitions import Idle, Registry
-from memory.adapters.mongo.reading import Burial
+from memory.adapters.mongo.partitions import Directory, Idle
+from memory.adapters.mongo.quarantine import Damaged, Quarantine
+from memory.adapters.mongo.reading import Deletion
 from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, version_of
 from memory.adapters.mongo.search import search
-from memory.adapters.mongo.shelf import Shelf
+from memory.adapters.mongo.single import Backing, delete_one, put_one
+from memory.adapters.mongo.table import Table
 from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.mongo.turns import Turns
-from memory.adapters.mongo.values import Document
-from memory.adapters.mongo.writing import Busy, Desk, delete_one, put_one, raise_generation
-from memory.domain.errors import InvalidInput, NotOpen, StoreUnavailable
+from memory.domain.errors import NotOpen
 from memory.ports.answering import expecting
 from memory.ports.base import BaseStore
+from memory.ports.batch import carry_out
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Count, Hit, Page, Query, Search, Words
+from memory.ports.quarantine import quarantined, sound
+from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Words
 from memory.ports.record import JsonValue, Key, Partition, Stored
 from memory.ports.storable import Unstorable
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Write
+from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Status, Write
 
 T = TypeVar("T")
 
@@ -65,8 +66,8 @@ class MongoStore(BaseStore):
         self._client: AsyncMongoClient[Document] | None = None
         self._heartbeats = Heartbeats()
         self._found: Inspection | None = None
-        self._shelves: dict[str, Shelf] = {}
-        self._desk: Desk | None = None
+        self._backing: Backing | None = None
+        self._turns = Turns(1)
         self._epoch = ""
         self._calls: set[asyncio.Task[Any]] = set()
 
@@ -93,10 +94,10 @@ class MongoStore(BaseStore):
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
         thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
-        self._shelves = {c.name: Shelf(c, database, self._names, thresholds, majority=majority, sharded=sharded) for c in collections}
-        registry = Registry(database, self._names, thresholds)
-        aside = Aside(database, self._names)
-        self._desk = Desk(self._shelf, registry, aside, Turns(thresholds.turns), _TURNS * self._config.timeout)
+        tables = {c.name: Table(c, database, self._names, thresholds, majority=majority, sharded=sharded) for c in collections}
+        directory, quarantine = Directory(database, self._names, thresholds, majority=majority), Quarantine(database, self._names)
+        self._backing = Backing(self.name, client, tables, directory, quarantine)
+        self._turns = Turns(thresholds.turns)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
         self._epoch = "" if found.durable else found.run
         for line in found.advice:
@@ -115,8 +116,7 @@ class MongoStore(BaseStore):
         await self._to_its_end(self._disconnect())
 
     async def _close(self) -> None:
-        if self._desk is not None:
-            self._desk.turns.closing = True
+        self._turns.closing = True
         await self._all_over()
 
     async def _all_over(self) -> None:
@@ -174,46 +174,60 @@ class MongoStore(BaseStore):
     # -- work ---------------------------------------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        return await self._to_its_end(self._found_under(self._shelf(collection), keys))
+        return await self._to_its_end(self._found_under(self._table(collection), keys))
 
-    async def _found_under(self, shelf: Shelf, keys: Sequence[Key]) -> list[Stored | None]:
-        answers, spoiled = await reading.get(shelf, keys)
-        await self._set_aside(spoiled)
+    async def _found_under(self, table: Table, keys: Sequence[Key]) -> list[Stored | None]:
+        answers, damaged = await reading.get(table, keys)
+        if damaged:
+            await self._quarantine(damaged)
         return answers
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        client, desk = self._connected(), self._desk
-        assert desk is not None  # noqa: S101 - it is connected
-        if len(writes) == 1 and not together:
-            match writes[0]:
-                case Put() as put:
-                    return [await self._to_its_end(put_one(desk, put))]
-                case Delete() as delete:
-                    return [await self._to_its_end(delete_one(desk, delete))]
-                case RaiseGeneration() as raised:
-                    return [await self._to_its_end(raise_generation(desk, raised))]
-        batch = Batch(desk, writes)
-        if self.capabilities.atomic and (together or len(writes) > 1):
-            return await self._to_its_end(batch.in_transaction(client, together))
-        return await self._to_its_end(batch.in_order())
+        alone = writes[0] if len(writes) == 1 and not together else None
+        if isinstance(alone, Put | Delete | RaiseGeneration):
+            return [await self._to_its_end(self._alone(alone))]
+        return await self._to_its_end(self._several(writes, together))
+
+    async def _alone(self, write: Put | Delete | RaiseGeneration) -> Outcome:
+        backing = self._ready()
+        try:
+            match write:
+                case Put():
+                    return await put_one(backing, write)
+                case Delete():
+                    return await delete_one(backing, write)
+                case RaiseGeneration():
+                    return Outcome(Status.APPLIED, number=await backing.directory.raise_to(write.partition, write.to))
+        except Unstorable as exc:
+            return Outcome(Status.REJECTED, reason=str(exc))
+
+    async def _several(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
+        atomic, patience = self.capabilities.atomic and (together or len(writes) > 1), _TURNS * self._config.timeout
+        late = asyncio.get_running_loop().time() + patience
+        batch = WriteBatch(self._ready(), self._turns, writes, atomic=atomic, together=together, late=late)
+        return await carry_out(self.name, batch, writes, together=together, patience=patience)
 
     async def _query(self, query: Query) -> Page:
-        shelf = self._shelf(query.collection)
-        return await self._to_its_end(self._until_sound(lambda: reading.query(shelf, query)))
+        table = self._table(query.collection)
+        return await self._to_its_end(sound(lambda: reading.query(table, query), self._quarantine))
 
     async def _count(self, query: Query) -> Count:
-        return await self._to_its_end(reading.count(self._shelf(query.collection), query))
+        return await self._to_its_end(reading.count(self._table(query.collection), query))
 
     async def _search(self, wanted: Search) -> list[Hit]:
         if not isinstance(wanted.by, Words):
             return await super()._search(wanted)
-        shelf, text = self._shelf(wanted.collection), wanted.by.text
-        return await self._to_its_end(search(shelf, wanted, text))
+        table, text = self._table(wanted.collection), wanted.by.text
+        return await self._to_its_end(search(table, wanted, text))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        assert self._desk is not None  # noqa: S101 - it is open
-        burial = Burial(query, version, discard_at, carry)
-        return await self._to_its_end(reading.delete_matching(self._shelf(query.collection), self._desk.aside, burial))
+        backing, deletion = self._ready(), Deletion(query, version, discard_at, carry)
+        return await self._to_its_end(reading.delete_matching(self._table(query.collection), backing.quarantine, deletion))
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+        backing = self._ready()
+        tables = [table.name for table in backing.tables.values()]
+        return await self._to_its_end(backing.directory.listed(tables, where, prefix, after, limit))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -222,12 +236,10 @@ class MongoStore(BaseStore):
         return await self._to_its_end(self._audited(repair))
 
     async def _audited(self, repair: bool) -> Audit:
-        client, checked, problems = self._connected(), 0, list[str]()
-        assert self._found is not None  # noqa: S101 - it is open
-        for shelf in self._shelves.values():
-            checked += await audit_words(shelf, problems, repair=repair)
-        database, page = database_of(client, self._config, self._found), self._config.thresholds.audited_at_once
-        await audit_copies(database, self._names, self._shelves, problems, page, repair=repair)
+        backing, checked, problems = self._ready(), 0, list[str]()
+        for table in backing.tables.values():
+            checked += await audit_words(table, problems, repair=repair)
+        await audit_copies(backing.quarantine, backing.tables, problems, self._config.thresholds.audited_at_once, repair=repair)
         return Audit(checked, tuple(problems[:_MOST_PROBLEMS]))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
@@ -237,40 +249,18 @@ class MongoStore(BaseStore):
         return await self._to_its_end(self._idle().forget(dict(idle)))
 
     def _idle(self) -> Idle:
-        client, desk = self._connected(), self._desk
-        assert desk is not None and self._found is not None  # noqa: S101, PT018 - it is connected
-        return Idle(database_of(client, self._config, self._found), self._names, desk.registry, self._config.thresholds.partitions_at_once)
+        return Idle(self._ready().directory, self._names, self._config.thresholds.partitions_at_once)
 
-    def _shelf(self, collection: Collection) -> Shelf:
-        return self._shelves[collection.name]
+    def _table(self, collection: Collection) -> Table:
+        return self._ready().table(collection)
 
-    # -- unreadable documents -----------------------------------------------------------------------------------------
+    def _ready(self) -> Backing:
+        if self._backing is None:
+            raise NotOpen(f"store '{self.name}'")
+        return self._backing
 
-    async def _until_sound(self, read: Callable[[], Awaitable[tuple[T, list[Spoiled]]]]) -> T:
-        """Read; what turns out unreadable is set aside and the reading done again, so that limits and statistics are of what can be read."""
-        for _ in range(8):
-            answer, spoiled = await read()
-            if not spoiled or not await self._set_aside(spoiled):
-                break
-        return answer
-
-    async def _set_aside(self, spoiled: Sequence[Spoiled]) -> bool:
-        """Whether it could be done. It cannot on a full disk; the documents still are not served."""
-        if not spoiled:
-            return True
-        assert self._desk is not None  # noqa: S101 - it is open
-        try:
-            await self._desk.aside.keep(spoiled)
-        except Exception as exc:
-            if self._translate(exc) is None:
-                raise
-            log.warning("store '%s': %d corrupt records could not be set aside: %s", self.name, len(spoiled), type(exc).__name__)
-            return False
-        return True
+    async def _quarantine(self, damaged: Sequence[Damaged]) -> bool:
+        return await quarantined(self.name, self._ready().quarantine.keep, damaged, self._translate)
 
     def _translate(self, error: Exception) -> Exception | None:
-        if isinstance(error, Unstorable):
-            return InvalidInput("text", str(error))
-        if isinstance(error, Busy):
-            return StoreUnavailable(self.name, "others kept changing what the call is about; it may have been done in part; try again")
         return translate(self.name, self._config.place, error)

@@ -1,4 +1,4 @@
-"""Partitions of which a generation is kept though nothing stands in them, and forgetting them.
+"""Which partitions there are; those of which a generation is kept though nothing stands in them, and forgetting them.
 
 A partition's generation is a point of its own; there is no other registry. One is idle when it has a generation and
 no record or mark of any collection: tombstones name no scope and are not asked. On a server a put may come between looking and forgetting, so the
@@ -14,8 +14,25 @@ from memory.adapters.qdrant.codec import GENERATION, Payload, is_sound
 from memory.adapters.qdrant.engine import Change, Condition, Conditions, Engine, Vectors
 from memory.adapters.qdrant.keys import generation_point
 from memory.adapters.qdrant.pages import everything
+from memory.ports.asking import first_partitions
+from memory.ports.query import Everywhere, Tenant
 from memory.ports.record import Partition
 from memory.ports.rows import MARK, RECORD
+
+_NAMES = ("schema", "kind", "tenant", "scope", "number", "checksum")
+"""All that the payload of a generation has."""
+
+
+async def named(engine: Engine, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+    """The first so many behind `after` of which there is a record or a generation. Of every record there its tenant and scope are read."""
+    make, generations = engine.conditions, dict[Partition, int]()
+    there = [make.among("kind", [RECORD, GENERATION]), *([make.equals("tenant", where.tenant)] if isinstance(where, Tenant) else [])]
+    async for points in everything(engine, make.every(there), _NAMES):
+        for point in points:
+            partition = Partition(str(point.payload.get("tenant")), str(point.payload.get("scope")))
+            numbered = _generation_of(point.payload)
+            generations[partition] = generations.get(partition, 0) if numbered is None else numbered[1]
+    return first_partitions(generations.items(), where, prefix, after, limit)
 
 
 async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:

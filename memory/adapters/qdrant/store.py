@@ -26,7 +26,7 @@ from memory.ports.batch import carry_out
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
 from memory.ports.pace import paced
-from memory.ports.query import Count, Hit, Page, Query, Search
+from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
@@ -141,6 +141,9 @@ class QdrantStore(BaseStore):
         from memory.adapters.qdrant.edge import EdgeEngine
 
         return await self._engine.rewrite() if isinstance(self._engine, EdgeEngine) else 0
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+        return await partitions.named(self._engine, where, prefix, after, limit)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         return await partitions.idle(self._engine, limit)

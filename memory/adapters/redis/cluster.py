@@ -11,13 +11,13 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import AbstractConnection
 
 from memory.adapters.redis.config import RedisConfig
-from memory.adapters.redis.link import Link
-from memory.adapters.redis.names import Place
+from memory.adapters.redis.connection import Connections
+from memory.adapters.redis.keys import Address
 from memory.adapters.redis.scripts import Argument, Call
 from memory.domain.errors import NotOpen
 
 
-class ClusterLink(Link):
+class ClusterConnections(Connections):
     """A cluster: the calls of each bucket go to the node that has its slot, buckets beside each other."""
 
     one_server = False
@@ -63,15 +63,15 @@ class ClusterLink(Link):
                 if not cursor:
                     break
 
-    async def values(self, places: Sequence[Place]) -> list[bytes | None]:
-        keys = self._keys(places)
-        found: list[bytes | None] = [None] * len(places)
+    async def values(self, addresses: Sequence[Address]) -> list[bytes | None]:
+        keys = self._keys(addresses)
+        found: list[bytes | None] = [None] * len(addresses)
 
         async def ask(numbers: list[int]) -> None:
             for number, value in zip(numbers, await self.command("MGET", *[keys[n] for n in numbers]), strict=True):
                 found[number] = value
 
-        await _all(ask(numbers) for numbers in _by_bucket([place.bucket for place in places]).values())
+        await _all(ask(numbers) for numbers in _by_bucket([address.bucket for address in addresses]).values())
         return found
 
     async def run(self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool) -> list[bytes]:
@@ -85,7 +85,7 @@ class ClusterLink(Link):
         await _all(ask(numbers) for numbers in _by_bucket([call.bucket for call in calls]).values())
         return found
 
-    def _place(self, connection: AbstractConnection) -> str:
+    def _server(self, connection: AbstractConnection) -> str:
         return f"{getattr(connection, 'host', '')}:{getattr(connection, 'port', '')}"
 
 

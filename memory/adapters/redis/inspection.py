@@ -7,8 +7,8 @@ from typing import Any
 
 from redis import exceptions as driver
 
-from memory.adapters.redis.link import Link
-from memory.adapters.redis.names import SCHEMA
+from memory.adapters.redis.connection import Connections
+from memory.adapters.redis.keys import SCHEMA
 from memory.adapters.redis.settings import READ, Safety, judged, weakest
 from memory.domain.errors import ConfigError
 
@@ -17,11 +17,11 @@ OLDEST = (6, 2)
 
 
 class Inspection:
-    """Asks the servers behind a link."""
+    """Asks the servers behind the connections."""
 
-    def __init__(self, name: str, link: Link) -> None:
+    def __init__(self, name: str, connections: Connections) -> None:
         self._name = name
-        self._link = link
+        self._connections = connections
 
     async def version(self) -> str:
         info = await self._info("server")
@@ -35,14 +35,14 @@ class Inspection:
             raise ConfigError(
                 f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this says it is {version or 'nothing'}"
             )
-        if self._link.one_server and str((await self._info("cluster")).get("cluster_enabled", "0")) == "1":
+        if self._connections.one_server and str((await self._info("cluster")).get("cluster_enabled", "0")) == "1":
             raise ConfigError(f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster:// instead")
 
     async def require_schema(self) -> None:
         """Mark new data with the layout's version; refuse data of another one."""
-        key = f"{{{self._link.config.prefix}}}:schema"
-        await self._link.command("SET", key, str(SCHEMA), "NX")
-        found = _text(await self._link.command("GET", key))
+        key = f"{{{self._connections.config.prefix}}}:schema"
+        await self._connections.command("SET", key, str(SCHEMA), "NX")
+        found = _text(await self._connections.command("GET", key))
         if found != str(SCHEMA):
             raise ConfigError(
                 f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
@@ -51,9 +51,9 @@ class Inspection:
 
     async def safety(self) -> Safety:
         """What the settings of all servers mean together."""
-        fails_over = self._link.config.kind == "sentinel"
-        if not self._link.one_server:
-            replication = [_mapping(answer) for answer in await self._link.servers("INFO", "replication")]
+        fails_over = self._connections.config.kind == "sentinel"
+        if not self._connections.one_server:
+            replication = [_mapping(answer) for answer in await self._connections.servers("INFO", "replication")]
             fails_over = any(int(info.get("connected_slaves", 0)) for info in replication)
         return weakest([judged(settings, fails_over=fails_over) for settings in await self._settings()])
 
@@ -62,7 +62,7 @@ class Inspection:
         found: list[dict[str, str]] = []
         for setting in READ:
             try:
-                answers = await self._link.servers("CONFIG GET", setting)
+                answers = await self._connections.servers("CONFIG GET", setting)
             except (driver.ResponseError, driver.NoPermissionError):
                 return [{}]
             found = found or [{} for _ in answers]
@@ -71,7 +71,7 @@ class Inspection:
         return found
 
     async def _info(self, section: str) -> dict[str, Any]:
-        return _mapping((await self._link.servers("INFO", section))[0])
+        return _mapping((await self._connections.servers("INFO", section))[0])
 
 
 def _text(value: Any) -> str:

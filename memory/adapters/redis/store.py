@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -12,44 +12,36 @@ from typing import ClassVar
 
 from redis.exceptions import ResponseError
 
-from memory.adapters.redis import auditing as audit
-from memory.adapters.redis.asking import Match, Question
-from memory.adapters.redis.cluster import ClusterLink
+from memory.adapters.redis.audit import Audit as Look
+from memory.adapters.redis.batch import apply, send, still, write_call
+from memory.adapters.redis.cluster import ClusterConnections
+from memory.adapters.redis.codec import SEAL_END, held_in, is_quarantined, lay_out, listed_in, note_of
 from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
+from memory.adapters.redis.connection import Connections, ServerConnections
+from memory.adapters.redis.due import due
 from memory.adapters.redis.errors import translate
 from memory.adapters.redis.inspection import Inspection
-from memory.adapters.redis.link import Link
-from memory.adapters.redis.names import SCHEMA, place_of
-from memory.adapters.redis.packing import SEAL_END, grave_parts, identity_of
-from memory.adapters.redis.reading import Spot
+from memory.adapters.redis.keys import NOWHERE, SCHEMA, Address, address_of
+from memory.adapters.redis.partitions import forget_partitions, idle_partitions, partitions
 from memory.adapters.redis.scripts import Call
-from memory.adapters.redis.single import ServerLink
+from memory.adapters.redis.search import Match, Question
 from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.redis.unpacking import content_size, is_set_aside, stored_in, version_in
-from memory.adapters.redis.upkeep import forget_partitions, idle_partitions, note_collections
-from memory.adapters.redis.writing import (
-    Answer,
-    answer_in,
-    call_for,
-    delete_call,
-    is_displaced,
-    outcome_of,
-    prepare_call,
-    raise_beside_call,
-    set_aside_call,
-)
 from memory.domain.errors import ConfigError
 from memory.ports.answering import expecting
+from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
+from memory.ports.batch import Held, slot_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.deciding import carried
+from memory.ports.deciding import tombstone_over
+from memory.ports.due import Due
+from memory.ports.heads import head_of
 from memory.ports.pace import paced
-from memory.ports.query import Count, Page, Query
+from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
-from memory.ports.storable import Unstorable
+from memory.ports.rows import row_of, size_of, stored_of
 from memory.ports.store import Audit, Health
-from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Write
 
 log = logging.getLogger(__name__)
 
@@ -67,19 +59,19 @@ class RedisStore(BaseStore):
     def __init__(self, url: str, name: str = "redis", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
-        self._link: Link = _link_for(self._config)
+        self._connections: Connections = _connections_for(self._config)
         self._calls = 0
         self._idle = asyncio.Event()
 
     @property
     def epoch(self) -> str:
-        return "" if self.capabilities.durable else self._link.epoch
+        return "" if self.capabilities.durable else self._connections.epoch
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        self._link = _link_for(self._config)
-        inspection = Inspection(self.name, self._link)
+        self._connections = _connections_for(self._config)
+        inspection = Inspection(self.name, self._connections)
         try:
             host, port = self._config.nodes[0]
             if self._config.kind == "single":
@@ -90,23 +82,22 @@ class RedisStore(BaseStore):
                 await self._reached(inspection)
             await inspection.require_schema()
             safety = await inspection.safety()
-            await note_collections(self._link, collections)
         except BaseException:
-            await self._link.close()
+            await self._connections.close()
             raise
-        self._capabilities = replace(self.claims, durable=safety.durable, atomic=self._link.one_server, loss_window=safety.loss_window)
+        self._capabilities = replace(self.claims, durable=safety.durable, atomic=self._connections.one_server, loss_window=safety.loss_window)
         for line in safety.advice:
             log.warning("store '%s' is not durable: %s", self.name, line)
 
     async def _reached(self, inspection: Inspection) -> None:
-        await self._link.open()
+        await self._connections.open()
         await inspection.require_server()
 
     async def _close(self) -> None:
         while self._calls:
             self._idle.clear()
             await self._idle.wait()
-        await self._link.close()
+        await self._connections.close()
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
@@ -120,7 +111,7 @@ class RedisStore(BaseStore):
                 self._idle.set()
 
     async def _check(self) -> Health:
-        inspection = Inspection(self.name, self._link)
+        inspection = Inspection(self.name, self._connections)
         try:
             with self._under_way():
                 version = await inspection.version()
@@ -130,7 +121,7 @@ class RedisStore(BaseStore):
             if ours is None:
                 raise
             return Health(ok=False, detail=str(ours), epoch=self.epoch)
-        facts: dict[str, JsonValue] = {**safety.facts, "durable": safety.durable, "schema": SCHEMA, "servers": len(self._link.runs)}
+        facts: dict[str, JsonValue] = {**safety.facts, "durable": safety.durable, "schema": SCHEMA, "servers": len(self._connections.runs)}
         notes = [self._config.place, *safety.advice]
         weaker = self.capabilities.durable and not safety.durable
         if weaker:
@@ -140,139 +131,114 @@ class RedisStore(BaseStore):
     # -- work ---------------------------------------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        places = [place_of(collection.name, key) for key in keys]
+        addresses = [address_of(collection.name, key) for key in keys]
+        answers: list[Stored | None] = []
         with self._under_way():
-            values = await self._link.values(places)
-            found = paced(zip(keys, values, strict=True))
-            answers = [None if value is None else stored_in(collection, value, key) async for key, value in found]
-            for answer, value, place in zip(answers, values, places, strict=True):
-                if isinstance(answer, Corrupt) and value is not None:
-                    await self._set_aside(Spot(place), answer, value)
+            values = await self._connections.values(addresses)
+            async for key, address, value in paced(zip(keys, addresses, values, strict=True)):
+                held = held_in(collection, key, value)
+                found = Corrupt(key, held.problem) if held.problem else stored_of(collection, held.row) if held.row else None
+                if isinstance(found, Corrupt) and value is not None:
+                    await self._quarantine(address, found, value)
+                answers.append(found)
         return answers
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         with self._under_way():
-            return await self._carried_out(writes, together)
-
-    async def _carried_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        outcomes: list[Outcome | None] = [None] * len(writes)
-        calls: list[tuple[int, Call]] = []
-        async for number, write in paced(enumerate(writes)):
-            try:
-                if not self._link.one_server and is_displaced(write):
-                    await self._run(writes, calls, outcomes, together)
-                    calls = []
-                    outcomes[number] = await self._displaced(write)  # type: ignore[arg-type]
-                else:
-                    calls.append((number, call_for(write)))
-            except Unstorable as exc:
-                outcomes[number] = Outcome(Status.REJECTED, reason=str(exc))
-        if together and any(outcome is not None for outcome in outcomes):
-            return [outcome or Outcome(Status.SKIPPED) for outcome in outcomes]
-        await self._run(writes, calls, outcomes, together)
-        done = [outcome for outcome in outcomes if outcome is not None]
-        if together and not all(outcome.applied for outcome in done):
-            return [Outcome(Status.SKIPPED) if outcome.applied else outcome for outcome in done]
-        return done
-
-    async def _run(self, writes: Sequence[Write], calls: Sequence[tuple[int, Call]], outcomes: list[Outcome | None], together: bool) -> None:
-        answers = await self._write([call for _, call in calls], together)
-        for (number, _), answer in zip(calls, answers, strict=True):
-            write = writes[number]
-            outcomes[number] = outcome_of(write, answer)
-            if isinstance(write, RaiseGeneration) and answer.value and not self._link.one_server:
-                buckets = answer.value.decode()
-                beside = [raise_beside_call(buckets[i : i + 2], write.partition, answer.number) for i in range(0, len(buckets), 2)]
-                await self._write(beside)
-
-    async def _displaced(self, write: Put) -> Outcome:
-        """On a cluster, a record whose id belongs to another bucket than its partition: the partition is asked first."""
-        call_for(write)  # of what cannot be stored nothing is told
-        (told,) = await self._write([prepare_call(write)])
-        (answer,) = await self._write([call_for(write, told.generation)])
-        return outcome_of(write, answer)
-
-    async def _write(self, calls: Sequence[Call], together: bool = False) -> list[Answer]:
-        options = (int(together), int(self._link.one_server), int(self._config.grace * 1000))
-        return [answer_in(raw) for raw in await self._link.run("apply", calls, options, repeatable=False)]
+            return await apply(self.name, self._connections, writes, together)
 
     async def _query(self, query: Query) -> Page:
         with self._under_way():
-            page, spoiled = await Question(self._link, query).page()
-            for match in spoiled:
-                if isinstance(match.found, Corrupt):
-                    await self._set_aside(match.entry.spot, match.found, match.entry.value)
-        return page
+            question = Question(self._connections, query)
+            page, corrupt = await question.page()
+            for match in corrupt:
+                await self._quarantine(match.entry.address, match.found, match.entry.value, match.entry.listed)  # type: ignore[arg-type]
+        if query.select is None:
+            return page
+        records = paced([r for r in page.records if isinstance(r, Record)])
+        heads = [head_of(query.collection, r, query.select, question.rows[r.key].words) async for r in records]
+        return replace(page, records=(), heads=tuple(heads))
 
     async def _count(self, query: Query) -> Count:
         records = size = 0
         with self._under_way():
-            async for matches in Question(self._link, query).matching():
-                kept = [match for match in matches if not isinstance(match.found, Corrupt)]
-                records += len(kept)
-                size += sum(content_size(match.entry.value) for match in kept)
+            async for matches in Question(self._connections, query).matching():
+                rows = [match.row for match in matches if match.row is not None and not isinstance(match.found, Corrupt)]
+                records += len(rows)
+                size += sum(map(size_of, rows))
         return Count(records, size)
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         deleted = 0
         with self._under_way():
-            async for matches in Question(self._link, query).matching():
+            async for matches in Question(self._connections, query).matching():
                 while matches:
-                    calls = [self._burial(match, version, discard_at, carry) for match in matches]
-                    answers = await self._write(calls)
-                    deleted += sum(answer.status == "A" for answer in answers)
-                    matches = await self._again(query, [m for m, answer in zip(matches, answers, strict=True) if answer.status != "A"])
+                    calls = [_deletion(query.collection, match, version, discard_at, carry) for match in matches]
+                    answers = await send(self._connections, calls)
+                    deleted += sum(answer.applied for answer in answers)
+                    matches = await self._again(query, [m for m, answer in zip(matches, answers, strict=True) if not answer.applied])
         return deleted
-
-    def _burial(self, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Call:
-        """A tombstone for what was read, if exactly that still stands there."""
-        found, value = match.found, match.entry.value
-        stood = found.version if not isinstance(found, Corrupt) else version_in(value)
-        owed = carried(found.owed, carry) if isinstance(found, Record) else ()
-        tombstone = grave_parts(identity_of(found.key), "", owed, discard_at, {})
-        return delete_call(match.entry.spot.place, b"S" + value[:SEAL_END], b"", max(stood + 1, version), tombstone)
 
     async def _again(self, query: Query, matches: Sequence[Match]) -> list[Match]:
         """What changed between reading and deleting, where it still matches."""
         if not matches:
             return []
-        values = await self._link.values([match.entry.spot.place for match in matches])
+        values = await self._connections.values([match.entry.address for match in matches])
         changed = [replace(m.entry, value=value) for m, value in zip(matches, values, strict=True) if value is not None]
-        return await Question(self._link, query).matches(changed)
+        return await Question(self._connections, query).matches(changed)
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        with self._under_way():
+            return await due(self._connections, tuple(self._collections.values()), now, limit, cursor, expired)
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
+        with self._under_way():
+            return first_partitions(await partitions(self._connections, where), where, prefix, after, limit)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
         """`vacuum` is not offered: Redis gives room back by itself."""
         with self._under_way():
-            look = audit.Audit(self._link, repair=repair)
+            look = Look(self._connections, repair=repair)
             problems = await look.look()
         return Audit(look.checked, tuple(problems))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         with self._under_way():
-            return await idle_partitions(self._link, limit)
+            return await idle_partitions(self._connections, limit)
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         with self._under_way():
-            return await forget_partitions(self._link, dict(idle))
+            return await forget_partitions(self._connections, dict(idle))
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
-    async def _set_aside(self, spot: Spot, found: Corrupt, value: bytes) -> None:
-        """Keep a copy for people to look at and a note in its place. A server that takes no writes just now still does not serve it."""
-        if is_set_aside(value):
+    async def _quarantine(self, address: Address, found: Corrupt, value: bytes, listed: tuple[str, str] = (NOWHERE, "0" * 16)) -> None:
+        """Keep a copy for people to look at and a note in its place, in the indexes where it was listed. A server that takes no writes just now still
+        does not serve it."""
+        if is_quarantined(value):
             return
+        held = held_in(Collection(address.collection), found.key, value)
+        note = note_of(found.key, held.version or 0, found.problem, *(listed_in(value) or listed))
         try:
-            await self._write([set_aside_call(spot, found.key, value, found.problem)])
+            await send(self._connections, [write_call(address, still(held.token), note)])
         except Exception as exc:
             if self._translate(exc) is None:
                 raise
-            log.warning("store '%s': record %s is corrupt and could not be set aside: %s", self.name, found.key.id, exc)
+            log.warning("store '%s': record %s is corrupt and could not be put into quarantine: %s", self.name, found.key.id, exc)
 
     def _translate(self, error: Exception) -> Exception | None:
         return translate(self.name, error)
 
 
-def _link_for(config: RedisConfig) -> Link:
-    return ClusterLink(config) if config.kind == "cluster" else ServerLink(config)
+def _deletion(collection: Collection, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Call:
+    """A tombstone for what was read, if exactly that still stands there."""
+    address, value = match.entry.address, match.entry.value
+    held = held_in(collection, match.found.key, value) if match.row is None else Held(match.row, value[:SEAL_END])
+    tombstone = tombstone_over(match.found.key, slot_of(collection, match.found.key, held), version, discard_at, carry)
+    return write_call(address, still(held.token), lay_out(collection, row_of(collection, tombstone)))
+
+
+def _connections_for(config: RedisConfig) -> Connections:
+    return ClusterConnections(config) if config.kind == "cluster" else ServerConnections(config)

@@ -23,8 +23,8 @@ class Thresholds:
     """Records compared with their indexes in one call of a script."""
     members_at_once: int = 500
     """Members of an index compared with what stands there in one step of a script."""
-    idle_at_once: int = 100
-    """Partitions of a bucket looked at in one step for whether they are idle."""
+    partitions_at_once: int = 100
+    """Partitions of a bucket looked at in one step of a script."""
     forgotten_at_once: int = 200
     """Partitions forgotten in one call of a script."""
 

@@ -18,7 +18,8 @@ WORDS = "apple", "banana", "cherry"
 
 async def a_little_of_everything(store: Store) -> None:
     """Records 1 to 9 that say a word each, among them edited ones, and what deletions and departures leave."""
-    await done(store, *[put(record(n, texts={"title": "old", "content": "old words"})) for n in range(1, 15)])
+    await done(store, *[put(record(n, texts={"title": "old", "content": "old words"})) for n in range(1, 14)])
+    await done(store, put(record(14, texts={"content": "old words"}, expires_at=T0)))
     for n in range(1, 10):
         await done(store, put(record(n, version=2, texts={"content": f"{WORDS[n % 3]} crumble"}), Newer()))
     await done(store, delete(10), delete(11, discard_at=T0), Release(SAMPLES, key_of(12), 1, "long"))

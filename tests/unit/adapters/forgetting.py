@@ -21,7 +21,7 @@ Counted = Callable[[], Awaitable[object]]
 
 
 def _record(at: Partition, n: int = 0) -> Record:
-    key = Key(at.tenant, new_id(at.tenant, at.scope, n, lambda bits: n))
+    key = Key(at.tenant, new_id(at.tenant, at.scope, n, lambda bits: n % 2**bits))
     return Record(key, at.scope, n + 1, T0, T0, fields={"type": "fact"}, texts={"content": "words of a session"})
 
 

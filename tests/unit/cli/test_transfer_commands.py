@@ -211,6 +211,36 @@ def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLin
     assert memory("export", "--scope", "user:nobody").exit_code == 1
 
 
+def test_an_import_with_the_same_ids_brings_what_ids_and_moments_kept_elsewhere_name(memory: CommandLine) -> None:
+    first = memory.json("write", "Ada drinks tea", "-s", "user:ada")
+    with BlockingMemory({"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///memory.db"), "embedder": "none"}) as here:
+        here.update(first["id"], content="Ada drinks coffee")
+    exported = memory.ok("export")
+    assert memory.ok("export", "-o", "all.jsonl") == "all.jsonl: 1 exported, 1 earlier versions\n"
+    assert memory.ok("import", "all.jsonl", "--config", "new.db") == "all.jsonl: 1 imported; 1 earlier versions left out (--same-ids keeps them)\n"
+    said = memory.ok("import", "all.jsonl", "--same-ids", "--config", "elsewhere.db")
+    assert said == "all.jsonl: 1 imported; 1 earlier versions\n"
+    assert memory.ok("export", "--config", "elsewhere.db") == exported
+    shown = memory.json("show", first["id"], "--known-at", first["updated_at"], "--config", "elsewhere.db")
+    assert shown["content"] == "Ada drinks tea"
+    again = memory.json("import", "-", "--same-ids", "--config", "elsewhere.db", stdin=exported)
+    assert (again["imported"], again["already_there"], again["versions"]) == (0, 1, 0)
+
+
+def test_a_line_whose_id_is_of_elsewhere_is_refused_by_number_and_the_end_is_a_conflict(memory: CommandLine) -> None:
+    memory.ok("write", "Ada drinks tea", "-s", "user:ada")
+    lines = [json.loads(line) for line in memory.ok("export").splitlines()]
+    file = memory.write_lines("all.jsonl", lines[0] | {"scope": "user:bob"}, lines[0])
+    refused = memory("import", file, "--same-ids", "--config", "elsewhere.db")
+    assert (refused.exit_code, refused.stdout) == (6, "all.jsonl: 1 imported; 1 lines refused (1)\n")
+    said = "left out: all.jsonl line 1: id: belongs to another tenant or scope; it can be imported under a new one\n"
+    assert refused.stderr.endswith(said)
+    report = memory.json("import", file, "--same-ids", "--config", "elsewhere.db", code=6)
+    assert (report["refused_lines"], report["already_there"], len(report["problems"])) == ([1], 1, 1)
+    for excluded in (("--scope", "user:ada"), ("--revive",)):
+        assert memory("import", file, "--same-ids", *excluded).exit_code == 2
+
+
 @pytest.mark.parametrize("scope", [(), ("--scope", "user:ada")], ids=["every scope", "one scope"])
 def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     memory: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scope: tuple[str, ...]
@@ -232,6 +262,14 @@ def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     assert [line["format"] for line in exported] == ["memory-entry/2", "memory-record/2"]
     assert exported[1]["fields"] == {"about_id": exported[0]["id"], "seal": "AP8="}
     assert {name: exported[1][name] for name in ("body", "created_at")} == {"body": {"n": [1]}, "created_at": moments["created_at"]}
+
+    lines = memory.ok("export", "-o", "some.jsonl") and (memory.folder / "some.jsonl").read_text()
+    for imported in (1, 0):
+        report = memory.json("import", "some.jsonl", "--same-ids", "--config", "elsewhere.db")
+        assert (report["imported"], report["other_records"], report["problems"]) == (imported, imported, [])
+    assert memory.ok("export", "--config", "elsewhere.db") == lines
+    other = memory.write_lines("other.jsonl", exported[0], exported[1] | {"body": {"n": [2]}})
+    assert memory.json("import", other, "--same-ids", "--config", "elsewhere.db", code=6)["refused_lines"] == [2]
 
     memory.ok("forget", exported[0]["id"], "--yes")
     assert memory("export").stdout == ""

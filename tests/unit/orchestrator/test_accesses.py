@@ -68,7 +68,7 @@ async def test_what_may_have_been_counted_is_not_told_again(world: World) -> Non
 async def test_what_is_gone_or_never_was_counts_nothing(world: World) -> None:
     entry = await world.write()
     await world.delete(entry)
-    world.engine.accesses.note(TENANT, [entry.id, "no id of ours"])
+    world.engine.accesses.note(TENANT, [entry.id, "01900000-0000-8000-8000-000000000000"])
     assert await world.engine.accesses.tell() == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -75,8 +76,8 @@ async def test_a_long_sweep_renews_its_lease_and_stops_once_another_has_it(monke
         assert await world.owed() == 2
 
 
-async def _idle_sweep(count: int) -> list[tuple[str, str]]:
-    """What an idle sweep over so many entries, with as much linked and edited, asks of which store."""
+async def _idle_sweep(count: int) -> Counter[tuple[str, str]]:
+    """What an idle sweep over so many entries, half of them edited and linked, asks of which store, and how often."""
     async with World() as world:
         entries = [await world.write(f"text {n}", scope=(SESSION, USER)[n % 2], tags=["t"]) for n in range(count)]
         for entry, other in zip(entries[::2], entries[1::2], strict=True):
@@ -88,13 +89,15 @@ async def _idle_sweep(count: int) -> list[tuple[str, str]]:
         assert (report.ran, report.waiting, report.stays) == (True, (), ())
         assert await world.rows(world.mid, LEASES) == []
         assert sum(store.rows_read - before[store.name][1] for store in world.stores) <= 500 + 3 * 1_000, "a slice of links, and where their ends are"
-        return [(store.name, step) for store in world.stores for step in store.steps[before[store.name][0] :]]
+        return Counter((store.name, step) for store in world.stores for step in store.steps[before[store.name][0] :])
 
 
 async def test_an_idle_sweep_asks_as_little_of_a_full_store_as_of_a_small_one_and_writes_nothing() -> None:
     few, many = await _idle_sweep(20), await _idle_sweep(1_400)
-    assert few == many
-    assert {step for _, step in few} == {"sweep.due", "erase.remembered", "relation.sweep", "read.home", "promotion.scan"}
+    of_a_slice = {"relation.sweep", "read.home"}  # one page, or two where it comes round
+    for about in few | many:
+        assert (1 <= many[about] <= 2) if about[1] in of_a_slice else many[about] == few[about], about
+    assert {step for _, step in many} == {"sweep.due", "erase.remembered", "relation.sweep", "read.home", "promotion.scan"}
 
 
 async def test_a_store_that_is_down_waits_and_the_others_are_swept(world: World) -> None:
@@ -190,7 +193,7 @@ async def test_ending_a_session_moves_what_its_rules_take_and_says_why_the_rest_
 
 async def test_moving_by_hand_says_what_could_not_be_moved(world: World) -> None:
     entry = await world.write()
-    report = await world.engine.promotion.by_hand(TENANT, [entry.id, entry.id, "nothing"], "mid")
+    report = await world.engine.promotion.by_hand(TENANT, [entry.id, entry.id, "01900000-0000-8000-8000-000000000000"], "mid")
     assert [m.entry_id for m in report.moved] == [entry.id]
     assert [k.because for k in report.kept] == ["there is no such entry"], "what is named twice is told once"
     again = await world.engine.promotion.by_hand(TENANT, [entry.id], "mid")

@@ -10,6 +10,7 @@ import pytest
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.tiering import MOST_AT_ONCE, MOST_BYTES_AT_ONCE, MoveResult, portions
 from memory.policies.promotion import PromotionRule
 from memory.ports.contract.support import record
@@ -132,3 +133,15 @@ def test_a_portion_holds_no_more_than_memory_has_room_for() -> None:
     assert [len(p) for p in portions(heavy)] == [2, 2]
     assert [r for p in portions(many) for r in p] == many
     assert list(portions([])) == []
+
+
+async def test_the_end_of_a_session_goes_page_by_page_and_takes_each_entry_one_step() -> None:
+    on = PromotionRule(name="on", on="session_end", source="mid", target="long")
+    async with World(rules=[TO_MID, on], settings=EngineSettings(page=3)) as world:
+        entries = await _filled(world, 10)
+        for entry in entries[:2]:
+            await world.move(entry, "mid")
+        report = await world.engine.promotion.end_session(TENANT, SESSION)
+        assert len(report.moved) == len({m.entry_id for m in report.moved}) == 10
+        assert [(await world.stands(e)).index("home") for e in entries] == [2] * 2 + [1] * 8
+        assert report.kept == []

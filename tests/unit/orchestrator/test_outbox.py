@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from memory.domain.entry import Entry
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.orchestrator import outbox
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.outbox import MOST_VERSIONS_OWED, Pending
-from memory.ports.record import Tombstone
+from memory.orchestrator.maintenance import READ_AT_ONCE
+from memory.orchestrator.outbox import MOST_VERSIONS_OWED, REPLICA, Pending, replicas
+from memory.ports.record import Owed, Record, Tombstone
+from memory.ports.writes import AtVersion, Delete, Outcome, Put, Status, Write
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
 
@@ -302,3 +309,83 @@ async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgo
     world.clock.advance(31 * DAY)
     await world.engine.maintenance.sweep()
     assert await world.standing(world.short, entry.id) is None
+
+
+# -- steps of any kind ----------------------------------------------------------------------------------------------------
+
+
+async def _owe(world: World, entry: Entry, *steps: Owed) -> None:
+    """As another version of the library may have left it."""
+    row = await world.standing(world.mid, entry.id)
+    assert isinstance(row, Record)
+    (outcome,) = await world.mid.apply([Put(ENTRIES, replace(row, owed=steps), AtVersion(row.version), settles=frozenset({REPLICA}))])
+    assert outcome.applied
+
+
+async def test_a_delivery_nobody_here_has_heard_of_is_carried_out_as_it_says_what_to_write(world: World) -> None:
+    world.long.fails_before.add("replica.deliver")
+    entry = await world.write(scope=USER)
+    world.heal()
+    await _owe(world, entry, Owed("1", "deliver.of-version-2", {"to": "long", "write": {"put": "self"}}))
+    assert (await world.engine.maintenance.sweep()).finished == 1
+    assert await world.stands(entry) == ["-", "home", "replica"]
+    assert await world.owed() == 0
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Owed("1", "of-version-2", {"to": "long"}),
+        Owed("1", "deliver.replica", {"to": "long", "write": {"patch": "self"}}),
+        Owed("1", "deliver.replica", {"to": "beyond", "write": {"put": "self"}}),
+        Owed("1", "deliver.version", {"to": "mid", "write": {"put": {}, "in": "of-version-2"}}),
+        Owed("1", "erase", {"collection": "of-version-2", "fields": ["entry_id"]}),
+    ],
+    ids=lambda step: str(step.data),
+)
+async def test_a_step_that_nobody_here_can_read_stays_owed_and_is_shown_beside_others_that_are_done(world: World, step: Owed) -> None:
+    entry = await world.write(scope=USER)
+    await _owe(world, entry, step, *replicas(world.engine.placement, ENTRIES, world.mid, "mid"))
+    report = await world.engine.maintenance.sweep()
+    assert [entry.id in said for said in report.stays] == [True]
+    row = await world.standing(world.mid, entry.id)
+    assert isinstance(row, Record)
+    assert row.owed == (step,)
+
+
+async def test_a_deletion_owes_each_later_store_for_itself(world: World) -> None:
+    entry = await world.write()
+    world.long.down = True
+    assert await world.delete(entry) is True
+    row = await world.standing(world.short, entry.id)
+    assert isinstance(row, Tombstone)
+    assert [owed.id for owed in row.owed] == ["deliver.tombstone:long"]
+    assert await world.stands(entry) == ["tombstone", "tombstone", "-"]
+
+
+async def test_a_tombstone_that_a_store_refuses_stays_owed_and_is_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = await world.write(scope=USER)
+    apply = world.long.apply
+
+    async def refuses(writes: Sequence[Write], **more: Any) -> list[Outcome]:
+        refused = any(isinstance(write, Delete) for write in writes)
+        return [Outcome(Status.REJECTED, reason="no room")] if refused else await apply(writes, **more)
+
+    monkeypatch.setattr(world.long, "apply", refuses)
+    assert await world.delete(entry) is True
+    assert await world.owed() == 1
+    assert ["no room" in said for said in (await world.engine.maintenance.sweep()).stays] == [True]
+    monkeypatch.undo()
+    await _settled(world)
+    assert await world.stands(entry) == ["-", "tombstone", "tombstone"]
+
+
+async def test_what_many_owe_one_store_is_delivered_in_batches(world: World) -> None:
+    world.long.down = True
+    for n in range(2 * READ_AT_ONCE + 1):
+        await world.write(f"text {n}", scope=USER)
+    world.heal()
+    world.long.steps.clear()
+    world.mid.steps.clear()
+    assert (await world.engine.maintenance.sweep()).finished == 2 * READ_AT_ONCE + 1
+    assert (world.long.steps.count("replica.deliver"), world.mid.steps.count("owed.settle")) == (3, 3)

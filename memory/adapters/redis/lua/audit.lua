@@ -4,93 +4,53 @@
 
 local REPAIR = take() == '1'
 
--- Sees to it that the member is in the set or is not; whether it was as it should be.
-local function right(key, member, wanted, is_sorted)
-  local there
-  if is_sorted then there = call('ZSCORE', key, member) ~= false else there = call('SISMEMBER', key, member) == 1 end
-  if there == wanted then return true end
-  if REPAIR then
-    if is_sorted then
-      if wanted then call('ZADD', key, 0, member) else call('ZREM', key, member) end
-    else
-      call(wanted and 'SADD' or 'SREM', key, member)
-    end
-  end
-  return false
-end
-
--- The indexes that are wrong about what stands in a place, by their letters; nothing where nothing stands there, or it cannot be read.
+-- The indexes that are wrong about what stands at an address, by their letters; nothing where nothing stands there, or it cannot be read.
 local function record()
-  local bucket, collection, tenant, id = take(), take(), take(), take()
-  local key, wrong = record_key(bucket, collection, tenant, id), ''
-  local value = call('GET', key)
-  if not value or not sealed(value) then return '' end
-  local kind, owing, created, partition = sub(value, 18, 18), sub(value, 20, 20) == 'o', sub(value, 59, 74), sub(value, 75, 106)
-  local function expect(letter, index, member, wanted, is_sorted)
-    if not right(index, member, wanted, is_sorted) then wrong = wrong .. letter end
+  local address, wrong = take_address(), ''
+  local stored = parsed(value_at(address))
+  if not stored or stored.broken then return '' end
+  local function expect(letter, is_right, ...)
+    if is_right then return end
+    wrong = wrong .. letter
+    if REPAIR then call(...) end
   end
-  if partition ~= NOWHERE and (kind == 'r' or kind == 'c') then
-    local index = index_key(bucket, 't', collection, partition)
-    expect('t', index, created .. id, true, true)
-    expect('a', index_key(bucket, 'a', collection), id .. tenant .. created .. partition, true, true)
-    expect('n', index_key(bucket, 'n', collection, tenant), partition, true, false)
-    if call('PTTL', key) == -1 and call('PTTL', index) >= 0 then -- the index would be gone before what it names
-      wrong = wrong .. 't'
-      if REPAIR then call('PERSIST', index) end
-    end
+  local start, partition = keys_of(address.bucket), stored.partition
+  for _, pair in ipairs(members_of(address, stored)) do
+    expect(sub(pair[1], #start + 1, #start + 1), call('ZSCORE', pair[1], pair[2]), 'ZADD', pair[1], 0, pair[2])
   end
-  expect('g', index_key(bucket, 'g', collection), id .. tenant, kind == 'm' or kind == 't', true)
-  expect('o', index_key(bucket, 'o', collection), id .. tenant, owing, true)
-  if kind == 'm' and partition ~= NOWHERE then expect('m', keys_of(bucket) .. 'm:' .. partition, key, true, false) end
+  if partition == NOWHERE then return wrong end
+  if stored.kind == 'm' then
+    expect('m', call('SISMEMBER', start .. 'm:' .. partition, address.key) == 1, 'SADD', start .. 'm:' .. partition, address.key)
+    return wrong
+  end
+  local index, collections, forever = partition_index(address, partition), start .. 's:' .. partition, call('PTTL', address.key) == -1
+  expect('s', call('SISMEMBER', collections, address.collection) == 1, 'SADD', collections, address.collection)
+  for letter, key in pairs({t = index, s = collections}) do -- it would be gone before what it names
+    expect(letter, not (forever and call('PTTL', key) >= 0), 'PERSIST', key)
+  end
+  if #named(address.bucket, 'e', address.tenant, partition) == 0 then
+    local read, said = pcall(cjson.decode, string.match(sub(stored.value, stored.finish + 1), '^[^\n]*'))
+    expect('e', false, 'ZADD', start .. 'e', 0, address.tenant .. partition .. cjson.encode(read and {said[1], said[3]} or {}))
+  end
   return wrong
 end
 
--- A portion of an index over all records: where the next one begins, and how many members name something that is not there as they say.
+-- A portion of an index: where the next one begins, and how many members name something that is not there as they say.
 local function members()
-  local bucket, collection, index, bound, count = take(), take(), take(), take(), tonumber(take())
-  local key, wrong = index_key(bucket, index, collection), 0
-  local found = call('ZRANGE', key, bound, '+', 'BYLEX', 'LIMIT', 0, count)
+  local bucket, index, of, from, count, wrong = take(), take(), take(), take(), tonumber(take()), 0
+  local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, of)
+  local found = call('ZRANGE', key, from, '+', 'BYLEX', 'LIMIT', 0, count)
   for _, member in ipairs(found) do
-    local id, tenant, listed = sub(member, 1, -33), sub(member, -32), nil
-    if index == 'a' then id, tenant, listed = sub(member, 1, -81), sub(member, -80, -49), sub(member, -48) end
-    local value = call('GET', record_key(bucket, collection, tenant, id))
-    local stands = value and sealed(value)
-    if value and stands then
-      local kind = sub(value, 18, 18)
-      if listed then
-        stands = (kind == 'r' or kind == 'c') and sub(value, 59, 106) == listed
-      elseif index == 'g' then
-        stands = kind == 'm' or kind == 't'
-      else
-        stands = sub(value, 20, 20) == 'o'
-      end
-      if not stands then wrong = wrong + 1 end
-    end
-    if REPAIR and not stands and not (value and not sealed(value)) then
-      if listed then unlist(bucket, collection, tenant, id, sub(listed, 17), sub(listed, 1, 16)) else call('ZREM', key, member) end
-    end
-  end
-  return framed(#found == count and '(' .. found[#found] or '') .. framed(tostring(wrong))
-end
-
--- A portion of a partition's index: every member of it is one of the index over all records.
-local function partition()
-  local bucket, collection, of, bound, count = take(), take(), take(), take(), tonumber(take())
-  local key, wrong, all = index_key(bucket, 't', collection, of), 0, index_key(bucket, 'a', collection)
-  local found = call('ZRANGE', key, bound, '+', 'BYLEX', 'LIMIT', 0, count)
-  for _, member in ipairs(found) do
-    local created, id, known = sub(member, 1, 16), sub(member, 17), false
-    for _, one in ipairs(call('ZRANGE', all, '[' .. id, '(' .. id .. '~', 'BYLEX')) do
-      known = known or (#one == #id + 80 and sub(one, -48) == created .. of)
-    end
-    if not known then
-      wrong = wrong + 1
+    local address = address_in(bucket, index, index == 't' and sub(of, 1, -34) or of, member)
+    local value = value_at(address)
+    if not value or not belongs(address, key, member, value) then
+      if value then wrong = wrong + 1 end
       if REPAIR then call('ZREM', key, member) end
     end
   end
   return framed(#found == count and '(' .. found[#found] or '') .. framed(tostring(wrong))
 end
 
-local LOOKS, answers = {record = record, members = members, partition = partition}, {}
+local LOOKS, answers = {record = record, members = members}, {}
 while at < #ARGV do answers[#answers + 1] = framed(LOOKS[take()]()) end
 return table.concat(answers)

@@ -1,10 +1,12 @@
--- What both scripts know: the names of keys and the layout of values. `names.py` and `packing.py` say the same in Python.
+-- What all scripts know: the names of keys, the layout of values, and which indexes list what stands somewhere. `keys.py` and `codec.py` say the
+-- same of names and values in Python.
 --
 -- Every key of a bucket carries the bucket's hash tag, so a script that is given one bucket touches one slot, whatever else it finds out.
--- ARGV[1] is the prefix of all keys; each script then takes its arguments in order.
+-- ARGV[1] is the prefix of all keys, ARGV[2] says whether this server is the only one; each script then takes its arguments in order.
 
-local PREFIX, at = ARGV[1], 1
-local HEAD, NOWHERE, NEVER = 153, string.rep('0', 32), string.rep('-', 15)
+local PREFIX, ONE_SERVER, at = ARGV[1], ARGV[2] == '1', 2
+local HEAD, NOWHERE, NEVER, AT_ONCE = 154, string.rep('0', 32), string.rep('-', 16), string.rep('0', 16)
+local NO_VERSION = string.rep('0', 19)
 local sub, format, call = string.sub, string.format, redis.call
 
 local function take()
@@ -16,44 +18,131 @@ local function framed(text)
   return struct.pack('>I4', #text) .. text
 end
 
+-- Keys --------------------------------------------------------------------------------------------------------------
+
 -- The beginning of every key of a bucket.
 local function keys_of(bucket)
   return '{' .. PREFIX .. ':' .. bucket .. '}:'
 end
 
-local function hex(letter)
-  return format('%02x', string.byte(letter))
+local function index_key(bucket, index, of)
+  return keys_of(bucket) .. index .. ':' .. of
 end
 
--- An id as indexes have it ends in NUL and a letter: p for one that may stand in a key as it is, h for one that stands there in hexadecimal.
-local function token(id)
-  if string.byte(id, -1) == 112 then return sub(id, 1, -3) end
-  return '~' .. (string.gsub(sub(id, 1, -3), '.', hex))
+-- Where a key's record, mark or tombstone stands.
+local function address_at(bucket, collection, tenant, id)
+  return {bucket = bucket, collection = collection, tenant = tenant, id = id, key = index_key(bucket, 'r', collection .. ':' .. tenant .. ':' .. id)}
 end
 
-local function record_key(bucket, collection, tenant, id)
-  return keys_of(bucket) .. 'r:' .. collection .. ':' .. tenant .. ':' .. token(id)
+local function take_address()
+  return address_at(take(), take(), take(), take())
 end
 
--- Where the header ends, or nil where the value is not as it was sealed.
-local function sealed(value)
-  local books, identity = tonumber(sub(value, 138, 145)), tonumber(sub(value, 146, HEAD))
-  if not books or not identity or sub(value, 1, 1) ~= '1' then return nil end
-  local finish = HEAD + books + identity
-  if sub(redis.sha1hex(sub(value, 18, finish)), 1, 16) ~= sub(value, 2, 17) then return nil end
-  return finish
+-- The key of an index: `of` is the collection and, for the records of a partition (t), that partition.
+local function partition_index(address, partition)
+  return index_key(address.bucket, 't', address.collection .. ':' .. partition)
 end
 
--- The indexes of a bucket: a partition's records by creation (t), all records (a), marks and tombstones (g) and what owes (o) by id,
--- and the registry of a tenant's partitions (n). Of partitions: their marks (m), and those of which something is kept (e).
-local function index_key(bucket, index, collection, of)
-  if of then return keys_of(bucket) .. index .. ':' .. collection .. ':' .. of end
-  return keys_of(bucket) .. index .. ':' .. collection
+-- On a cluster a slot may be on its way to another node. What is not here may be there then, and only a command on two keys is refused for it: so one
+-- is sent before anything is told missing.
+local function surely_missing(bucket, key)
+  if not ONE_SERVER then call('EXISTS', key, keys_of(bucket) .. 'e') end
+  return true
 end
 
-local function unlist(bucket, collection, tenant, id, partition, created)
-  local index = index_key(bucket, 't', collection, partition)
-  call('ZREM', index, created .. id)
-  call('ZREM', index_key(bucket, 'a', collection), id .. tenant .. created .. partition)
-  if call('EXISTS', index) == 0 then call('SREM', index_key(bucket, 'n', collection, tenant), partition) end
+-- Values ------------------------------------------------------------------------------------------------------------
+
+local function value_at(address)
+  return call('GET', address.key) or surely_missing(address.bucket, address.key) and nil
+end
+
+-- What a sound value says of itself. `tier` is the size of its tier, the header with tier and steps owed ends at `finish`.
+local function opened(value, tier, finish)
+  return {
+    kind = sub(value, 18, 18), role = sub(value, 19, 19), owing = sub(value, 20, 20), version = sub(value, 21, 39), created = sub(value, 59, 74),
+    partition = sub(value, 75, 106), ends = sub(value, 107, 122), digest = sub(value, 123, 138), tier = sub(value, HEAD + 1, HEAD + tier),
+    owed = sub(value, HEAD + tier + 1, finish), finish = finish, value = value,
+  }
+end
+
+-- Of what is not as it was sealed (`broken`) it is known that it is there, and nothing else.
+local function parsed(value)
+  if not value then return nil end
+  local tier, owed = tonumber(sub(value, 139, 146)), tonumber(sub(value, 147, HEAD))
+  local finish = tier and owed and sub(value, 1, 1) == '3' and HEAD + tier + owed
+  if not finish or sub(redis.sha1hex(sub(value, 18, finish)), 1, 16) ~= sub(value, 2, 17) then
+    return {kind = 'c', broken = true, role = '-', owing = '-', version = NO_VERSION, partition = NOWHERE, ends = NEVER, value = value}
+  end
+  return opened(value, tier, finish)
+end
+
+-- Indexes -----------------------------------------------------------------------------------------------------------
+
+-- The members of indexes that tell of what stands at an address, as pairs of key and member: a partition's records by creation (t), all records (a),
+-- marks and tombstones (g) by id, what is due (d) and records at home that expire (x) by moment.
+local function members_of(address, stored)
+  local found = {}
+  if not stored or stored.broken then return found end
+  local bucket, collection, who = address.bucket, address.collection, address.id .. address.tenant
+  local function add(key, member) found[#found + 1] = {key, member} end
+  local function due(moment, why) add(keys_of(bucket) .. 'd', moment .. who .. why .. collection) end
+  if (stored.kind == 'r' or stored.kind == 'c') and stored.partition ~= NOWHERE then
+    add(partition_index(address, stored.partition), stored.created .. who)
+    add(index_key(bucket, 'a', collection), who .. stored.created .. stored.partition)
+  end
+  if stored.kind == 'r' then
+    if stored.owing == 'o' and (stored.role == 'h' or stored.role == 'a') then due(AT_ONCE, 'o') end
+    if stored.role == 'a' then due(AT_ONCE, 'a') end
+    if stored.role == 'h' and stored.ends ~= NEVER then add(index_key(bucket, 'x', collection), stored.ends .. who) end
+  elseif stored.kind ~= 'c' then
+    add(index_key(bucket, 'g', collection), who)
+    if stored.owing == 'o' then due(AT_ONCE, 'o') elseif stored.ends ~= NEVER then due(stored.ends, 'd') end
+  end
+  return found
+end
+
+-- Where what a member of an index names stands: id and tenant are behind a moment, or before everything.
+local function address_in(bucket, index, collection, member)
+  local start = (index == 'a' or index == 'g') and 0 or 16
+  return address_at(bucket, index == 'd' and sub(member, 86) or collection, sub(member, start + 37, start + 68), sub(member, start + 1, start + 36))
+end
+
+-- Whether the value stands where the member of the index says. What is not as it was sealed is not judged, nor what is in quarantine and knows no
+-- partition: its reader has to learn of it.
+local function belongs(address, key, member, value)
+  local stored = parsed(value)
+  if stored.kind == 'c' and stored.partition == NOWHERE then return true end
+  for _, pair in ipairs(members_of(address, stored)) do
+    if pair[1] == key and pair[2] == member then return true end
+  end
+  return false
+end
+
+-- Partitions --------------------------------------------------------------------------------------------------------
+--
+-- Of each there are: its generation (p), the collections in which it has records (s), and the keys of its marks (m). It is named among those that have
+-- records (e) and those that have a generation (i), by tenant, partition and what both are called.
+
+local function generation_of(bucket, partition)
+  local key = index_key(bucket, 'p', partition)
+  return tonumber(call('HGET', key, 'g') or surely_missing(bucket, key) and '0')
+end
+
+local function named(bucket, registry, tenant, partition)
+  return call('ZRANGE', keys_of(bucket) .. registry, '[' .. tenant .. partition, '(' .. tenant .. partition .. '~', 'BYLEX')
+end
+
+local function unnamed(bucket, registry, tenant, partition)
+  call('ZREMRANGEBYLEX', keys_of(bucket) .. registry, '[' .. tenant .. partition, '(' .. tenant .. partition .. '~')
+end
+
+-- Whether the partition has records in the address's collection. Where it has none it is not named for them either.
+local function has_any(address, partition)
+  local index = partition_index(address, partition)
+  if call('EXISTS', index) == 1 then return true end
+  surely_missing(address.bucket, index)
+  local collections = keys_of(address.bucket) .. 's:' .. partition
+  call('SREM', collections, address.collection)
+  if call('EXISTS', collections) == 0 then unnamed(address.bucket, 'e', address.tenant, partition) end
+  return false
 end

@@ -1,4 +1,4 @@
--- Pages of an index with the values its members lead to, and the registry of partitions.
+-- Pages of an index with the values its members lead to, the partitions of a tenant, and single values and generations.
 --
 -- What an index names and is no longer there (it expired) or stands elsewhere is taken out of the index while passing.
 
@@ -13,91 +13,85 @@ local function say(piece)
   return #piece
 end
 
--- What a member of an index says: the id, the tenant, and where records are listed (creation, then partition).
-local function told(index, member, tenant, partition)
-  if index == 't' then return sub(member, 17), tenant, sub(member, 1, 16) .. partition end
-  if index == 'a' then return sub(member, 1, -81), sub(member, -80, -49), sub(member, -48) end
-  return sub(member, 1, -33), sub(member, -32), nil
-end
-
--- Takes a member that leads nowhere, or elsewhere, out of its index, and of the other one where it stands too.
-local function drop(bucket, collection, index, key, member, tenant, partition)
-  local id, of, listed = told(index, member, tenant, partition)
-  if listed then
-    unlist(bucket, collection, of, id, sub(listed, 17), sub(listed, 1, 16))
+-- Takes a member that leads nowhere, or elsewhere, out of its index; a record's out of both.
+local function drop(address, index, key, member, partition)
+  call('ZREM', key, member)
+  if index == 'a' then
+    partition = sub(member, 85)
+    call('ZREM', partition_index(address, partition), sub(member, 69, 84) .. sub(member, 1, 68))
+  elseif index == 't' then
+    call('ZREM', index_key(address.bucket, 'a', address.collection), sub(member, 17) .. sub(member, 1, 16) .. partition)
   else
-    call('ZREM', key, member)
+    return
   end
+  has_any(address, partition)
 end
 
--- Whether the value stands where the member says. What cannot be read is not judged: its reader has to learn of it.
-local function belongs(index, value, listed)
-  local kind = string.byte(value, 18)
-  local right
-  if listed then
-    right = (kind == 114 and sub(value, 59, 106) == listed) or kind == 99
-  elseif index == 'g' then
-    right = kind == 109 or kind == 116
-  else
-    right = string.byte(value, 20) == 111
-  end
-  return right or not sealed(value)
+-- Whether a record stands where the member says: what most members lead to, told without looking at the rest of the value.
+local function is_plain(index, member, partition, value)
+  local listed = index == 't' and sub(member, 1, 16) .. partition or index == 'a' and sub(member, 69)
+  return listed and sub(value, 18, 18) == 'r' and sub(value, 59, 106) == listed
 end
 
+-- Members from `from` to `to`, which says the direction too.
 local function page()
-  local bucket, collection, index, tenant, partition = take(), take(), take(), take(), take()
-  local backwards, bound, count = take() == '1', take(), tonumber(take())
-  local key = index_key(bucket, index, collection, index == 't' and partition)
+  local bucket, collection, index, partition, from, to, count = take(), take(), take(), take(), take(), take(), tonumber(take())
+  local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, index == 't' and collection .. ':' .. partition or collection)
   local members
-  if backwards then
-    members = call('ZRANGE', key, bound, '-', 'BYLEX', 'REV', 'LIMIT', 0, count)
+  if to == '-' then
+    members = call('ZRANGE', key, from, to, 'BYLEX', 'REV', 'LIMIT', 0, count)
   else
-    members = call('ZRANGE', key, bound, '+', 'BYLEX', 'LIMIT', 0, count)
+    members = call('ZRANGE', key, from, to, 'BYLEX', 'LIMIT', 0, count)
   end
-  local looked = #members
-  local start, keys, places = keys_of(bucket) .. 'r:' .. collection .. ':', {}, {}
+  local looked, keys, of_one = #members, {}, index == 't' or index == 'a'
+  local start, who = index_key(bucket, 'r', collection .. ':'), index == 'a' and 1 or 17
   for i = 1, looked do
-    local id, of, listed = told(index, members[i], tenant, partition)
-    keys[i], places[i] = start .. of .. ':' .. token(id), listed
+    local member = members[i]
+    keys[i] = of_one and start .. sub(member, who + 36, who + 67) .. ':' .. sub(member, who, who + 35) or address_in(bucket, index, collection, member).key
   end
-  local values = looked > 0 and call('MGET', unpack(keys)) or {}
-  local size, more = 0, looked == count
-  local elsewhere = index == 't' and call('HGET', keys_of(bucket) .. 'p:' .. partition, 'b') or ''
-  local flag = last + 1
+  keys[looked + 1], keys[looked + 2] = key, keys_of(bucket) .. 'e' -- as in `surely_missing`
+  local values = call('MGET', unpack(keys))
+  local size, more, flag, said = 0, looked == count, last + 1, 1
   say('')
-  local said = 1 + say(framed(elsewhere))
   for i = 1, looked do
     if size > BUDGET then
       more = true
       break
     end
     local member, value = members[i], values[i]
-    if value and belongs(index, value, places[i]) then
+    if value and (is_plain(index, member, partition, value) or belongs(address_in(bucket, index, collection, member), key, member, value)) then
       said = said + say(struct.pack('>I4I4', #member, #value)) + say(member) + say(value)
       size = size + #value
     else
-      drop(bucket, collection, index, key, member, tenant, partition)
+      drop(address_in(bucket, index, collection, member), index, key, member, partition)
     end
   end
   pieces[flag] = more and '1' or '0'
   return said
 end
 
--- The partitions of a tenant that have records in this bucket.
+-- The partitions of a tenant that have records of the collection in this bucket.
 local function partitions()
   local bucket, collection, tenant = take(), take(), take()
-  local registry, kept = index_key(bucket, 'n', collection, tenant), {}
-  for _, partition in ipairs(call('SMEMBERS', registry)) do
-    if call('EXISTS', index_key(bucket, 't', collection, partition)) == 1 then
-      kept[#kept + 1] = partition
-    else
-      call('SREM', registry, partition)
-    end
+  local said = 0
+  surely_missing(bucket, keys_of(bucket) .. 'i')
+  for _, name in ipairs(call('ZRANGE', keys_of(bucket) .. 'e', '[' .. tenant, '(' .. tenant .. '~', 'BYLEX')) do
+    local partition = sub(name, 33, 64)
+    if has_any(address_at(bucket, collection, tenant, ''), partition) then said = said + say(partition) end
   end
-  return say(table.concat(kept))
+  return said
 end
 
-local READS = {page = page, partitions = partitions}
+local function value()
+  local stored = value_at(take_address())
+  return stored and say('=' .. stored) or 0
+end
+
+local function generation()
+  return say(format('%.0f', generation_of(take(), take())))
+end
+
+local READS = {page = page, partitions = partitions, value = value, generation = generation}
 while at < #ARGV do
   local size = last + 1
   say('')

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from pymongo.database import Database
 
-from memory.adapters.mongo.partitions import Registry
+from memory.adapters.mongo.partitions import Directory
 from memory.adapters.mongo.store import MongoStore
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, done
@@ -100,9 +100,8 @@ class Held:
         monkeypatch.setattr(owner, name, waits)
 
 
-def registry_of(store: MongoStore) -> Registry:
-    assert store._desk is not None
-    return store._desk.registry
+def directory_of(store: MongoStore) -> Directory:
+    return store._ready().directory
 
 
 async def erased(store: Store) -> None:

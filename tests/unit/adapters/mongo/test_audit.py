@@ -14,12 +14,12 @@ from tests.unit.adapters.mongo.conftest import ALONE, Raw
 pytestmark = ALONE
 
 DAMAGE: dict[str, tuple[dict[str, Any], Any]] = {
-    "records lost their words": ({"kind": "record"}, {"$unset": {"words": "", "counts": ""}}),
-    "a record has a word twice": ({"id": id_of(1)}, [{"$set": {"words": {"$concatArrays": ["$words", "$words"]}}}]),
-    "a record has another's words": ({"id": id_of(1)}, {"$set": {"words": ["banana"], "counts": {"banana": 1}}}),
-    "counts are wrong": ({"id": id_of(1)}, {"$set": {"counts.appl": 40}}),
-    "lengths are wrong": ({"kind": "record"}, {"$inc": {"length": 100}}),
-    "dead documents have words": ({"kind": "tombstone"}, {"$set": {"words": ["appl"], "length": 1}}),
+    "records lost their words": ({"type": "record"}, {"$unset": {"words": "", "stems": ""}}),
+    "a record has a word twice": ({"id": id_of(1)}, [{"$set": {"stems": {"$concatArrays": ["$stems", "$stems"]}}}]),
+    "a record has another's words": ({"id": id_of(1)}, {"$set": {"stems": ["banana"], "words": b'[1,{"banana":1}]'}}),
+    "counts are wrong": ({"id": id_of(1)}, {"$set": {"words": b'[40,{"appl":40}]'}}),
+    "lengths are wrong": ({"type": "record"}, {"$inc": {"length": 100}}),
+    "dead documents have words": ({"type": "tombstone"}, {"$set": {"stems": ["appl"], "length": 1}}),
 }
 
 
@@ -38,10 +38,10 @@ async def test_damage_is_named_and_mended_beside_running_writers(store: MongoSto
 async def test_a_copy_whose_record_is_gone_is_named_and_taken_away(store: MongoStore, raw: Raw) -> None:
     async def damage() -> None:
         place = {"collection": "samples", "tenant": "acme", "id": "gone"}
-        raw["memory_store.set_aside"].insert_one({"_id": place, **place})
+        raw["memory_store.quarantine"].insert_one({"_id": place, **place})
 
     await auditing.damage_is_named_and_mended(store, damage)
-    assert raw["memory_store.set_aside"].count_documents({}) == 0
+    assert raw["memory_store.quarantine"].count_documents({}) == 0
 
 
 async def test_ten_thousand_records_are_audited_page_by_page(store: MongoStore) -> None:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+import json
+from datetime import timedelta
 from typing import Any
 
 import bson
 import pytest
 
-from memory.adapters.mongo.codec import LARGEST, Layout, checksum, sealed
-from memory.adapters.mongo.words import Parts, token
-from memory.ports.collections import TextPart
-from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
+from memory.adapters.mongo.codec import LARGEST, document_of, held_in
+from memory.ports import lexical
+from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import T0, key_of, record
-from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Standing, Tombstone, pack_vector
+from memory.ports.record import Mark, Owed, Standing, Tombstone, pack_vector
+from memory.ports.rows import row_of
 from memory.ports.storable import Unstorable
-
-LAYOUT = Layout(SAMPLES)
-
-
-def _stored(standing: Standing) -> dict[str, Any]:
-    """As the server gives it back."""
-    document: dict[str, Any] = bson.decode(bson.encode(LAYOUT.document(standing)))
-    return document
-
 
 FULL = record(
     generation=2,
-    fields={"type": "fact", "tags": ("b", "a"), "confidence": -0.0, "valid_from": T0},
+    fields={"type": "fact", "tags": ("b", "a"), "confidence": -0.5, "number": 2**60, "pinned": True, "seal": b"\x00", "valid_from": T0},
     body={"": {"$ne": 1}, "a.b": "\x00"},
     texts={"title": "Deploying deploys", "content": "the lantern"},
     vector=pack_vector([1.0]),
@@ -37,34 +28,53 @@ FULL = record(
 )
 
 
+def _stored(standing: Standing) -> dict[str, Any]:
+    """As the server gives it back."""
+    document: dict[str, Any] = bson.decode(bson.encode(document_of(row_of(SAMPLES, standing))))
+    return document
+
+
 def test_the_layout_of_a_record_is_pinned() -> None:
-    document = LAYOUT.document(FULL) | {"stamp": 7}
-    assert checksum(document) == -2443438215625107341, "a change needs a new layout version"
-    assert {name: value for name, value in document.items() if name != "checksum"} == {
+    document = document_of(row_of(SAMPLES, FULL))
+    assert {name: value for name, value in document.items() if name not in ("token", "checksum")} == {
         "_id": {"tenant": "acme", "id": FULL.key.id},
         "tenant": "acme",
         "id": FULL.key.id,
-        "kind": "record",
+        "type": "record",
         "version": 1,
         "scope": "user:ann",
-        "created_at": 4870652890123456,
-        "updated_at": 4870652890123456,
-        "expires_at": 4870652889123457,
-        "fields": {"type": "fact", "tags": ["b", "a"], "confidence": -0.0, "valid_from": 4870652889123456},
-        "body": '{"":{"$ne":1},"a.b":"\\u0000"}',
-        "texts": {"title": "Deploying deploys", "content": "the lantern"},
-        "vector": pack_vector([1.0]),
         "generation": 2,
         "role": "home",
         "tier": "",
+        "created_at": 4870652890123456,
+        "updated_at": 4870652890123456,
+        "expires_at": 4870652889123457,
         "accesses": 0,
         "owed": '[["deliver","deliver",{"to":"long"}]]',
         "owing": True,
-        "words": ["deploi", "the", "lantern"],
-        "counts": {"deploi": 2, "the": 1 << 15, "lantern": 1 << 15},
+        "body": '{"":{"$ne":1},"a.b":"\\u0000"}',
+        "fields": {
+            "type": "fact",
+            "tags": ("b", "a"),
+            "confidence": -0.5,
+            "number": 2**60,
+            "pinned": 1,
+            "seal": b"\x00",
+            "valid_from": 4870652889123456,
+        },
+        "texts": {"title": "Deploying deploys", "content": "the lantern"},
+        "vector": pack_vector([1.0]),
+        "words": b'[4,{"deploi":2,"the":32768,"lantern":32768}]',
+        "stems": ["deploi", "the", "lantern"],
         "length": 4,
-        "stamp": 7,
-    }
+    }, "a change needs a new layout version"
+
+
+def test_marks_and_tombstones_have_nothing_of_a_record_that_a_filter_could_ask_for() -> None:
+    mark = document_of(row_of(SAMPLES, Mark(key_of(1), "user:ann", 3, "mid", (), T0)))
+    assert mark.keys() == {"_id", "tenant", "id", "type", "version", "scope", "to", "discard_at", "token", "checksum"}
+    tombstone = document_of(row_of(SAMPLES, Tombstone(key_of(1), 4, (), {"k": [1]})))
+    assert tombstone.keys() == {"_id", "tenant", "id", "type", "version", "note", "token", "checksum"}
 
 
 @pytest.mark.parametrize(
@@ -73,86 +83,74 @@ def test_the_layout_of_a_record_is_pinned() -> None:
     ids=lambda s: type(s).__name__,
 )
 def test_what_stands_comes_back_as_it_was(standing: Standing) -> None:
-    assert LAYOUT.read(_stored(standing)) == standing
+    assert held_in(_stored(standing)).row == row_of(SAMPLES, standing)
 
 
-@pytest.mark.parametrize("at", [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)])
-def test_moments_keep_their_microseconds_at_both_ends_of_time(at: datetime) -> None:
-    stored = LAYOUT.read(_stored(replace(FULL, created_at=at, accessed_at=at)))
-    assert isinstance(stored, Record)
-    assert (stored.created_at, stored.accessed_at) == (at, at)
+@pytest.mark.parametrize("name", [name for name in _stored(FULL) if name not in ("token", "words", "stems", "length")])
+def test_any_change_of_what_a_document_says_is_told(name: str) -> None:
+    document = _stored(FULL)
+    for changed in (
+        {"_id": {"tenant": "acme", "id": "other"}, "type": "mark", "owing": 1}.get(name, "another"),
+        {"fields": {**document["fields"], "more": 1}, "texts": {}}.get(name, 3),
+    ):
+        if name == "_id" and changed == 3:
+            continue
+        held = held_in(document | {name: changed})
+        assert held.problem
+        assert held.row is None
+    del document[name]
+    if name != "_id":
+        assert held_in(document).problem
 
 
-REFUSED: dict[str, tuple[Record, str]] = {
-    "half a character in the body": (record(generation=0, body={"k": "\ud800"}), "body"),
-    "half a character in a text": (record(generation=0, texts={"title": "\udfff"}), "surrogate"),
-    "half a character in a tag": (record(generation=0, fields={"tags": ("\ud800",)}), "surrogate"),
-    "half a character in the tenant": (replace(record(generation=0), key=Key("a\ud800", "x")), "surrogate"),
-    "half a character in the scope": (replace(record(generation=0), scope="\ud800"), "surrogate"),
-    "a version of 65 bits": (record(generation=0, version=2**63), "64 bits"),
-    "a number that is not finite": (record(generation=0, fields={"confidence": float("inf")}), "confidence"),
-    "a number too large for a float": (record(generation=0, fields={"confidence": 10**400}), "confidence"),
-    "JSON that is not finite": (record(generation=0, body={"k": float("nan")}), "body"),
-    "tags that take more room than JSON": (record(generation=0, fields={"tags": ("",) * 2_000_000}), str(LARGEST)),
-    "a debt larger than a document": (record(generation=0, owed=(Owed("x", "x", {"y": "z" * LARGEST}),)), str(LARGEST)),
+def test_fields_of_a_later_release_are_covered_and_stay() -> None:
+    document = _stored(FULL)
+    row = held_in(document).row
+    assert row is not None
+    assert document_of(row)["checksum"] == document["checksum"]
+    assert row.fields["tags"] == ("b", "a"), "declared or not, they come back as rows have them"
+
+
+def test_the_order_in_which_a_document_is_kept_does_not_matter() -> None:
+    assert held_in(dict(sorted(_stored(FULL).items(), reverse=True))).row == row_of(SAMPLES, FULL)
+
+
+def test_every_write_has_a_token_of_its_own() -> None:
+    assert len({document_of(row_of(SAMPLES, FULL))["token"] for _ in range(100)}) == 100
+
+
+REFUSED: dict[str, Standing] = {
+    "tags that take more room than JSON": record(fields={"tags": ("",) * 2_000_000}),
+    "a debt larger than a document": record(owed=(Owed("x", "x", {"y": "z" * LARGEST}),)),
+    "a note larger than a document": Tombstone(key_of(1), 4, (), {"k": "z" * LARGEST}),
 }
 
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_mongodb_cannot_hold_is_refused_by_name(why: str) -> None:
-    wrong, named = REFUSED[why]
-    with pytest.raises(Unstorable, match=named):
-        LAYOUT.document(wrong)
-
-
-def test_an_integer_field_of_65_bits_is_refused_by_name() -> None:
-    with pytest.raises(Unstorable, match="stored_version"):
-        Layout(MORE_SAMPLES).document(record(generation=0, fields={"stored_version": 2**63}))
-
-
-@pytest.mark.parametrize("name", [name for name in LAYOUT.document(FULL) if name not in ("words", "counts", "length")])
-def test_any_change_of_what_a_document_says_is_told(name: str) -> None:
-    document = _stored(FULL)
-    changed = {"_id": {"tenant": "acme", "id": "other"}, "kind": "mark"}.get(name, "another")
-    assert isinstance(LAYOUT.read(document | {name: changed}), Corrupt)
-    del document[name]
-    if name != "_id":
-        assert isinstance(LAYOUT.read(document), Corrupt)
-
-
-def test_the_order_in_which_a_document_is_kept_does_not_matter() -> None:
-    document = _stored(FULL)
-    assert LAYOUT.read(dict(sorted(document.items(), reverse=True))) == FULL
-
-
-def test_every_write_has_a_checksum_of_its_own() -> None:
-    assert len({LAYOUT.document(FULL)["checksum"] for _ in range(100)}) == 100
-    document = LAYOUT.document(FULL)
-    assert sealed(dict(document))["checksum"] != document["checksum"]
+    with pytest.raises(Unstorable, match=str(LARGEST)):
+        document_of(row_of(SAMPLES, REFUSED[why]))
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
-PARTS = Parts((TextPart("title", 10.0), TextPart("content", 4.0)))
+
+def test_a_collection_without_texts_has_no_words() -> None:
+    assert not {"words", "stems", "length"} & document_of(row_of(PLAIN, record())).keys()
 
 
-def test_counts_are_kept_a_part_and_weighed() -> None:
-    length, counts = PARTS.index({"title": "lantern lantern", "content": "a lantern"})
-    assert (length, PARTS.weighed(counts["lantern"]), PARTS.weighed(counts["a"])) == (4, 24.0, 4.0)
-
-
-def test_no_word_is_a_path_or_an_operator() -> None:
-    _, counts = PARTS.index({"title": "a.b $where {$ne: 1} x\x00y", "content": "n" * 5_000})
-    assert not [word for word in counts if set(word) & set(".$\x00")]
-    assert max(map(len, counts)) < 40
-    assert token("n" * 5_000) in counts
-
-
-def test_of_too_many_words_those_of_the_heaviest_part_are_found() -> None:
+def test_of_too_many_words_those_of_the_first_part_are_found() -> None:
     many = " ".join(f"w{n}x" for n in range(90_000))
-    length, counts = PARTS.index({"content": many, "title": "lantern"})
-    assert length == 90_001
-    assert "lantern" in counts
-    assert 30_000 < len(counts) < 60_000
-    document = LAYOUT.document(record(generation=0, texts={"content": many}))
+    document = document_of(row_of(SAMPLES, record(texts={"content": many, "title": "lantern"})))
+    assert document["length"] == lexical.length(document["words"]) == 90_001
+    assert "lantern" in document["stems"]
+    assert lexical.counts(SAMPLES, document["words"], ["lantern", "w89999x"]) == {"lantern": 10.0}
+    assert 30_000 < len(document["stems"]) < 90_000
     assert len(bson.encode(document)) < 8 * 2**20
+
+
+def test_stems_are_those_of_the_packed_words_and_none_is_a_path_or_an_operator() -> None:
+    texts = {"title": 'a.b $where {$ne: 1} x\x00y "quoted" back\\slash', "content": "東京 Ünïcode ﷺ " + "n" * 5_000}
+    document = document_of(row_of(SAMPLES, record(texts=texts)))
+    assert document["stems"] == list(json.loads(document["words"])[1])
+    assert not [stem for stem in document["stems"] if set(stem) & set('.$\x00"\\')]

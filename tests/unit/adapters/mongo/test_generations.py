@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from memory.adapters.mongo import writing
+from memory.adapters.mongo import single
+from memory.adapters.mongo.batch import WriteBatch
 from memory.adapters.mongo.partitions import LEAVING
-from memory.adapters.mongo.runs import Run
-from memory.adapters.mongo.shelf import Shelf
 from memory.adapters.mongo.store import MongoStore
-from memory.adapters.mongo.thresholds import Thresholds
-from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, hit_ids, key_of, live, one, put, record
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Record, Role, Tombstone
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, Put, RaiseGeneration, Status, When, Write
 from tests.support.mongo_servers import Mongo
-from tests.unit.adapters.mongo.conftest import BOTH, Held, Raw, erased, registry_of
+from tests.unit.adapters.mongo.conftest import BOTH, Held, Raw, directory_of, erased
 
 pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
 
@@ -45,7 +43,7 @@ async def test_a_put_that_arrives_after_an_erasure_is_refused_by_the_server(
 ) -> None:
     before, when = CASES[case]
     await done(store, *before)
-    held = Held(monkeypatch, writing, "_placed")
+    held = Held(monkeypatch, single, "_placed")
     late = asyncio.ensure_future(one(store, put(record(1, version=90, generation=0), when)))
     await held.reached.wait()
     await erased(other)
@@ -59,7 +57,7 @@ async def test_a_put_that_arrives_after_an_erasure_is_refused_by_the_server(
 async def test_a_fresh_record_that_arrives_after_an_erasure_is_born_after_it(
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch, when: When
 ) -> None:
-    held = Held(monkeypatch, writing, "_placed")
+    held = Held(monkeypatch, single, "_placed")
     late = asyncio.ensure_future(one(store, put(record(1, version=90), when)))
     await held.reached.wait()
     await erased(other)
@@ -88,7 +86,7 @@ async def test_writes_that_arrive_after_an_erasure_leave_nothing_of_the_erased_g
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch, standing: Sequence[int]
 ) -> None:
     await done(store, *[put(record(n)) for n in standing])
-    held = Held(monkeypatch, registry_of(store), "generations", after=True)
+    held = Held(monkeypatch, directory_of(store), "generations", after=True)
     late = asyncio.ensure_future(store.apply(_several(0, None)))
     await held.reached.wait()
     await erased(other)
@@ -104,7 +102,7 @@ async def test_what_was_taken_back_lets_stand_what_stood_before(store: MongoStor
     """A generation may be raised by who erases nothing."""
     await done(store, put(record(1)), put(record(2)))
     stood = await store.get(SAMPLES, [key_of(1), key_of(2)])
-    held = Held(monkeypatch, registry_of(store), "raised_since")
+    held = Held(monkeypatch, directory_of(store), "generations_now")
     late = asyncio.ensure_future(
         store.apply([*_several(0, 0, 0), put(record(1, version=91, generation=0), Newer()), Annotate(SAMPLES, key_of(3), 90, tier="mid")])
     )
@@ -119,7 +117,7 @@ async def test_what_was_taken_back_lets_stand_what_stood_before(store: MongoStor
 
 
 async def test_what_an_erasure_has_taken_was_applied_before_it(store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(monkeypatch, registry_of(store), "raised_since")
+    held = Held(monkeypatch, directory_of(store), "generations_now")
     late = asyncio.ensure_future(store.apply(_several(0, None)))
     await held.reached.wait()
     await done(other, RaiseGeneration(HERE))
@@ -134,29 +132,9 @@ async def test_a_call_that_raises_the_generation_itself_takes_nothing_back(store
     assert [(await live(store, n)).generation for n in (1, 2)] == [0, 0]
 
 
-async def test_portions_that_did_not_wait_for_the_journal_do_so_where_the_last_is_empty(
-    build: Callable[..., MongoStore], raw: Raw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = build(thresholds=Thresholds(inserted_at_once=1))
-    await store.open(DECLARED)
-    waited: list[str] = []
-    wait = Shelf.in_the_journal
-
-    async def watched(shelf: Shelf) -> None:
-        waited.append(shelf.name)
-        await wait(shelf)
-
-    monkeypatch.setattr(Shelf, "in_the_journal", watched)
-    await done(store, RaiseGeneration(HERE))
-    outcomes = await store.apply([put(record(1)), put(record(2, generation=0))])
-    assert [o.status for o in outcomes] == [Status.APPLIED, Status.REJECTED]
-    assert bool(waited) is not store.capabilities.atomic, "a transaction waits when it ends"
-    await store.close()
-
-
 async def test_an_edit_of_what_is_purged_meanwhile_makes_nothing_new(store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await done(store, delete(1, version=5), delete(2, version=5))
-    held = Held(monkeypatch, Run, "_send")
+    held = Held(monkeypatch, WriteBatch, "store")
     late = asyncio.ensure_future(store.apply([put(record(n, version=6), AtVersion(5)) for n in (1, 2)]))
     await held.reached.wait()
     await done(other, Purge(SAMPLES, key_of(1), 5))
@@ -194,15 +172,15 @@ async def test_of_many_writers_beside_many_raises_nothing_stands_that_was_erased
 
 KILLED = """
 import asyncio, os, signal, sys
-from memory.adapters.mongo.partitions import Registry
+from memory.adapters.mongo.partitions import Directory
 from memory.adapters.mongo.store import MongoStore
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import put, record
 
-look = Registry.generations
+look = Directory.generations
 
-async def slowly(self, partitions, session=None):
-    known = await look(self, partitions, session)
+async def slowly(self, partitions):
+    known = await look(self, partitions)
     print("looked", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     return known
@@ -213,7 +191,7 @@ async def dies(self, before):
 async def main():
     store = MongoStore(sys.argv[1])
     await store.open(DECLARED)
-    Registry.generations, Registry.raised_since = slowly, dies
+    Directory.generations, Directory.generations_now = slowly, dies
     await store.apply([put(record(n, generation=0, texts={"content": "cormorant"})) for n in (1, 2)])
 
 asyncio.run(main())
@@ -258,7 +236,7 @@ async def test_a_partition_forgotten_while_a_batch_is_under_way_gets_back_what_i
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await erased(store)
-    held = Held(monkeypatch, registry_of(store), "generations", after=True)
+    held = Held(monkeypatch, directory_of(store), "generations", after=True)
     late = asyncio.ensure_future(store.apply(_several(None, None)))
     await held.reached.wait()
     assert await other.forget_partitions([(HERE, 1)]) == 1

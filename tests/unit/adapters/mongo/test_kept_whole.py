@@ -12,7 +12,7 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, key_of, live, put, record, release
 from memory.ports.record import Partition
 from memory.ports.writes import Absent, Newer, RaiseGeneration, Write
-from tests.unit.adapters.mongo.conftest import REPLICA_SET, Held, erased, registry_of
+from tests.unit.adapters.mongo.conftest import REPLICA_SET, Held, directory_of, erased
 
 pytestmark = [*REPLICA_SET, pytest.mark.parametrize("server", ["mongo_replica_set"], indirect=True)]
 
@@ -40,7 +40,7 @@ async def _standing(store: MongoStore) -> object:
 async def late(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> Held:
     """Everything is written, and not yet looked at again."""
     await done(store, *[put(record(n, ELSEWHERE)) for n in (11, 12)], put(record(1)), put(record(13)))
-    return Held(monkeypatch, registry_of(store), "raised_since")
+    return Held(monkeypatch, directory_of(store), "generations_now")
 
 
 async def test_of_a_call_with_a_record_of_an_erased_generation_nothing_is_kept(store: MongoStore, other: MongoStore, late: Held) -> None:

@@ -13,8 +13,8 @@ import pytest
 from memory.adapters.mongo.filters import both
 from memory.adapters.mongo.schema import SCHEMA
 from memory.adapters.mongo.store import MongoStore
-from memory.adapters.mongo.words import token
 from memory.domain.errors import ConfigError
+from memory.domain.ids import derived_id
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import HERE, T0, asked, done, found, hit_ids, id_of, key_of, live, one, put, record
 from memory.ports.query import Eq, Everywhere, Filter, Has, In, Not, Order, Query, Tenant, decode_cursor, within
@@ -35,13 +35,21 @@ OPERATORS = ['{"$ne": 1}', "$where", "$gt", "{$ne: null}", "function() { return 
 async def test_operators_are_only_text_wherever_they_stand(store: MongoStore, text: str) -> None:
     at = Partition(text, text)
     strange = Record(
-        Key(text, text), text, 1, T0, T0, fields={"type": text, "tags": (text,)}, body={text: {text: 1}}, texts={"title": text}, tier=text
+        Key(text, derived_id(text, text, "strange")),
+        text,
+        1,
+        T0,
+        T0,
+        fields={"type": text, "tags": (text,)},
+        body={text: {text: 1}},
+        texts={"title": text},
+        tier=text,
     )
     await done(store, put(record(1, fields={"type": "plain"})), put(strange))
 
-    assert (await store.get(SAMPLES, [strange.key, Key("acme", text), Key(text, id_of(1))]))[1:] == [None, None]
-    for part in (Eq("type", text), In("type", (text, "x")), Has("tags", text), Eq("id", text), Eq("tier", text), Not(Eq("type", "plain"))):
-        assert await asked(store, Tenant(text), part) == [text]
+    assert (await store.get(SAMPLES, [strange.key, Key("acme", strange.key.id), Key(text, id_of(1))]))[1:] == [None, None]
+    for part in (Eq("type", text), In("type", (text, "x")), Has("tags", text), Eq("tier", text), Not(Eq("type", "plain"))):
+        assert await asked(store, Tenant(text), part) == [strange.key.id]
         assert await asked(store, within(HERE), part) == []
     await done(store, put(Record(strange.key, text, 2, T0, T0, body={text: text}), Newer()))
     (after,) = await store.get(SAMPLES, [strange.key])
@@ -65,12 +73,12 @@ def _stages(plan: Any) -> list[tuple[str, str]]:
 
 
 def _explained(raw: Raw, store: MongoStore, query: Query) -> list[tuple[str, str]]:
-    shelf = store._shelf(query.collection)
-    wanted = shelf.conditions.query(query)
+    table = store._table(query.collection)
+    wanted = table.conditions.query(query)
     if query.cursor is not None:
-        wanted = both(wanted, shelf.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
-    sort = shelf.conditions.ordering(query.order, query.where)
-    found = {"find": shelf.name, "filter": wanted, "sort": sort, "limit": 21}
+        wanted = both(wanted, table.conditions.after(query.order, decode_cursor(query.cursor, query.order), query.where))
+    sort = table.conditions.ordering(query.order, query.where)
+    found = {"find": table.name, "filter": wanted, "sort": sort, "limit": 21}
     return _stages(raw.command("explain", found, verbosity="queryPlanner")["queryPlanner"]["winningPlan"])
 
 
@@ -135,9 +143,9 @@ async def test_what_is_declared_as_indexed_is_found_by_its_index(store: MongoSto
 
 async def test_words_are_found_by_their_index_and_lengths_are_summed_without_reading_records(store: MongoStore, raw: Raw) -> None:
     await done(store, *[put(record(n, texts={"content": f"word{n} common"})) for n in range(200)])
-    there = {"tenant": {"$eq": "acme"}, "scope": {"$eq": HERE.scope}, "kind": {"$eq": "record"}, "role": {"$eq": "home"}}
-    found_ = {"find": "memory_samples", "filter": {**there, "words": {"$in": [token("word7")]}}}
-    assert ("IXSCAN", "words") in _stages(raw.command("explain", found_, verbosity="queryPlanner")["queryPlanner"]["winningPlan"])
+    there = {"tenant": {"$eq": "acme"}, "scope": {"$eq": HERE.scope}, "type": {"$eq": "record"}, "role": {"$eq": "home"}}
+    found_ = {"find": "memory_samples", "filter": {**there, "stems": {"$in": ["word7"]}}}
+    assert ("IXSCAN", "stems") in _stages(raw.command("explain", found_, verbosity="queryPlanner")["queryPlanner"]["winningPlan"])
     summed = [{"$match": there}, {"$group": {"_id": None, "n": {"$sum": 1}, "words": {"$sum": "$length"}}}]
     stages = [
         stage
@@ -209,7 +217,7 @@ async def test_text_that_is_no_text_is_rejected_by_name(store: MongoStore) -> No
             (outcome, *_) = await store.apply(batch)
             assert outcome.status is Status.REJECTED
             assert "surrogate" in outcome.reason
-    assert await store.get(SAMPLES, [Key(half, "x")]) == [None]
+    assert await store.get(SAMPLES, [Key(half, id_of(1))]) == [None]
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------
@@ -223,12 +231,12 @@ async def test_a_damaged_document_is_set_aside_with_a_copy_that_erasure_reaches(
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(0), id_of(2)], (key_of(1),))
     assert isinstance(await found(store, 1), Corrupt)
     assert await hit_ids(store, "lantern") == {id_of(0), id_of(2)}
-    copy = raw["memory_store.set_aside"].find_one({"_id.id": id_of(1)})
+    copy = raw["memory_store.quarantine"].find_one({"_id.id": id_of(1)})
     assert copy is not None
     assert copy["document"]["body"] == '{"said":9}'
 
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
-    assert raw["memory_store.set_aside"].count_documents({}) == 0
+    assert raw["memory_store.quarantine"].count_documents({}) == 0
 
 
 async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing(store: MongoStore, raw: Raw) -> None:

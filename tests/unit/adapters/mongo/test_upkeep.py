@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from memory.adapters.mongo import reading
-from memory.adapters.mongo.aside import Aside
-from memory.adapters.mongo.shelf import Shelf
+from memory.adapters.mongo import batch, reading
+from memory.adapters.mongo.quarantine import Quarantine
 from memory.adapters.mongo.store import MongoStore
+from memory.adapters.mongo.table import Table
 from memory.adapters.mongo.thresholds import Thresholds
-from memory.adapters.mongo.values import Document
 from memory.domain.errors import InvalidInput
+from memory.ports.batch import Change
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
 from memory.ports.query import Eq, Everywhere, Filter, Order, Query, encode_cursor, within
-from memory.ports.record import Corrupt, Role, Tombstone
+from memory.ports.record import Corrupt, Key, Role, Tombstone
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Purge, RaiseGeneration, Status, When, Write
 from tests.unit.adapters.mongo.conftest import BOTH, Raw
 
@@ -43,24 +43,24 @@ async def test_a_damaged_record_that_was_written_anew_leaves_no_copy_once_it_is_
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
     assert isinstance(await found(store), Corrupt)
     await done(store, put(record(1, version=5), Newer()))
-    assert raw["memory_store.set_aside"].count_documents({}) == 1
+    assert raw["memory_store.quarantine"].count_documents({}) == 1
     await deletion(store)  # type: ignore[misc]
-    assert raw["memory_store.set_aside"].count_documents({}) == 0
+    assert raw["memory_store.quarantine"].count_documents({}) == 0
 
 
 async def test_a_copy_made_of_what_is_deleted_meanwhile_does_not_stay(store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     await done(store, put(record(1)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
-    copies = store._desk.aside._copies  # type: ignore[union-attr]
+    copies = store._ready().quarantine.copies
     replace_one = copies.replace_one
 
     async def late(*args: object, **parts: object) -> object:
         await done(store, delete(1))
         return await replace_one(*args, **parts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store._desk.aside, "_copies", _With(copies, late))  # type: ignore[union-attr]
+    monkeypatch.setattr(store._ready().quarantine, "copies", _With(copies, late))
     await store.get(SAMPLES, [key_of(1)])
-    assert raw["memory_store.set_aside"].count_documents({}) == 0
+    assert raw["memory_store.quarantine"].count_documents({}) == 0
 
 
 class _With:
@@ -75,7 +75,7 @@ class _With:
 
 async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: Raw) -> None:
     await done(store, put(record(1, texts={"content": "the secret"})))
-    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"kind": "recorc"}})
+    raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"type": "recorc"}})
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 1
     assert "texts" not in raw["memory_samples"].find_one({"id": id_of(1)})  # type: ignore[operator]
 
@@ -135,7 +135,7 @@ async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorte
 
 
 async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: MongoStore) -> None:
-    with pytest.raises(InvalidInput, match="64 bits"):
+    with pytest.raises(InvalidInput, match="cursor"):
         await store.query(Query(SAMPLES, within(HERE), Eq("version", 1), (Order("version"),), 1, encode_cursor([2**70], id_of(1))))
 
 
@@ -159,7 +159,7 @@ async def test_a_document_whose_tenant_is_damaged_is_corrupt_and_can_be_deleted(
     left = raw["memory_samples"].find_one({"id": id_of(1)})
     assert left is not None
     assert (left["tenant"], "texts" in left) == ("acme", False)
-    assert raw["memory_store.set_aside"].count_documents({}) == 0
+    assert raw["memory_store.quarantine"].count_documents({}) == 0
 
 
 @pytest.mark.parametrize("when", [Newer(), Always()], ids=str)
@@ -179,13 +179,13 @@ async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
     await store.open(DECLARED)
     await done(store, *[put(record(n, body={"long": "x" * 1000})) for n in range(20)])
     held: list[int] = []
-    bury = reading._bury
+    swap = batch.swap
 
-    async def watched(shelf: Shelf, aside: Aside, doomed: Sequence[tuple[Document, Tombstone]]) -> list[object]:
-        held.append(len(doomed))
-        return await bury(shelf, aside, doomed)
+    async def watched(table: Table, quarantine: Quarantine, changes: Sequence[Change]) -> set[Key]:
+        held.append(len(changes))
+        return await swap(table, quarantine, changes)
 
-    monkeypatch.setattr(reading, "_bury", watched)
+    monkeypatch.setattr(reading, "swap", watched)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 20
     assert max(held) <= 5
     await store.close()

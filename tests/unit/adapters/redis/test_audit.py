@@ -31,6 +31,16 @@ def _one_member_for_another(client: Any, prefix: str) -> None:
     client.zadd(_named(client, prefix, "g"), {member[:-48]: 0})
 
 
+def _one_due_that_is_not(client: Any, prefix: str) -> None:
+    member = client.zrange(_named(client, prefix, "a"), 0, 0)[0]
+    client.zadd(_due(client, prefix), {b"0" * 16 + member[:-48] + b"osamples": 0})
+
+
+def _due(client: Any, prefix: str) -> bytes:
+    """The set of what is due that has members."""
+    return max(client.scan_iter(f"*{prefix}*:d"), key=client.zcard)  # type: ignore[no-any-return]
+
+
 def _one_in_another_place(client: Any, prefix: str) -> None:
     member = client.zrange(_named(client, prefix, "t"), 0, 0)[0]
     client.zadd(_named(client, prefix, "t"), {b"0" * 16 + member[16:]: 0})
@@ -42,7 +52,12 @@ DAMAGE: dict[str, Callable[[Any, str], object]] = {
     "the index of marks and tombstones lost one": _one_member_less("g"),
     "a partition's index is gone": lambda client, prefix: client.delete(_named(client, prefix, "t")),
     "a partition's index is about to go": lambda client, prefix: client.expire(_named(client, prefix, "t"), 100),
-    "the registry of a tenant is gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:n:samples*")),
+    "the names of partitions are gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:e")),
+    "a partition's collections are gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:s:*")),
+    "a partition's collections are about to go": lambda client, prefix: client.expire(next(client.scan_iter(f"*{prefix}*:s:*")), 100),
+    "what is due lost one": lambda client, prefix: client.zpopmin(_due(client, prefix)),
+    "what expires lost one": _one_member_less("x"),
+    "what is not due stands among what is": _one_due_that_is_not,
     "a partition's marks are gone": lambda client, prefix: client.delete(*client.scan_iter(f"*{prefix}*:m:*")),
     "a live record stands among the dead": _one_member_for_another,
     "a record stands in two places": _one_in_another_place,

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import redis
 
-from memory.adapters.redis.names import home_bucket, tagged
+from memory.adapters.redis.keys import home_bucket, tagged
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES

@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from memory.adapters.redis.link import Link
-from memory.adapters.redis.names import start_of
-from memory.adapters.redis.packing import sort_key
-from memory.adapters.redis.reading import Entry, Reader, Source
+from memory.adapters.redis.codec import sort_key
+from memory.adapters.redis.connection import Connections
+from memory.adapters.redis.indexes import Entry, Reader, Source
 from memory.domain.errors import InvalidInput
+from memory.domain.time import micros
 from memory.ports.asking import condition, leading, page_of
 from memory.ports.pace import paced
-from memory.ports.query import And, Eq, Everywhere, Filter, Page, Query, RowType, decode_cursor
-from memory.ports.record import Corrupt, Key, Mark, Record, Standing, Tombstone
+from memory.ports.query import Everywhere, Page, Query, RowType, decode_cursor
+from memory.ports.record import Corrupt, Key, Mark, Record, Standing, Stored, Tombstone
+from memory.ports.rows import Row
 
-_KINDS: dict[type[Standing], RowType] = {Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
-_GRAVES = frozenset({RowType.MARK, RowType.TOMBSTONE})
+_TYPES: dict[type[Standing], RowType] = {Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
+_LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
 
 
 @dataclass(slots=True)
@@ -25,27 +26,30 @@ class Match:
     """What stands somewhere and is asked for, or cannot be read."""
 
     entry: Entry
-    found: Standing | Corrupt
+    row: Row | None
+    found: Stored
 
 
 class Question:
     """One query over the indexes of one collection."""
 
-    def __init__(self, link: Link, query: Query) -> None:
-        self._query, self._beyond = query, link.config.thresholds.page
+    def __init__(self, connections: Connections, query: Query) -> None:
+        self._query, self._beyond = query, connections.config.thresholds.page
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._wants_records = RowType.RECORD in query.types
         self._roles = tuple(query.roles)  # found by identity: an enum's hash takes longer than comparing all four
         self._lets_through = condition(query.filter)
         self._in_order = self._has_index()
         backwards = self._in_order and bool(query.order) and query.order[0].descending
-        self._reader = Reader(link, query.collection, backwards)
+        self._reader = Reader(connections, backwards)
+        self.rows: dict[Key, Row] = {}
+        """Those of the records on the page."""
 
     async def page(self) -> tuple[Page, list[Match]]:
         """The asked page, and what could not be read on the way."""
-        found, spoiled = await (self._first_in_order() if self._in_order else self._first_of_all())
+        found, corrupt = await (self._first_in_order() if self._in_order else self._first_of_all())
         records, cursor = page_of(found, self._query)
-        return Page(tuple(records), cursor, tuple(dict.fromkeys(match.found.key for match in spoiled))), spoiled
+        return Page(tuple(records), cursor, tuple(dict.fromkeys(match.found.key for match in corrupt))), corrupt
 
     async def matching(self) -> AsyncIterator[list[Match]]:
         """Everything that matches or cannot be read, in portions, in no order; `limit`, `order` and `cursor` aside."""
@@ -64,12 +68,10 @@ class Question:
         return one_way and fields in (["created_at"], ["created_at", "id"])
 
     async def _sources(self, after: bytes | None) -> list[Source]:
-        query = self._query
+        query, name = self._query, self._query.collection.name
         if not isinstance(query.where, Everywhere):
-            return await self._reader.by_creation(query.where, after)
-        if _needs_owing(query.filter):
-            return self._reader.by_id("o", after)
-        return self._reader.by_id(("a" if RowType.RECORD in query.types else "") + ("g" if query.types & _GRAVES else ""), after)
+            return await self._reader.by_creation(name, query.where, after)
+        return self._reader.by_id(name, ("a" if self._wants_records else "") + ("g" if query.types & _LEFT else ""), after)
 
     def _behind(self) -> bytes | None:
         """Where the cursor points in the index."""
@@ -77,25 +79,21 @@ class Question:
         if position is None:
             return None
         if isinstance(self._query.where, Everywhere):
-            return start_of(position.id)
+            return position.id.encode()
         created = position.values[0]
         if not isinstance(created, datetime):
             raise InvalidInput("cursor", "this cursor was made for a query with another order")
-        return sort_key(created).encode() + start_of(position.id)
+        return (sort_key(micros(created)) + position.id).encode()
 
     async def _first_in_order(self) -> tuple[list[Standing], list[Match]]:
         found: list[Standing] = []
-        spoiled: list[Match] = []
+        corrupt: list[Match] = []
         sources = await self._sources(self._behind())
         async for entries in self._reader.in_order(sources, self._query.limit + 1):
-            for match in await self.matches(entries):
-                if isinstance(match.found, Corrupt):
-                    spoiled.append(match)
-                else:
-                    found.append(match.found)
+            found += self._kept(await self.matches(entries), corrupt)
             if self._is_enough(found):
                 break
-        return found, spoiled
+        return found, corrupt
 
     def _is_enough(self, found: Sequence[Standing]) -> bool:
         """Whether these, in order, are a page and what tells that another follows; see `page_of` for records of several tenants at one position."""
@@ -108,39 +106,36 @@ class Question:
         """Reads everything and keeps what the page may need: memory is bounded by the limit, time is not."""
         limit = self._query.limit
         found: dict[Key, Standing] = {}
-        spoiled: list[Match] = []
+        corrupt: list[Match] = []
         async for matches in self.matching():
-            for match in matches:
-                if isinstance(match.found, Corrupt):
-                    spoiled.append(match)
-                else:
-                    found[match.found.key] = match.found
+            found |= {standing.key: standing for standing in self._kept(matches, corrupt)}
             if len(found) > limit + self._beyond:
                 found = {standing.key: standing for standing in leading(list(found.values()), self._query)}
-        return list(found.values()), spoiled
+                self.rows = {key: self.rows[key] for key in found}
+        return list(found.values()), corrupt
+
+    def _kept(self, matches: Sequence[Match], corrupt: list[Match]) -> list[Standing]:
+        """Those that can be read; the others go among the corrupt."""
+        found: list[Standing] = []
+        for match in matches:
+            if isinstance(match.found, Corrupt):
+                corrupt.append(match)
+            else:
+                found.append(match.found)
+                self.rows[match.found.key] = match.row  # type: ignore[assignment]
+        return found
 
     async def matches(self, entries: Iterable[Entry]) -> list[Match]:
         """Those of the entries that match or cannot be read."""
         found = []
         async for entry in paced(entries):
-            stands = self._reader.stored(entry)
+            row, stands = entry.read(self._query.collection)
             if isinstance(stands, Corrupt) or (self._is_asked(stands) and self._lets_through(stands)):
-                found.append(Match(entry, stands))
+                found.append(Match(entry, row, stands))
         return found
 
     def _is_asked(self, standing: Standing) -> bool:
-        """Whether the query wants this kind, and of records this role."""
+        """Whether the query wants this type, and of records this role."""
         if isinstance(standing, Record):
             return self._wants_records and standing.role in self._roles
-        return _KINDS[type(standing)] in self._query.types
-
-
-def _needs_owing(part: Filter | None) -> bool:
-    """Whether the filter lets through nothing but what owes a step."""
-    match part:
-        case Eq("owing", wanted):
-            return wanted is True
-        case And(parts):
-            return any(_needs_owing(p) for p in parts)
-        case _:
-            return False
+        return _TYPES[type(standing)] in self._query.types

@@ -1,4 +1,4 @@
-"""The way to the server, whichever kind it is: time limits, scripts and which run of a server answers."""
+"""The way to the server, whichever kind it is: time limits, scripts and which run of a server answers; and that to a single one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from redis import exceptions as driver
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio import ConnectionPool, Redis, Sentinel, SSLConnection
+from redis.asyncio.connection import AbstractConnection, Connection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from memory.adapters.redis.config import RedisConfig
-from memory.adapters.redis.names import Place, record_key, tagged
+from memory.adapters.redis.keys import Address, record_key, tagged
 from memory.adapters.redis.scripts import Argument, Call, frames, script
+from memory.domain.errors import NotOpen
 
 T = TypeVar("T")
 
 
-class Link(ABC):
+class Connections(ABC):
     """Connected to a server or cluster. Errors are the driver's.
 
     Every round trip ends within `timeout` seconds, waiting for one of the `connections` included. The driver's own time limits are off but for
@@ -60,8 +62,8 @@ class Link(ABC):
         """The keys of this glob pattern, some at a time: each that stands there all the while, some perhaps twice."""
 
     @abstractmethod
-    async def values(self, places: Sequence[Place]) -> list[bytes | None]:
-        """What stands in these places."""
+    async def values(self, addresses: Sequence[Address]) -> list[bytes | None]:
+        """What stands at these addresses."""
 
     @abstractmethod
     async def run(self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool) -> list[bytes]:
@@ -80,7 +82,7 @@ class Link(ABC):
 
     async def _evaluated(self, client: Any, name: str, calls: Sequence[Call], options: Sequence[Argument], repeatable: bool) -> list[bytes]:
         known = script(name)
-        arguments: list[Argument] = [1, tagged(self.config.prefix, calls[0].bucket), self.config.prefix, *options]
+        arguments: list[Argument] = [1, tagged(self.config.prefix, calls[0].bucket), self.config.prefix, int(self.one_server), *options]
         for call in calls:
             arguments += call.arguments
 
@@ -92,8 +94,8 @@ class Link(ABC):
 
         return frames(await self._in_time(send, repeatable))
 
-    def _keys(self, places: Sequence[Place]) -> list[bytes]:
-        return [record_key(self.config.prefix, place) for place in places]
+    def _keys(self, addresses: Sequence[Address]) -> list[str]:
+        return [record_key(self.config.prefix, address) for address in addresses]
 
     async def _introduce(self, connection: AbstractConnection) -> None:
         """On every new connection: learn which run of the server it leads to."""
@@ -101,10 +103,10 @@ class Link(ABC):
         await connection.send_command("INFO", "server")
         answer = await connection.read_response(disable_decoding=True)
         lines = dict(line.partition(b":")[::2] for line in answer.replace(b"\r", b"").split(b"\n") if b":" in line)
-        self.runs[self._place(connection)] = lines.get(b"run_id", b"").decode() or secrets.token_hex(20)
+        self.runs[self._server(connection)] = lines.get(b"run_id", b"").decode() or secrets.token_hex(20)
 
     @abstractmethod
-    def _place(self, connection: AbstractConnection) -> str: ...
+    def _server(self, connection: AbstractConnection) -> str: ...
 
     def _options(self) -> dict[str, Any]:
         """What every connection is made with. The driver retries nothing: a write may have been applied."""
@@ -127,3 +129,74 @@ class Link(ABC):
             "ssl_keyfile": config.tls_key,
             "ssl_check_hostname": config.tls_check_hostname,
         }
+
+
+class ServerConnections(Connections):
+    """One server, named by the URL or by its sentinels. Every script call is one step, whatever it touches."""
+
+    one_server = True
+
+    def __init__(self, config: RedisConfig) -> None:
+        super().__init__(config)
+        self._client: Redis | None = None
+        self._sentinel: Sentinel | None = None
+
+    async def open(self) -> None:
+        self.runs.clear()
+        options = {**self._options(), "db": self.config.database, "redis_connect_func": self._introduce}
+        if self.config.kind == "sentinel":
+            self._client = self._master(options)
+        else:
+            host, port = self.config.nodes[0]
+            tls = {"connection_class": SSLConnection, **self._tls()} if self.config.tls else {"connection_class": Connection}
+            pool = ConnectionPool(host=host, port=port, max_connections=self.config.connections, **options, **tls)
+            self._client = Redis.from_pool(pool)
+
+    def _master(self, options: dict[str, Any]) -> Redis:
+        config = self.config
+        own = {"username": config.sentinel_username, "password": config.sentinel_password}
+        tls = {"ssl": True, **self._tls()} if config.tls else {}
+        quiet = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "retry", "protocol")}
+        self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
+            list(config.nodes), sentinel_kwargs={**quiet, **own, **tls}, **options
+        )
+        master: Redis = self._sentinel.master_for(config.service, max_connections=config.connections, **tls)
+        return master
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+        sentinel, self._sentinel = self._sentinel, None
+        for asked in sentinel.sentinels if sentinel is not None else ():
+            await asked.aclose()
+
+    @property
+    def _connected(self) -> Redis:
+        if self._client is None:  # closed while this call was under way
+            raise NotOpen("this store")
+        return self._client
+
+    async def servers(self, *command: str) -> list[Any]:
+        return [await self.command(*command)]
+
+    async def command(self, *command: Argument) -> Any:
+        return await self._in_time(lambda: self._connected.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
+
+    async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
+        cursor = 0
+        while True:
+            cursor, found = await self.command("SCAN", cursor, "MATCH", pattern, "COUNT", self.config.thresholds.keys_at_once)
+            yield found
+            if not cursor:
+                return
+
+    async def values(self, addresses: Sequence[Address]) -> list[bytes | None]:
+        found: list[bytes | None] = await self.command("MGET", *self._keys(addresses))
+        return found
+
+    async def run(self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool) -> list[bytes]:
+        return await self._evaluated(self._connected, name, calls, options, repeatable) if calls else []
+
+    def _server(self, connection: AbstractConnection) -> str:
+        return "server"

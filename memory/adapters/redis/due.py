@@ -1,0 +1,67 @@
+"""What is due, from the sets that the script keeps which stores: bucket after bucket, in one trip where there is little of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from memory.adapters.redis.codec import sort_key
+from memory.adapters.redis.connection import Connections
+from memory.adapters.redis.indexes import Entry, Reader, Source
+from memory.adapters.redis.keys import BUCKETS
+from memory.domain.errors import InvalidInput
+from memory.domain.ids import is_id
+from memory.domain.time import micros
+from memory.ports.collections import Collection
+from memory.ports.due import Due, DueRow, Why, cursor_at, place_of
+from memory.ports.record import Corrupt, Record
+
+_MOMENT = re.compile("[0-9a-f]{16}")
+_WHY = {b"o": Why.OWES, b"a": Why.ARRIVING, b"d": Why.DISCARD}
+
+
+async def due(
+    connections: Connections, collections: Sequence[Collection], now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
+) -> Due:
+    """A cursor is the number of a set and the member that was told last."""
+    known = {collection.name: collection for collection in collections}
+    sources = [Source("", bucket, "d", until=_before(now)) for bucket in BUCKETS]
+    for collection, at in sorted(expired.items(), key=lambda one: one[0].name):
+        sources += [Source(collection.name, bucket, "x", until=_before(at)) for bucket in BUCKETS]
+    number, told = place_of(cursor, len(sources))
+    if told is not None:
+        if not (_MOMENT.fullmatch(told[:16]) and is_id(told[16:52])):
+            raise InvalidInput("cursor", "this is not a cursor that `due` returned")
+        sources[number].bound = f"({told}".encode()
+    reader, size = Reader(connections), max(1, 2 * limit // len(sources))
+    await reader.fill(sources[number:], size)
+    rows: list[DueRow] = []
+    while number < len(sources):
+        source = sources[number]
+        for entry in source.found:
+            rows += _row_of(entry, known)
+            if len(rows) == limit:
+                return Due(tuple(rows), cursor_at(number, entry.member.decode(), len(sources)))
+        source.found = []
+        if source.more:
+            await reader.fill([source], limit)
+        else:
+            number += 1
+    return Due(tuple(rows))
+
+
+def _before(at: datetime) -> bytes:
+    """Up to this moment, itself excluded: members begin with theirs."""
+    return b"(" + sort_key(micros(at)).encode()
+
+
+def _row_of(entry: Entry, known: Mapping[str, Collection]) -> Iterator[DueRow]:
+    """Nothing of what cannot be read, or is of a collection that this store was not opened with."""
+    collection = known.get(entry.address.collection)
+    if collection is None:
+        return
+    _, found = entry.read(collection)
+    if not isinstance(found, Corrupt):
+        why = _WHY[entry.member[84:85]] if entry.source.index == "d" else Why.EXPIRED
+        yield DueRow(collection, found.key, found.version, why, found.tier if isinstance(found, Record) else "")

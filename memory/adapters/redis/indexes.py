@@ -1,0 +1,194 @@
+"""Reading by the indexes: which of them a question needs, their pages, and several of them as one in order."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from memory.adapters.redis.codec import Damaged, row_in, tenant_in
+from memory.adapters.redis.connection import Connections
+from memory.adapters.redis.keys import BUCKETS, NOWHERE, Address, home_bucket, partition_token, tenant_token
+from memory.adapters.redis.scripts import Call
+from memory.ports.collections import Collection
+from memory.ports.query import Everywhere, Partitions, Where
+from memory.ports.record import Corrupt, Key, Partition, Stored
+from memory.ports.rows import RECORD, Row, stored_of
+
+
+@dataclass(slots=True)
+class Source:
+    """One index being read, from where the last page ended."""
+
+    collection: str
+    bucket: str
+    index: str
+    bound: bytes = b"-"
+    partition: str = ""
+    known: Partition | str | None = None
+    """The partition or the tenant that everything in the index belongs to, None where it holds several tenants."""
+    until: bytes = b"+"
+    """Where it ends; backwards it ends where the index begins."""
+    more: bool = True
+    found: list[Entry] = field(default_factory=list)
+    """Read and not handed out yet, in order."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A member of an index and the value it leads to."""
+
+    source: Source
+    member: bytes
+    value: bytes
+
+    @property
+    def address(self) -> Address:
+        source, start = self.source, 0 if self.source.index in "ag" else 16
+        who = self.member[start : start + 68].decode()
+        collection = self.member[start + 69 :].decode() if source.index == "d" else source.collection
+        return Address(source.bucket, collection, who[36:], who[:36])
+
+    @property
+    def listed(self) -> tuple[str, str]:
+        """The partition and creation by which indexes list a record."""
+        match self.source.index:
+            case "t":
+                return self.source.partition, self.member[:16].decode()
+            case "a":
+                return self.member[84:].decode(), self.member[68:84].decode()
+            case _:
+                return NOWHERE, "0" * 16
+
+    def read(self, collection: Collection) -> tuple[Row | None, Stored]:
+        """What it says; `Corrupt` where it cannot be read, or is not of the partition or tenant that was asked."""
+        address, known = self.address, self.source.known
+        try:
+            row = row_in(collection, self.value)
+        except Damaged as exc:
+            return None, Corrupt(Key(self._tenant(address), address.id), str(exc))
+        if row.id == address.id and tenant_token(row.tenant) == address.tenant and _is_of(row, known):
+            return row, stored_of(collection, row)
+        return None, Corrupt(Key(self._tenant(address), address.id), "another record stands in its place")
+
+    def _tenant(self, address: Address) -> str:
+        """The tenant of what cannot be read."""
+        known = self.source.known
+        if known is not None:
+            return known if isinstance(known, str) else known.tenant
+        claimed = tenant_in(self.value)
+        return claimed if claimed is not None and tenant_token(claimed) == address.tenant else address.tenant
+
+
+def _is_of(row: Row, known: Partition | str | None) -> bool:
+    """Digests lead to a record; only tenant and scope themselves say whose it is."""
+    if known is None or isinstance(known, str):
+        return known in (None, row.tenant)
+    return row.type == RECORD and (row.tenant, row.scope) == (known.tenant, known.scope)
+
+
+class Reader:
+    """Reads indexes for one question."""
+
+    def __init__(self, connections: Connections, backwards: bool = False) -> None:
+        self._connections, self._thresholds = connections, connections.config.thresholds
+        self._backwards = backwards
+
+    # -- sources ------------------------------------------------------------------------------------------------------
+
+    async def by_creation(self, collection: str, where: Where, after: bytes | None) -> list[Source]:
+        """The records of these partitions or this tenant, by creation and id; `after` is the index position to continue behind."""
+        bound = self._bound(after)
+        if isinstance(where, Partitions):
+            return [Source(collection, home_bucket(p), "t", bound, partition_token(p), p) for p in dict.fromkeys(where.partitions)]
+        assert not isinstance(where, Everywhere)  # noqa: S101  indexes by creation are a partition's
+        calls = [Call(bucket, ("partitions", bucket, collection, tenant_token(where.tenant))) for bucket in BUCKETS]
+        answers = await self._connections.run("read", calls, [self._thresholds.answer_bytes], repeatable=True)
+        return [
+            Source(collection, bucket, "t", bound, answer[at : at + 32].decode(), where.tenant)
+            for bucket, answer in zip(BUCKETS, answers, strict=True)
+            for at in range(0, len(answer), 32)
+        ]
+
+    def by_id(self, collection: str, indexes: Iterable[str], after: bytes | None) -> list[Source]:
+        """Everything in these indexes of every bucket, by id; `after` is the id to continue behind."""
+        bound = self._bound(after)
+        return [Source(collection, bucket, index, bound) for index in indexes for bucket in BUCKETS]
+
+    def _bound(self, after: bytes | None) -> bytes:
+        """Where an index is to be read from: behind everything that begins with `after`. Behind an id stand letters and digits."""
+        if after is None:
+            return b"+" if self._backwards else b"-"
+        return b"(" + after if self._backwards else b"(" + after + b"~"
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    async def in_order(self, sources: list[Source], expected: int) -> AsyncIterator[list[Entry]]:
+        """All entries of the sources in one order, in portions. `expected` is how many will do, as far as the caller knows."""
+        most, least = self._thresholds.page, self._thresholds.least_in_order
+        size = min(most, expected if len(sources) == 1 else max(least, 2 * expected // max(1, len(sources))))
+        waiting = sources
+        while waiting:
+            await self.fill([s for s in waiting if s.more and not s.found], size)
+            if any(s.more and not s.found for s in waiting):
+                continue
+            yield self._ripe(waiting)
+            waiting = [s for s in waiting if s.more or s.found]
+            size = min(most, size * 2)
+
+    async def in_portions(self, sources: list[Source]) -> AsyncIterator[list[Entry]]:
+        """All entries of the sources in whatever order."""
+        at_once, waiting = self._thresholds.indexes_at_once, sources
+        while waiting:
+            some, waiting = waiting[:at_once], waiting[at_once:]
+            await self.fill(some, max(self._thresholds.least_in_portions, self._thresholds.page // len(some)))
+            for source in some:
+                if source.found:
+                    yield source.found
+                    source.found = []
+            waiting += [s for s in some if s.more]
+
+    def _ripe(self, sources: Sequence[Source]) -> list[Entry]:
+        """Take out what no page still to come can precede, in order."""
+        ends = [s.found[-1].member for s in sources if s.more]
+        limit = (max(ends) if self._backwards else min(ends)) if ends else None
+        ripe: list[Entry] = []
+        for source in sources:
+            if limit is None:
+                taken = len(source.found)
+            elif self._backwards:
+                taken = sum(1 for e in source.found if e.member >= limit)
+            else:
+                taken = sum(1 for e in source.found if e.member <= limit)
+            ripe += source.found[:taken]
+            del source.found[:taken]
+        if len(sources) > 1:
+            ripe.sort(key=lambda e: e.member, reverse=self._backwards)
+        return ripe
+
+    async def fill(self, sources: Sequence[Source], size: int) -> None:
+        """Read a page into each source."""
+        ends = [b"-" if self._backwards else s.until for s in sources]
+        calls = [
+            Call(s.bucket, ("page", s.bucket, s.collection, s.index, s.partition, s.bound, end, size)) for s, end in zip(sources, ends, strict=True)
+        ]
+        options = [self._thresholds.answer_bytes // max(1, len(calls))]
+        for source, answer in zip(sources, await self._connections.run("read", calls, options, repeatable=True), strict=True):
+            source.more = answer[:1] == b"1"
+            source.found += _entries(source, answer)
+            if source.found:
+                source.bound = b"(" + source.found[-1].member
+
+
+_SIZES = struct.Struct(">II")
+
+
+def _entries(source: Source, answer: bytes) -> Iterator[Entry]:
+    """The members and values that an answer holds behind its first letter."""
+    at = 1
+    while at < len(answer):
+        member_size, value_size = _SIZES.unpack_from(answer, at)
+        start = at + 8
+        middle = start + member_size
+        at = middle + value_size
+        yield Entry(source, answer[start:middle], answer[middle:at])

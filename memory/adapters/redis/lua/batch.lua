@@ -1,0 +1,212 @@
+-- Writes, in order, each under its condition (the table of `memory.ports.writes`); then everything that changed is stored at once.
+--
+-- Nothing is written before every write is judged: `together` keeps nothing by not storing, and a key that may not be touched
+-- (a slot on its way to another node) fails the call before the first change.
+
+local TOGETHER, GRACE = take() == '1', tonumber(take())
+local standing, order, partitions, raised = {}, {}, {}, {}
+
+-- What stands -------------------------------------------------------------------------------------------------------
+
+local function place()
+  local asked = take_address()
+  local found = standing[asked.key]
+  if not found then
+    found = asked
+    found.was = parsed(value_at(found))
+    if found.was and not found.was.broken and sub(redis.sha1hex(sub(found.was.value, found.was.finish + 1)), 1, 16) ~= found.was.digest then
+      found.was.unreadable = true -- only what the header says is known
+    end
+    found.now = found.was
+    standing[found.key] = found
+    order[#order + 1] = found
+  end
+  return found
+end
+
+local function partition_at(bucket, partition)
+  local key = index_key(bucket, 'p', partition)
+  if not partitions[key] then partitions[key] = {key = key, bucket = bucket, generation = generation_of(bucket, partition)} end
+  return partitions[key]
+end
+
+local function answer(status, generation, value)
+  return status .. format('%016.0f', generation or 0) .. (value or '')
+end
+
+local function stood(status, found)
+  return answer(status, 0, found.now and found.now.value)
+end
+
+-- Whether exactly what was read stands there still: nothing, what bears that seal, or, where it was not as it was sealed, what has that digest.
+local function is_what(token, now)
+  if token == '' then return now == nil end
+  if now == nil then return false end
+  if #token == 17 then return not now.broken and not now.unreadable and sub(now.value, 1, 17) == token end
+  return redis.sha1hex(now.value) == token
+end
+
+-- `when` is a letter and, for V (AtVersion), the version, the role and, behind '=', the tier it asks for; for S (what was read) its token.
+local function holds(when, now, version)
+  local condition, role, tier = sub(when, 1, 1), sub(when, 21, 21), sub(when, 22)
+  if condition == 'L' then return true end
+  if condition == 'S' then return is_what(sub(when, 2), now) end
+  if now == nil then return condition ~= 'V' end
+  if condition == 'A' then return false end
+  if condition == 'N' then return now.version < version end
+  if now.kind == 'c' or now.unreadable or now.kind == 'm' or now.version ~= sub(when, 2, 20) then return false end
+  if now.kind == 't' then return role == '-' and tier == '' end
+  return (role == '-' or role == now.role) and (tier == '' or tier == '=' .. now.tier)
+end
+
+-- Whether a step is owed there that a write neither owes too nor settles. Of what cannot be read nothing is known to be owed.
+local function owes_on(now, owed, settles)
+  if now == nil or now.owing ~= 'o' or now.unreadable then return false end
+  local too = {}
+  if owed ~= '' then
+    for _, step in ipairs(cjson.decode(owed)) do too[step[1]] = true end
+  end
+  for _, step in ipairs(cjson.decode(now.owed)) do
+    if not too[step[1]] and not settles[step[2]] then return true end
+  end
+  return false
+end
+
+-- Writes ------------------------------------------------------------------------------------------------------------
+
+-- Lets stand what is given, or nothing. A record without a generation gets its partition's; with `fenced` one of an older generation is refused.
+local function write()
+  local found, when, kind, head, generation, fenced, tail, tier, owed, content, name =
+    place(), take(), take(), take(), take(), take() == '1', take(), take(), take(), take(), take()
+  local settles = {}
+  for _ = 1, tonumber(take()) do settles[take()] = true end
+  local version, partition, condition = sub(head, 3, 21), sub(tail, 17, 48), sub(when, 1, 1)
+  if fenced then
+    local current = partition_at(found.bucket, partition).generation
+    if generation == '' then generation = current end
+    if tonumber(generation) < current then return stood('G', found) end
+  end
+  if not holds(when, found.now, version) then return stood('C', found) end
+  if condition ~= 'L' and condition ~= 'S' and owes_on(found.now, owed, settles) then return stood('C', found) end
+  found.now = nil
+  if kind ~= '' then
+    local covered = kind .. head .. format('%019.0f', tonumber(generation)) .. tail .. tier .. owed
+    found.now = opened('3' .. sub(redis.sha1hex(covered), 1, 16) .. covered .. content, #tier, 17 + #covered)
+    found.name = name
+  end
+  return answer('A', tonumber(generation))
+end
+
+-- To the next generation, or at least to `to`; only while it is as `expected`, where that is said.
+local function raise()
+  local bucket, tenant, partition, to, expected, name = take(), take(), take(), take(), take(), take()
+  local own = partition_at(bucket, partition)
+  if expected ~= '' and tonumber(expected) ~= own.generation then return answer('C') end
+  to = to == '' and own.generation + 1 or tonumber(to)
+  if to > own.generation then
+    own.generation, own.name = to, tenant .. partition .. name
+    raised[#raised + 1] = own
+  end
+  return answer('A', own.generation)
+end
+
+-- Storing -----------------------------------------------------------------------------------------------------------
+
+-- When the server may forget it, in ms: not while it owes a step, and of records only cached copies.
+local function deadline(stored)
+  if stored.owing == 'o' or stored.ends == NEVER or (stored.kind == 'r' and stored.role ~= 'c') then return nil end
+  local high, low = tonumber(sub(stored.ends, 1, 8), 16) - 2147483648, tonumber(sub(stored.ends, 9), 16)
+  return math.max(math.ceil((high * 4294967296 + low) / 1000), 0) + GRACE
+end
+
+-- What names others lives as long as the longest-lived of them. `lived` is how long it had before this one came.
+local function stretch(key, lived, ends)
+  if lived == -1 then return end
+  if not ends then
+    if lived >= 0 then call('PERSIST', key) end
+    return
+  end
+  local clock = call('TIME')
+  local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+  if lived == -2 or ends > now + lived then call('PEXPIREAT', key, format('%.0f', ends)) end
+end
+
+local function add(key, member, ends)
+  local lived = call('PTTL', key)
+  call('SADD', key, member)
+  stretch(key, lived, ends)
+end
+
+-- The partition in whose index what stands there is listed, and that whose marks it is among.
+local function partitions_of(stored)
+  if not stored or stored.partition == NOWHERE then return nil, nil end
+  return (stored.kind == 'r' or stored.kind == 'c') and stored.partition or nil, stored.kind == 'm' and stored.partition or nil
+end
+
+local function store(found)
+  local was, now, there, left = found.was, found.now, {}, {}
+  local was_listed, was_marked = partitions_of(was)
+  local listed, marked = partitions_of(now)
+  local ends, index = now and deadline(now), listed and partition_index(found, listed)
+  local lived = index and call('PTTL', index)
+  for _, pair in ipairs(members_of(found, was)) do there[pair[1] .. ' ' .. pair[2]] = pair end
+  for _, pair in ipairs(members_of(found, now)) do
+    local known = pair[1] .. ' ' .. pair[2]
+    if there[known] then there[known] = nil else call('ZADD', pair[1], 0, pair[2]) end
+  end
+  for _, pair in pairs(there) do call('ZREM', pair[1], pair[2]) end
+  local bucket = found.bucket
+  if listed then
+    stretch(index, lived, ends)
+    if lived ~= -1 then add(keys_of(bucket) .. 's:' .. listed, found.collection, ends) end
+    if lived == -2 and found.name ~= '' then call('ZADD', keys_of(bucket) .. 'e', 0, found.tenant .. listed .. found.name) end
+  end
+  if was_listed and was_listed ~= listed then has_any(found, was_listed) end
+  if was_marked and was_marked ~= marked then call('SREM', keys_of(bucket) .. 'm:' .. was_marked, found.key) end
+  if marked then add(keys_of(bucket) .. 'm:' .. marked, found.key, ends) end
+  local quarantine, field = index_key(bucket, 'q', found.collection), found.tenant .. ':' .. found.id
+  if was and was.kind == 'c' then call('HDEL', quarantine, field) end
+  if not now then
+    call('DEL', found.key)
+    return
+  end
+  if now.kind == 'c' then call('HSET', quarantine, field, was.value) end
+  if ends then
+    call('SET', found.key, now.value, 'PXAT', format('%.0f', math.max(ends, 1)))
+  else
+    call('SET', found.key, now.value)
+  end
+end
+
+-- On a cluster: reading every key that is about to change fails while their slot moves to another node.
+local function touch(found)
+  local start = keys_of(found.bucket)
+  for _, stored in pairs({found.was or {}, found.now or {}}) do
+    local partition = stored.partition or NOWHERE
+    call('EXISTS', start .. 'e', start .. 's:' .. partition, start .. 'm:' .. partition, index_key(found.bucket, 'q', found.collection))
+    for _, pair in ipairs(stored.kind and members_of(found, stored) or {}) do call('EXISTS', pair[1]) end
+  end
+end
+
+local WRITES, answers, whole = {write = write, raise = raise}, {}, true
+while at < #ARGV do
+  local outcome = WRITES[take()]()
+  whole = whole and sub(outcome, 1, 1) == 'A'
+  answers[#answers + 1] = framed(outcome)
+end
+if not TOGETHER or whole then
+  if not ONE_SERVER then
+    for _, one in ipairs(raised) do call('EXISTS', one.key, keys_of(one.bucket) .. 'i') end
+    for _, found in ipairs(order) do
+      if found.now ~= found.was then touch(found) end
+    end
+  end
+  for _, one in ipairs(raised) do
+    call('HSET', one.key, 'g', format('%.0f', one.generation))
+    call('ZADD', keys_of(one.bucket) .. 'i', 0, one.name)
+  end
+  for _, found in ipairs(order) do
+    if found.now ~= found.was then store(found) end
+  end
+end
+return table.concat(answers)

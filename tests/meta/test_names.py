@@ -1,0 +1,86 @@
+"""Words that went out of use: no identifier of the library has them any more, so that each thing has one name (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+RETIRED = {
+    "shelf": "table",
+    "grave": "tombstone",
+    "bury": "delete",
+    "burial": "deletion",
+    "spoil": "damage",
+    "aside": "quarantine",
+    "debt": "pending",
+    "finisher": "handler",
+    "ledger": "partitions",
+    "drawer": "bucket",
+    "permit": "token",
+}
+"""Each with the word that is used now."""
+_FORMS = {f"{word}{end}": word for word in RETIRED for end in ("", "s", "ed", "er")} | {
+    "shelves": "shelf",
+    "shelved": "shelf",
+    "buries": "bury",
+    "buried": "bury",
+}
+_LIBRARY = Path(__file__).parents[2] / "memory"
+
+
+def identifiers(source: str) -> Iterator[str]:
+    """Every name that the source gives to something: modules, classes, functions, parameters, variables, attributes."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.alias(asname=str(name)):
+                yield name
+            case _:
+                pass
+
+
+def words(identifier: str) -> list[str]:
+    """`set_aside`, `SetAside` and `SET_ASIDE` are two words."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)]
+
+
+def retired(path: Path) -> Iterator[str]:
+    named = [path.stem, *identifiers(path.read_text(encoding="utf-8"))]
+    for identifier in dict.fromkeys(named):
+        for word in words(identifier):
+            if word in _FORMS:
+                yield f"{path.relative_to(_LIBRARY.parent)}: {identifier} (say {RETIRED[_FORMS[word]]})"
+
+
+def test_no_identifier_has_a_word_that_went_out_of_use() -> None:
+    found = [one for path in sorted(_LIBRARY.rglob("*.py")) for one in retired(path)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class BookShelf: ...",
+        "def set_aside(): ...",
+        "def f(graves): ...",
+        "SPOILED = 1",
+        "self.debts = 1",
+        "import x as ledger",
+        "f(burial=1)",
+        "async def bury_all(): ...",
+        "for shelf in x: ...",
+    ],
+)
+def test_the_test_finds_them(source: str, tmp_path: Path) -> None:
+    assert [word for identifier in identifiers(source) for word in words(identifier) if word in _FORMS]
+
+
+def test_other_words_pass() -> None:
+    assert not [w for i in identifiers("inside = [1]\nasides_not = inside.append(2)\n") for w in words(i) if w in _FORMS and w != "asides"]
