@@ -44,7 +44,7 @@ EXPIRED_GRACE = timedelta(days=1)
 
 @dataclass(slots=True, repr=False)
 class SweepReport(Shown):
-    """What one sweep did. `ran` is false where another process holds the lease.
+    """What one sweep did. `ran` is false where another process holds the lease, or the archive does not say whether.
 
     `waiting` names what could not be done because a store did not answer; `stays` what somebody has to look at: records that a tier refuses, steps
     that a store refuses or that a newer version of the library left. `healed` counts scopes in which a store was behind the others.
@@ -101,9 +101,9 @@ class Maintenance:
         try:
             await self._sweep(report, lease.hold, away)
         except NotHeld as error:
-            if error.__cause__ is not None:
-                raise error.__cause__ from None
             report.ran = False
+            if isinstance(error.__cause__, StoreError):
+                _told(report, error.__cause__)
             return report
         finally:
             await lease.give_back()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -82,10 +83,11 @@ class MariaDb(OneSchema):
         await self.running().emptied(DATABASE)
 
     async def spoil(self, store: Store, collection: Collection, key: Key) -> None:
-        changed = f'UPDATE {collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = %s AND id = %s'  # noqa: S608
-        await self.running().run_sql(changed, key.tenant, key.id, database=DATABASE)
-        kept = f"SELECT body FROM {collection.name} WHERE tenant = %s AND id = %s"  # noqa: S608
-        assert await self.running().run_sql(kept, key.tenant, key.id, database=DATABASE) == [('{"not": "said"}',)]
+        where, these = "WHERE tenant = %s AND id = %s", (key.tenant, UUID(key.id).bytes)
+        changed = f'UPDATE {collection.name} SET body = \'{{"not": "said"}}\' {where}'  # noqa: S608
+        kept = f"SELECT body FROM {collection.name} {where}"  # noqa: S608
+        await self.running().run_sql(changed, *these, database=DATABASE)
+        assert await self.running().run_sql(kept, *these, database=DATABASE) == [('{"not": "said"}',)]
 
 
 class MySql(MariaDb):

@@ -65,7 +65,7 @@ class Postgresql(OneSchema):
             limits_written_out=1,
             rows_at_once=2,
             rows_at_ends=1,
-            buried_at_once=1,
+            deleted_at_once=1,
             embedded_at_once=1,
             audited_at_once=2,
             lexemes_asked=2,

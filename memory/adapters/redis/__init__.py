@@ -1,4 +1,8 @@
-"""The Redis and Valkey adapter: single servers, Sentinel and Cluster. Importing this does not load redis-py."""
+"""The Redis and Valkey adapter: single servers, Sentinel and Cluster. Importing this does not load redis-py.
+
+Beside the files that every adapter has: `keys` (names), `scripts` and `lua` (what is done on the server), `indexes` (reading by them), `due`,
+`audit`, `cluster`, `inspection` and `settings` (how safely a server keeps what it acknowledged).
+"""
 
 from __future__ import annotations
 

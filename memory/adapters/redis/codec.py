@@ -1,8 +1,8 @@
-"""Rows as Redis holds them: one value a key, in a layout whose header scripts read, and seal.
+"""Rows as Redis holds them: one value a key, in a layout whose header scripts read and write.
 
     at    size  what
     0     1     format, "3"
-    1     16    seal: the first digits of the SHA-1 of everything from here to the end of the steps owed
+    1     16    checksum: the first digits of the SHA-1 of everything from here to the end of the steps owed
     17    1     kind: r(ecord), m(ark), t(ombstone), c(orrupt: what stood here could not be read and is in quarantine)
     18    1     role: h(ome), r(eplica), a(rriving), c(ached), or -
     19    1     o where steps are owed, or -
@@ -15,7 +15,7 @@
     154         tier (of a mark: where to), then the steps owed, JSON
                 content: a line of JSON, and behind it body, note, vector and words, whose sizes the line tells
 
-Numbers are digits because a script's own numbers have 53 bits. Seal and content digest together cover every byte.
+Numbers are digits because a script's own numbers have 53 bits. Checksum and content digest together cover every byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE, Row, json_of
 from memory.ports.storable import Unstorable
 
 FORMAT = ord("3")
-SEAL_END, HEAD = 17, 154
+CHECKSUM_END, HEAD = 17, 154
 NEVER = "-" * 16
 MOST_BYTES = 500 * 2**20
 """A value in Redis has at most 512 MiB (`proto-max-bulk-len`)."""
@@ -53,7 +53,7 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the script puts together to a value: the server knows the generation of a record that brings none, and seals."""
+    """What the script puts together to a value: the server knows the generation of a record that brings none, and adds the checksum."""
 
     kind: str
     head: str
@@ -75,12 +75,12 @@ def lay_out(collection: Collection, row: Row) -> Parts:
         raise Unstorable(f"record: Redis takes values of at most {MOST_BYTES} bytes, not {len(content)}")
     partition = None if row.scope is None else Partition(row.tenant, row.scope)
     created = "0" * 16 if row.created_at is None else sort_key(row.created_at)
-    ends = row.expires_at if row.type == RECORD else row.discard_at
+    expiry = row.expires_at if row.type == RECORD else row.discard_at
     tier, owed = row.tier or "", row.owed or ""
     return Parts(
         _KINDS[row.type],
         f"{row.role[0] if row.role else '-'}{'o' if owed else '-'}{row.version:019d}",
-        f"{created}{partition_token(partition) if partition else NOWHERE}{NEVER if ends is None else sort_key(ends)}"
+        f"{created}{partition_token(partition) if partition else NOWHERE}{NEVER if expiry is None else sort_key(expiry)}"
         f"{_digest(content)}{len(tier.encode()):08d}{len(owed.encode()):08d}",
         tier,
         owed,
@@ -119,9 +119,9 @@ def _digest(content: bytes) -> str:
 
 def row_in(collection: Collection, value: bytes) -> Row:
     """What the value says. Raises `Damaged` where it is not as it was written, or is but the note of what is in quarantine."""
-    start = _sealed(value)
+    start = _content_start(value)
     if start is None:
-        raise Damaged("the seal of its header does not match")
+        raise Damaged("the checksum of its header does not match")
     content = value[start:]
     if _digest(content) != value[122:138].decode("latin-1"):
         raise Damaged("the checksum of its content does not match")
@@ -141,7 +141,7 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
     note = rest[body_end:note_end].decode()
     if kind == CORRUPT:
         raise Damaged(note)
-    ends = None if value[106:122] == NEVER.encode() else _micros(value[106:122])
+    expiry = None if value[106:122] == NEVER.encode() else _micros(value[106:122])
     is_record = kind == RECORD
     for name, read in _decoders(collection):
         if name in fields:
@@ -157,8 +157,8 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
         None if kind == TOMBSTONE else value[HEAD:tier_end].decode(),
         _micros(value[58:74]) if is_record else None,
         updated,
-        ends if is_record else None,
-        None if is_record else ends,
+        expiry if is_record else None,
+        None if is_record else expiry,
         accesses,
         accessed,
         cached,
@@ -175,7 +175,7 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
 
 
 def held_in(collection: Collection, key: Key, value: bytes | None) -> Held:
-    """What stands under the key. By the token it is known again: by its seal, or, where it is not as it was sealed, by all of it."""
+    """What stands under the key. By the token it is known again: by its checksum, or, where that is wrong, by all of it."""
     if value is None:
         return Held(token=b"")
     try:
@@ -183,22 +183,22 @@ def held_in(collection: Collection, key: Key, value: bytes | None) -> Held:
         problem = "" if row.key == key else "another record stands in its place"
     except Damaged as exc:
         return Held(None, sha1(value, usedforsecurity=False).hexdigest().encode(), str(exc), version_in(value))
-    return Held(None if problem else row, value[:SEAL_END], problem, row.version)
+    return Held(None if problem else row, value[:CHECKSUM_END], problem, row.version)
 
 
 def version_in(value: bytes) -> int | None:
     """The version a header names; None where it names none that can be trusted."""
-    return (int(value[20:39]) or None) if _sealed(value) is not None else None
+    return (int(value[20:39]) or None) if _content_start(value) is not None else None
 
 
 def listed_in(value: bytes) -> tuple[str, str] | None:
     """The partition and creation by which indexes list the value; None where its header cannot be trusted."""
-    return (value[74:106].decode(), value[58:74].decode()) if _sealed(value) is not None else None
+    return (value[74:106].decode(), value[58:74].decode()) if _content_start(value) is not None else None
 
 
 def is_quarantined(value: bytes) -> bool:
     """Whether this is the note in the place of a value that could not be read."""
-    return value[17:18] == b"c" and _sealed(value) is not None
+    return value[17:18] == b"c" and _content_start(value) is not None
 
 
 def tenant_in(value: bytes) -> str | None:
@@ -210,13 +210,13 @@ def tenant_in(value: bytes) -> str | None:
         return None
 
 
-def _sealed(value: bytes) -> int | None:
-    """Where the content begins; None where the header is not as it was sealed."""
+def _content_start(value: bytes) -> int | None:
+    """Where the content begins; None where the header is not as it was written."""
     try:
         end = HEAD + int(value[138:146]) + int(value[146:HEAD])
     except ValueError:
         return None
-    return end if value[0] == FORMAT and _digest(value[SEAL_END:end]) == value[1:SEAL_END].decode("latin-1") else None
+    return end if value[0] == FORMAT and _digest(value[CHECKSUM_END:end]) == value[1:CHECKSUM_END].decode("latin-1") else None
 
 
 # -- fields -----------------------------------------------------------------------------------------------------------

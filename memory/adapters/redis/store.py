@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from memory.adapters.redis.audit import Audit as Look
 from memory.adapters.redis.batch import apply, send, still, write_call
 from memory.adapters.redis.cluster import ClusterConnections
-from memory.adapters.redis.codec import SEAL_END, held_in, is_quarantined, lay_out, listed_in, note_of
+from memory.adapters.redis.codec import CHECKSUM_END, held_in, is_quarantined, lay_out, listed_in, note_of
 from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.connection import Connections, ServerConnections
 from memory.adapters.redis.due import due
@@ -235,7 +235,7 @@ class RedisStore(BaseStore):
 def _deletion(collection: Collection, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]) -> Call:
     """A tombstone for what was read, if exactly that still stands there."""
     address, value = match.entry.address, match.entry.value
-    held = held_in(collection, match.found.key, value) if match.row is None else Held(match.row, value[:SEAL_END])
+    held = held_in(collection, match.found.key, value) if match.row is None else Held(match.row, value[:CHECKSUM_END])
     tombstone = tombstone_over(match.found.key, slot_of(collection, match.found.key, held), version, discard_at, carry)
     return write_call(address, still(held.token), lay_out(collection, row_of(collection, tombstone)))
 

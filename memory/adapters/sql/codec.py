@@ -84,8 +84,8 @@ class Codec:
         self._id = types[ID].read if ID in types else self._shown
         self._unread = UNREAD if collection.texts else None
 
-    def values(self, row: Row) -> list[Any]:
-        """What the columns take: `columns` and behind them `DERIVED`."""
+    def values(self, row: Row, partition: int | None = None) -> list[Any]:
+        """What the columns take: `columns` and behind them `DERIVED`. The checksum is also over the number of its partition, if a row has one."""
         texts, fields = row.texts, row.fields
         values = [*row[: len(SYSTEM)], *map(texts.get, self._texts)]
         if self.collection.vector:
@@ -94,10 +94,10 @@ class Codec:
         for i, bind in self._bind:
             if (value := values[i]) is not None:
                 values[i] = bind(value)
-        values += (checksum(row), row.words, size_of(row))
+        values += (checksum(row) ^ (partition or 0), row.words, size_of(row))
         return values
 
-    def read(self, values: Sequence[Any]) -> tuple[Row, str]:
+    def read(self, values: Sequence[Any], partition: int | None = None) -> tuple[Row, str]:
         """The row of these columns, and what is wrong with it: nothing, as a rule. With a problem the row tells its key and version at most."""
         first_text, vector, first_field = self._first
         try:
@@ -112,15 +112,16 @@ class Codec:
                 plain[vector] if first_field > vector else None,
                 self._unread,
             )
-            problem = "set aside earlier" if row.type == CORRUPT else "" if values[self._checksum] == checksum(row) else "checksum mismatch"
+            sound = values[self._checksum] == checksum(row) ^ (partition or 0)
+            problem = "set aside earlier" if row.type == CORRUPT else "" if sound else "checksum mismatch"
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as exc:
             key = self.key(values)
             return Row(key.tenant, key.id, "", 0), f"cannot be read: {type(exc).__name__}"
         return row, problem
 
-    def stored(self, values: Sequence[Any]) -> Stored:
+    def stored(self, values: Sequence[Any], partition: int | None = None) -> Stored:
         """What the columns say; `Corrupt` where that is not what was written."""
-        row, problem = self.read(values)
+        row, problem = self.read(values, partition)
         return Corrupt(self.key(values), problem) if problem else stored_of(self.collection, row)
 
     # -- what is told without the checksum ----------------------------------------------------------------------------

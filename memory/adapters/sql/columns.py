@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from memory.ports.collections import Collection, FieldType
 
@@ -10,8 +10,8 @@ SYSTEM_PREFIX = "memory_"
 """The adapter's own tables begin with it, and no collection does."""
 RESERVED = frozenset(
     {
-        *("number", "tenant", "id", "fingerprint", "record_kind", "partition_no", "scope", "version", "generation", "revision", "role", "tier"),
-        *("created_at", "updated_at", "expires_at", "accesses", "accessed_at", "words", "bytes", "previous", "moved_to", "cached_at", "epoch"),
+        *("number", "tenant", "id", "fingerprint", "partition_no", "scope", "version", "generation", "revision", "role", "tier"),
+        *("created_at", "updated_at", "expires_at", "accesses", "accessed_at", "words", "bytes", "previous", "cached_at", "epoch"),
         *("discard_at", "owed", "note", "body", "vector", "counts", "lexemes", "embedding", "owing", "unindexed", "row_type", "length"),
     }
 )
@@ -33,16 +33,6 @@ def checksum_column(collection: Collection) -> str:
     it does not know for damaged, or leaving that field as it was beside new content; the store then looks again at what the table is (`declared`).
     """
     return f"{_CHECKSUM}{len(collection.fields)}"
-
-
-def content_columns(system: Iterable[str], collection: Collection) -> tuple[str, ...]:
-    """The columns of a row in order: the adapter's own, the texts, the body, the vector where there is one, the fields, and the checksum.
-
-    Fields are the last that a checksum covers, and it leaves out what is missing at the end: one more changes it of no row that is there.
-    """
-    fields = [field_column(f.name) for f in collection.fields]
-    texts = [text_column(p.name) for p in collection.texts]
-    return (*system, *texts, "body", *(["vector"] if collection.vector else []), *fields, checksum_column(collection))
 
 
 def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]]:

@@ -62,7 +62,7 @@ class Conditions:
         self._table = table
         self._never_missing = NEVER_MISSING | frozenset(table.info.get(REQUIRED, ()))
         self._places = count()
-        self._type = table.c.row_type if "row_type" in table.c else table.c.record_kind
+        self._type = table.c.row_type
 
     def value(self, code: str) -> sa.BindParameter[Any]:
         """The next value."""

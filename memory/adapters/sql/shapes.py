@@ -191,7 +191,7 @@ class Shaper:
             keys.append((by.field, by.descending, None if bound is None else self.code(bound)))
             values += () if bound is None else (bound,)
         values.append(self.id_value(position.id))
-        return ("after", (*keys, ("id", bool(order) and order[-1].descending, "s")))
+        return ("after", (*keys, ("id", bool(order) and order[-1].descending, self.code(values[-1]))))
 
     def place_value(self, field: str, value: FieldValue) -> Any:
         """A sort value of a cursor as its column holds it."""

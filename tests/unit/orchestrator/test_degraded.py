@@ -105,6 +105,19 @@ async def test_what_needs_a_store_that_is_down_fails_by_its_name(world: World) -
     assert await world.seen(entry) == ["text"]
 
 
+async def test_a_sweep_with_something_to_do_waits_for_the_archive_which_keeps_the_lease(world: World) -> None:
+    entry = await world.write()
+    world.long.down = True
+    await world.delete(entry)
+    world.heal()
+    world.mid.down = True
+    report = await world.engine.maintenance.sweep()
+    assert (report.ran, report.finished) == (False, 0)
+    assert any("store 'mid'" in said for said in report.waiting)
+    world.heal()
+    assert (await world.engine.maintenance.sweep()).finished == 1
+
+
 async def test_a_write_that_failed_after_it_was_applied_can_be_repeated_under_its_key(world: World) -> None:
     world.short.fails_after.add("write.home")
     with pytest.raises(StoreUnavailable):

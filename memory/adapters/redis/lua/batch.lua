@@ -38,7 +38,7 @@ local function stood(status, found)
   return answer(status, 0, found.now and found.now.value)
 end
 
--- Whether exactly what was read stands there still: nothing, what bears that seal, or, where it was not as it was sealed, what has that digest.
+-- Whether exactly what was read stands there still: nothing, what has that checksum, or, where it was not as it was written, what has that digest.
 local function is_what(token, now)
   if token == '' then return now == nil end
   if now == nil then return false end
@@ -114,27 +114,27 @@ end
 
 -- When the server may forget it, in ms: not while it owes a step, and of records only cached copies.
 local function deadline(stored)
-  if stored.owing == 'o' or stored.ends == NEVER or (stored.kind == 'r' and stored.role ~= 'c') then return nil end
-  local high, low = tonumber(sub(stored.ends, 1, 8), 16) - 2147483648, tonumber(sub(stored.ends, 9), 16)
+  if stored.owing == 'o' or stored.expiry == NEVER or (stored.kind == 'r' and stored.role ~= 'c') then return nil end
+  local high, low = tonumber(sub(stored.expiry, 1, 8), 16) - 2147483648, tonumber(sub(stored.expiry, 9), 16)
   return math.max(math.ceil((high * 4294967296 + low) / 1000), 0) + GRACE
 end
 
 -- What names others lives as long as the longest-lived of them. `lived` is how long it had before this one came.
-local function stretch(key, lived, ends)
+local function stretch(key, lived, expires)
   if lived == -1 then return end
-  if not ends then
+  if not expires then
     if lived >= 0 then call('PERSIST', key) end
     return
   end
   local clock = call('TIME')
   local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-  if lived == -2 or ends > now + lived then call('PEXPIREAT', key, format('%.0f', ends)) end
+  if lived == -2 or expires > now + lived then call('PEXPIREAT', key, format('%.0f', expires)) end
 end
 
-local function add(key, member, ends)
+local function add(key, member, expires)
   local lived = call('PTTL', key)
   call('SADD', key, member)
-  stretch(key, lived, ends)
+  stretch(key, lived, expires)
 end
 
 -- The partition in whose index what stands there is listed, and that whose marks it is among.
@@ -144,10 +144,10 @@ local function partitions_of(stored)
 end
 
 local function store(found)
-  local was, now, there, left = found.was, found.now, {}, {}
+  local was, now, there = found.was, found.now, {}
   local was_listed, was_marked = partitions_of(was)
   local listed, marked = partitions_of(now)
-  local ends, index = now and deadline(now), listed and partition_index(found, listed)
+  local expires, index = now and deadline(now), listed and partition_index(found, listed)
   local lived = index and call('PTTL', index)
   for _, pair in ipairs(members_of(found, was)) do there[pair[1] .. ' ' .. pair[2]] = pair end
   for _, pair in ipairs(members_of(found, now)) do
@@ -157,13 +157,13 @@ local function store(found)
   for _, pair in pairs(there) do call('ZREM', pair[1], pair[2]) end
   local bucket = found.bucket
   if listed then
-    stretch(index, lived, ends)
-    if lived ~= -1 then add(keys_of(bucket) .. 's:' .. listed, found.collection, ends) end
+    stretch(index, lived, expires)
+    if lived ~= -1 then add(keys_of(bucket) .. 's:' .. listed, found.collection, expires) end
     if lived == -2 and found.name ~= '' then call('ZADD', keys_of(bucket) .. 'e', 0, found.tenant .. listed .. found.name) end
   end
   if was_listed and was_listed ~= listed then has_any(found, was_listed) end
   if was_marked and was_marked ~= marked then call('SREM', keys_of(bucket) .. 'm:' .. was_marked, found.key) end
-  if marked then add(keys_of(bucket) .. 'm:' .. marked, found.key, ends) end
+  if marked then add(keys_of(bucket) .. 'm:' .. marked, found.key, expires) end
   local quarantine, field = index_key(bucket, 'q', found.collection), found.tenant .. ':' .. found.id
   if was and was.kind == 'c' then call('HDEL', quarantine, field) end
   if not now then
@@ -171,8 +171,8 @@ local function store(found)
     return
   end
   if now.kind == 'c' then call('HSET', quarantine, field, was.value) end
-  if ends then
-    call('SET', found.key, now.value, 'PXAT', format('%.0f', math.max(ends, 1)))
+  if expires then
+    call('SET', found.key, now.value, 'PXAT', format('%.0f', math.max(expires, 1)))
   else
     call('SET', found.key, now.value)
   end

@@ -60,18 +60,18 @@ end
 local function opened(value, tier, finish)
   return {
     kind = sub(value, 18, 18), role = sub(value, 19, 19), owing = sub(value, 20, 20), version = sub(value, 21, 39), created = sub(value, 59, 74),
-    partition = sub(value, 75, 106), ends = sub(value, 107, 122), digest = sub(value, 123, 138), tier = sub(value, HEAD + 1, HEAD + tier),
+    partition = sub(value, 75, 106), expiry = sub(value, 107, 122), digest = sub(value, 123, 138), tier = sub(value, HEAD + 1, HEAD + tier),
     owed = sub(value, HEAD + tier + 1, finish), finish = finish, value = value,
   }
 end
 
--- Of what is not as it was sealed (`broken`) it is known that it is there, and nothing else.
+-- Of what is not as it was written (`broken`) it is known that it is there, and nothing else.
 local function parsed(value)
   if not value then return nil end
   local tier, owed = tonumber(sub(value, 139, 146)), tonumber(sub(value, 147, HEAD))
   local finish = tier and owed and sub(value, 1, 1) == '3' and HEAD + tier + owed
   if not finish or sub(redis.sha1hex(sub(value, 18, finish)), 1, 16) ~= sub(value, 2, 17) then
-    return {kind = 'c', broken = true, role = '-', owing = '-', version = NO_VERSION, partition = NOWHERE, ends = NEVER, value = value}
+    return {kind = 'c', broken = true, role = '-', owing = '-', version = NO_VERSION, partition = NOWHERE, expiry = NEVER, value = value}
   end
   return opened(value, tier, finish)
 end
@@ -93,10 +93,10 @@ local function members_of(address, stored)
   if stored.kind == 'r' then
     if stored.owing == 'o' and (stored.role == 'h' or stored.role == 'a') then due(AT_ONCE, 'o') end
     if stored.role == 'a' then due(AT_ONCE, 'a') end
-    if stored.role == 'h' and stored.ends ~= NEVER then add(index_key(bucket, 'x', collection), stored.ends .. who) end
+    if stored.role == 'h' and stored.expiry ~= NEVER then add(index_key(bucket, 'x', collection), stored.expiry .. who) end
   elseif stored.kind ~= 'c' then
     add(index_key(bucket, 'g', collection), who)
-    if stored.owing == 'o' then due(AT_ONCE, 'o') elseif stored.ends ~= NEVER then due(stored.ends, 'd') end
+    if stored.owing == 'o' then due(AT_ONCE, 'o') elseif stored.expiry ~= NEVER then due(stored.expiry, 'd') end
   end
   return found
 end
@@ -107,7 +107,7 @@ local function address_in(bucket, index, collection, member)
   return address_at(bucket, index == 'd' and sub(member, 86) or collection, sub(member, start + 37, start + 68), sub(member, start + 1, start + 36))
 end
 
--- Whether the value stands where the member of the index says. What is not as it was sealed is not judged, nor what is in quarantine and knows no
+-- Whether the value stands where the member of the index says. What is not as it was written is not judged, nor what is in quarantine and knows no
 -- partition: its reader has to learn of it.
 local function belongs(address, key, member, value)
   local stored = parsed(value)

@@ -1,11 +1,11 @@
 """The tables on MySQL and MariaDB: those of the adapter itself, one for each collection, and one for its words.
 
-What names a record or a partition is VARBINARY, UTF-8 as it is: bytes compare exactly and without padding on every server, and an index key
-counts them one by one (3,072 at most, so a tenant has up to 1,000 and an id or a scope up to 2,000). Other text is LONGTEXT under the
-server's collation that goes by code point and does not pad, readable in every client. Moments are microseconds since 1970 in a BIGINT:
-DATETIME(6) is documented from the year 1000 on only, and a session's time zone cannot shift an integer.
+What names a record or a partition is bytes, UTF-8 or a UUID's sixteen: they compare exactly and without padding on every server, and an index key
+counts them one by one (3,072 at most). Other text is LONGTEXT under the server's collation that goes by code point and does not pad, readable in
+every client. Moments are microseconds since 1970 in a BIGINT: DATETIME(6) is documented from the year 1000 on only, and a session's time zone
+cannot shift an integer.
 
-`number` is a record's own for good and given by the adapter (`numbers`): new rows go to the end of the table, other indexes refer to it in
+`number` is a record's own for good and given by the adapter (`batch.Numbers`): new rows go to the end of the table, other indexes refer to it in
 eight bytes. Some columns are NULL in nearly every row: the servers have no partial indexes, and an index over such a column is nearly as good.
 """
 
@@ -15,65 +15,33 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, SMALLINT, TINYINT, VARBINARY
+from sqlalchemy.dialects.mysql import BIGINT, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, SMALLINT, TINYINT, VARBINARY, VARCHAR
 
-from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, checksum_column, field_column, indexes, text_column
-from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE
+from memory.adapters.sql import schema
+from memory.adapters.sql.codec import ID
+from memory.adapters.sql.columns import REQUIRED, SYSTEM_PREFIX, field_column, indexes
+from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns
+from memory.adapters.sql.server.partitions import SCOPE_BYTES, TENANT_BYTES
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 
-TENANT_BYTES, NAME_BYTES = 1_000, 2_000
-INDEXED_CHARACTERS = 100
-"""So many characters of a text field are in its index: 400 bytes at most."""
 _LONG_KINDS = (FieldType.TEXT, FieldType.TAGS, FieldType.BYTES)
 LONGEST_NAME = 40
 """Of a collection, so that the names of its tables and indexes fit into 64 characters."""
 
-TENANT, NAME = VARBINARY(TENANT_BYTES), VARBINARY(NAME_BYTES)
 LONG, FLAG = BIGINT(), TINYINT()
 OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_row_format": "DYNAMIC", "mysql_charset": "utf8mb4"}
 
-# What every collection's table begins with. The order is that of a row, and rows.py counts on it: add at the end only.
-SYSTEM_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("number", "long", False),
-    ("tenant", "tenant", False),
-    ("id", "name", False),
-    ("record_kind", "word", False),  # record, mark, tombstone, corrupt
-    ("partition_no", "long", True),  # live records only: nothing else is found by scope
-    ("scope", "name", True),
-    ("version", "long", False),
-    ("generation", "long", True),
-    ("role", "word", True),
-    ("tier", "text", True),
-    ("created_at", "long", True),
-    ("updated_at", "long", True),
-    ("expires_at", "long", True),
-    ("accesses", "long", False),
-    ("accessed_at", "long", True),
-    ("previous", "long", True),
-    ("moved_to", "text", True),
-    ("cached_at", "long", True),
-    ("epoch", "text", True),
-    ("discard_at", "long", True),
-    ("owed", "text", True),  # JSON, NULL where nothing is owed
-    ("note", "text", True),  # JSON
-)
-DERIVED = ("words", "bytes", "owing", "lexemes")
-"""Behind the content and its checksum: what is made from it for searching and counting.
 
-`owing` is 1 where something is owed; `lexemes` is the segment of the table of words that the record's are in, 0 while they are still to come.
-"""
-
-
-def types(collation: str) -> dict[str, sa.types.TypeEngine[Any]]:
+def types(collation: str) -> ColumnTypes:
     """The columns' types under the server's collation."""
     text = LONGTEXT(charset="utf8mb4", collation=collation)
     return {
-        "long": LONG,
-        "tenant": TENANT,
-        "name": NAME,
-        "text": text,
-        "word": sa.dialects.mysql.VARCHAR(16, charset="ascii", collation="ascii_bin"),
+        "tenant": VARBINARY(TENANT_BYTES),
+        "scope": VARBINARY(SCOPE_BYTES),
+        "name": VARBINARY(64),
+        "word": VARCHAR(16, charset="ascii", collation="ascii_bin"),
+        ID: sa.BINARY(16),
         FieldType.TEXT: text,
         FieldType.INTEGER: LONG,
         FieldType.REAL: DOUBLE(asdecimal=False),
@@ -91,17 +59,7 @@ def words_table(collection: Collection) -> str:
 
 def system_tables(metadata: sa.MetaData, collation: str) -> None:
     """The adapter's own tables."""
-    text = types(collation)["text"]
-    sa.Table(
-        "memory_partitions",
-        metadata,
-        sa.Column("number", LONG, primary_key=True, autoincrement=True),
-        sa.Column("tenant", TENANT, nullable=False),
-        sa.Column("scope", NAME, nullable=False),
-        sa.Column("generation", LONG, nullable=False),
-        sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
-        **OPTIONS,
-    )
+    schema.system_tables(metadata, types(collation), **OPTIONS)
     sa.Table(  # up to where the numbers of records are given out
         "memory_numbers",
         metadata,
@@ -109,42 +67,17 @@ def system_tables(metadata: sa.MetaData, collation: str) -> None:
         sa.Column("given", LONG, nullable=False),
         **OPTIONS,
     )
-    sa.Table(  # rows that could not be read, as they were found
-        "memory_quarantine",
-        metadata,
-        sa.Column("collection", VARBINARY(64), primary_key=True),
-        sa.Column("number", LONG, primary_key=True, autoincrement=False),
-        sa.Column("tenant", TENANT, nullable=False),
-        sa.Column("id", NAME, nullable=False),
-        sa.Column("partition_no", LONG, nullable=True),
-        sa.Column("problem", text, nullable=False),
-        sa.Column("found_at", LONG, nullable=False),
-        sa.Column("content", text, nullable=False),
-        **OPTIONS,
-    )
-    sa.Table(VERSION_TABLE, metadata, sa.Column("version_num", VARBINARY(32), primary_key=True), **OPTIONS)
-    sa.Table(  # what each collection's table was made for
-        REGISTRY,
-        metadata,
-        sa.Column("name", VARBINARY(64), primary_key=True),
-        sa.Column("declaration", text, nullable=False),
-        **OPTIONS,
-    )
 
 
 def collection_table(metadata: sa.MetaData, collection: Collection, collation: str) -> sa.Table:
-    """The table of a collection with its indexes."""
-    name, kinds = collection.name, types(collation)
-    columns: list[sa.Column[Any]] = [
-        sa.Column(c, kinds[kind], nullable=nullable, primary_key=c == "number", autoincrement=False) for c, kind, nullable in SYSTEM_COLUMNS
-    ]
-    columns += [sa.Column(field_column(f.name), kinds[f.type], nullable=True) for f in collection.fields]
-    columns += [sa.Column(text_column(p.name), kinds["text"], nullable=True) for p in collection.texts]
-    columns.append(sa.Column("body", kinds["text"], nullable=True))
-    if collection.vector:
-        columns.append(sa.Column("vector", LONGBLOB(), nullable=True))
-    columns += [sa.Column(c, LONG, nullable=False) for c in (checksum_column(collection), "words", "bytes")]
-    columns += [sa.Column("owing", FLAG, nullable=True), sa.Column("lexemes", LONG, nullable=True)]
+    """The table of a collection with its indexes.
+
+    `length` is the number of words, `owing` 1 where something is owed, `lexemes` the segment of the table of words that the record's are in, 0 while
+    they are still to come.
+    """
+    name = collection.name
+    columns = [sa.Column("number", LONG, primary_key=True, autoincrement=False), *row_columns(collection, types(collation))]
+    columns += [sa.Column("length", LONG, nullable=False), sa.Column("owing", FLAG, nullable=True), sa.Column("lexemes", LONG, nullable=True)]
     table = sa.Table(
         name, metadata, *columns, sa.UniqueConstraint("tenant", "id", name=f"uq_{name}"), info={REQUIRED: collection.required}, **OPTIONS
     )
@@ -153,7 +86,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), **options)
 
     index("created_at", "partition_no", "created_at", "id")  # the way through a partition in order
-    index("members", "partition_no", "number", "role", "words")  # all that the statistics of a search read
+    index("members", "partition_no", "number", "role", "length")  # all that the statistics of a search read
     index("expires_at", "expires_at")
     index("discard_at", "discard_at")
     index("owing", "owing")
@@ -162,7 +95,6 @@ def collection_table(metadata: sa.MetaData, collection: Collection, collation: s
     index("role", "role", "tier", "created_at", mysql_length={"tier": INDEXED_CHARACTERS})  # the few that pass; and of the homes those that are old
     fields = {field_column(f.name): f.type for f in collection.fields}
     for label, over, _ in indexes(collection):
-        over = over[:-1] if over[0] == "tenant" and over[-1] == "id" else over  # both names are too long for one key
         lengths = {column: INDEXED_CHARACTERS for column in over if fields.get(column) in _LONG_KINDS}
         index(label, *over, **({"mysql_length": lengths} if lengths else {}))
     return table

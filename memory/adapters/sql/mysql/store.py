@@ -8,20 +8,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from memory.adapters.sql.migrate import FORM, VERSION_TABLE
-from memory.adapters.sql.mysql.auditing import audit_registries, audit_rows, audit_words
-from memory.adapters.sql.mysql.batches import MyBatch
+from memory.adapters.sql.mysql.audit import audit_registries, audit_rows, audit_words
+from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_absent
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.errors import NO_COLUMN, is_collision, number_of, server_said, translate
 from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready
-from memory.adapters.sql.mysql.numbers import Numbers
-from memory.adapters.sql.mysql.pending import take_up
-from memory.adapters.sql.mysql.places import MyPlaces
-from memory.adapters.sql.mysql.searching import TooManyPending, search
+from memory.adapters.sql.mysql.partitions import MyDirectory
+from memory.adapters.sql.mysql.search import TooManyPending, search
 from memory.adapters.sql.mysql.settings import Settings
-from memory.adapters.sql.mysql.shelf import MyShelf
+from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.mysql.writing import annotate, put_absent
 from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.domain.errors import MemoryTiersError, NotOpen
@@ -39,7 +36,7 @@ log = logging.getLogger(__name__)
 _SIZE = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables WHERE table_schema = DATABASE()"
 
 
-class MySqlStore(ServerStore[Connection, MyShelf]):
+class MySqlStore(ServerStore[Connection, MyTable]):
     """Records in a database of MySQL 8.0.19 or MariaDB 10.6 or later: one table a collection. See `MySqlConfig` for options.
 
     Many processes may use it at once. What is acknowledged is as safe as the server's settings make it: with `innodb_flush_log_at_trx_commit` other
@@ -51,8 +48,8 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
     _thresholds: Thresholds
 
     def __init__(self, url: str, name: str = "mysql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
-        self._my_places = MyPlaces(thresholds)
-        super().__init__(name, self._my_places, thresholds)
+        self._my_directory = MyDirectory(thresholds)
+        super().__init__(name, self._my_directory, thresholds)
         self._config = parse(name, url, options)
         self._numbers = Numbers(thresholds.numbers_at_once)
         self._settings: Settings | None = None
@@ -70,15 +67,15 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
             await connection.goodbye()
         if settings.advice:
             log.warning("store '%s' is not durable: %s", self.name, settings.advice)
-        self._shelves = self._shelved(tables)
+        self._tables = self._made(tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(self._config, lambda: connect(self._config), self._greet, Connection.goodbye, _still_good)
 
-    def _shelved(self, tables: Mapping[str, Collection]) -> dict[str, MyShelf]:
+    def _made(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
         collation, packet = self._settings.flavour.collation, self._settings.packet
-        return {name: MyShelf(c, collation, packet, self._thresholds) for name, c in tables.items()}
+        return {name: MyTable(c, collation, packet, self._thresholds) for name, c in collections.items()}
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         assert self._settings is not None  # noqa: S101 - it is open
@@ -91,7 +88,7 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
 
     async def _greet(self, connection: Connection) -> None:
         """On each new connection: behind it may be another run of the server, or another database."""
-        self._places.forget()
+        self._directory.forget()
         self._numbers.forget()
         assert self._settings is not None  # noqa: S101 - it is open
         seconds = self._config.command_timeout
@@ -122,9 +119,9 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
             if isinstance(write, Put) and isinstance(write.when, Absent) and self._may_wait(write.record):
                 return await self._put(write)
             if isinstance(write, Annotate):
-                return await self._with(lambda connection: annotate(connection, self._shelf(write.collection), write))
+                return await self._with(lambda connection: annotate(connection, self._table(write.collection), write))
             if isinstance(write, RaiseGeneration) and write.to == 0:
-                number = await self._with(lambda connection: self._places.raise_generation(connection, write.partition, 0))
+                number = await self._with(lambda connection: self._directory.raise_generation(connection, write.partition, 0))
                 return Outcome(Status.APPLIED, number=number)
         except Unstorable as exc:
             return Outcome(Status.REJECTED, reason=str(exc))
@@ -136,21 +133,21 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
 
     async def _put(self, write: Put) -> Outcome | None:
         collection = write.collection
-        outcome = await self._with(lambda connection: put_absent(connection, self._shelf(collection), self._my_places, self._numbers, write))
+        outcome = await self._with(lambda connection: put_absent(connection, self._table(collection), self._my_directory, self._numbers, write))
         if outcome is not None and outcome.applied and any(write.record.texts.values()):
-            shelf = self._shelf(collection)
-            waiting = self._unindexed[shelf.name] = self._unindexed.get(shelf.name, 0) + 1
+            table = self._table(collection)
+            waiting = self._unindexed[table.name] = self._unindexed.get(table.name, 0) + 1
             if waiting >= self._thresholds.waiting_taken_up:
-                self._unindexed[shelf.name] = 0
-                await self._take_up(shelf)
+                self._unindexed[table.name] = 0
+                await self._take_up(table)
         return outcome
 
-    async def _take_up(self, shelf: MyShelf) -> bool:
+    async def _take_up(self, table: MyTable) -> bool:
         """Index the words of records that wait for it; whether there may be more. Where that fails they still wait, and are found."""
 
         async def work(connection: Connection) -> int:
             (segment,) = await self._numbers.take(connection)
-            return await self._in_transaction(connection, lambda: take_up(connection, shelf, segment))
+            return await self._in_transaction(connection, lambda: table.take_up(connection, segment))
 
         try:
             return await self._with(work) > 0
@@ -162,7 +159,7 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
             return False
 
     async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        batch = MyBatch(connection, self._shelf, self._my_places, self._numbers, self._thresholds, writes)
+        batch = MyBatch(connection, self._table, self._my_directory, self._numbers, self._thresholds, writes)
         await batch.prepare()
         try:
             outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
@@ -180,23 +177,23 @@ class MySqlStore(ServerStore[Connection, MyShelf]):
             try:
                 return await self._searched(wanted, most)
             except TooManyPending:
-                await self._take_up(self._shelf(wanted.collection))
+                await self._take_up(self._table(wanted.collection))
         return await self._searched(wanted, sys.maxsize - 1)
 
     async def _searched(self, wanted: Search, most: int) -> list[Hit]:
-        return await self._with(lambda connection: search(connection, self._shelf(wanted.collection), self._my_places, wanted, most))
+        return await self._with(lambda connection: search(connection, self._table(wanted.collection), self._my_directory, wanted, most))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
-    def _audit_steps(self, shelf: MyShelf, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+    def _audit_steps(self, table: MyTable, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
         """`vacuum` is not offered: InnoDB uses the room of deleted rows again, and OPTIMIZE copies whole tables to give it back."""
         return [
-            lambda connection, after: audit_rows(connection, shelf, after, repair),
-            lambda connection, after: audit_words(connection, shelf, after, repair),
-            lambda connection, _: audit_registries(connection, shelf, repair),
+            lambda connection, after: audit_rows(connection, table, after, repair),
+            lambda connection, after: audit_words(connection, table, after, repair),
+            lambda connection, _: audit_registries(connection, table, repair),
         ]
 
-    async def _tables(self, connection: Connection) -> list[str]:
+    async def _names(self, connection: Connection) -> list[str]:
         return [name.decode() for (name,) in await connection.fetch("SELECT name FROM memory_collections")]
 
     # -- the driver's -------------------------------------------------------------------------------------------------

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.columns import text_column
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.schema import words_table
 from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
 from memory.adapters.sql.mysql.thresholds import Thresholds
-from memory.adapters.sql.words import Parts
+from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 
@@ -41,26 +40,24 @@ _Row: TypeAlias = tuple[int, int, int, int, bytes]
 
 
 class Indexed(NamedTuple):
-    """A record as it is indexed: `counts` are the packed counts of each of its words, `words` how many there are in all."""
+    """A record as it is indexed."""
 
     number: int
     partition: int
-    words: int
-    counts: Mapping[str, int]
+    words: bytes
+    """As `memory.ports.lexical` packs them."""
 
 
 class WordTable:
     """The statements about one collection's words. `packet` is the largest statement the server takes, in bytes."""
 
-    def __init__(self, collection: Collection, parts: Parts, packet: int, thresholds: Thresholds) -> None:
+    def __init__(self, collection: Collection, packet: int, thresholds: Thresholds) -> None:
         table = f"`{words_table(collection)}`"
-        texts = "".join([f", `{text_column(p.name)}`" for p in collection.texts])
-        self._parts = parts
         self._room = packet // 2
         self._thresholds = thresholds
         self._store = f"INSERT INTO {table} (partition_no, drawer, segment, part, postings) VALUES "  # noqa: S608
         self._over = " ON DUPLICATE KEY UPDATE postings = VALUES(postings)"
-        self._records = f"SELECT number, partition_no, lexemes, words{texts} FROM `{collection.name}` WHERE lexemes > 0 AND number IN "  # noqa: S608
+        self._records = f"SELECT number, partition_no, lexemes, words FROM `{collection.name}` WHERE lexemes > 0 AND number IN "  # noqa: S608
         drawers = "partition_no = ? AND segment = ? AND drawer IN {0}"
         order = "ORDER BY drawer, part FOR UPDATE"
         self._locked = f"SELECT drawer, part, postings FROM {table} FORCE INDEX (PRIMARY) WHERE {drawers} {order}"  # noqa: S608
@@ -79,8 +76,7 @@ class WordTable:
         """Index the words of at most `thresholds.segment` records as a segment of this number, which nothing else has."""
         by_partition: dict[int, list[Indexed]] = {}
         for record in records:
-            if record.counts:
-                by_partition.setdefault(record.partition, []).append(record)
+            by_partition.setdefault(record.partition, []).append(record)
         rows = [row for partition, some in sorted(by_partition.items()) for row in _drawers(partition, segment, some, self._thresholds.postings)]
         await self._put(send, rows)
 
@@ -95,19 +91,19 @@ class WordTable:
     async def forget(self, connection: Connection, numbers: Sequence[int], was: int | None = None) -> None:
         """Take the words of these records out, as long as their rows are as they were indexed. Their rows are locked.
 
-        Which words these are the texts tell. Where they tell others than were indexed, all drawers of the partition in their segment are looked
+        Which words these are the rows tell. Where they tell others than were indexed, all drawers of the partition in their segment are looked
         through, and where none of a record's words are there, the whole segment. `was` is the partition of those whose rows name none any more.
         """
         told: dict[tuple[int, int], dict[int, Digests]] = {}
         lost: dict[int, set[int]] = {}
         for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)
-            for number, partition, segment, words, *texts in await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted):
+            for number, partition, segment, words in await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted):
                 at = was if partition is None else partition
                 if at is None:
                     lost.setdefault(segment, set()).add(number)
                 else:
-                    told.setdefault((segment, at), {})[number] = self._told(words, texts)
+                    told.setdefault((segment, at), {})[number] = self._told(words)
         for (segment, at), records in sorted(told.items()):
             if missing := records.keys() - await self._take_all_out(connection, segment, at, records):
                 lost.setdefault(segment, set()).update(missing)
@@ -115,12 +111,10 @@ class WordTable:
             for (partition,) in await connection.fetch(self._segment, segment):
                 await self._take_out(connection, segment, partition, range(DRAWERS), these)
 
-    def _told(self, words: int, texts: Sequence[bytes | None]) -> Digests:
-        """The words of a record as its texts tell them; none where they are not as many as were indexed, or so many that they are in every drawer."""
-        if words > self._thresholds.words_told:
-            return {}
-        total, counts, _ = self._parts.index([None if text is None else text.decode("utf-8", "replace") for text in texts])
-        return {_digest(word): packed for word, packed in counts.items()} if total == words else {}
+    def _told(self, words: bytes | None) -> Digests:
+        """The words of a record as its row tells them; none where that tells none, or so many that they are in every drawer."""
+        total, counts = counted(words)
+        return digests(counts) if total <= self._thresholds.words_told else {}
 
     async def _take_all_out(self, connection: Connection, segment: int, partition: int, records: Mapping[int, Digests]) -> set[int]:
         """Take out every posting of these records, of which these words are told; the numbers of those that had any there."""
@@ -158,9 +152,8 @@ class WordTable:
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
-    async def differing(self, connection: Connection, segment: int, partition: int, records: Mapping[int, Mapping[str, int]]) -> set[int]:
+    async def differing(self, connection: Connection, segment: int, partition: int, wanted: Mapping[int, Digests]) -> set[int]:
         """Those of these records whose postings in this segment are not exactly these counts, once each."""
-        wanted = {number: {_digest(word): packed for word, packed in counts.items()} for number, counts in records.items()}
         drawers = sorted({_drawer(word) for words in wanted.values() for word in words})
         held: dict[int, list[tuple[int, int]]] = {}
         for some in portions(drawers, self._thresholds.listed):
@@ -201,7 +194,19 @@ class WordTable:
 
 @lru_cache(maxsize=65_536)
 def _digest(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode("ascii"), digest_size=8).digest(), "little", signed=True)
+    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little", signed=True)
+
+
+def digests(counts: Mapping[str, int]) -> Digests:
+    return {_digest(word): packed for word, packed in counts.items()}
+
+
+def counted(words: bytes | None) -> tuple[int, Mapping[str, int]]:
+    """How many words there are, and the packed counts of each; nothing where these are no packed words."""
+    try:
+        return (lexical.length(words), lexical.packed_counts(words)) if words else (0, {})
+    except (ValueError, TypeError, IndexError):
+        return 0, {}
 
 
 def _drawer(digest: int) -> int:
@@ -210,7 +215,8 @@ def _drawer(digest: int) -> int:
 
 def _drawers(partition: int, segment: int, records: Sequence[Indexed], most: int) -> Iterator[_Row]:
     """The rows of these records' words, by drawer: of at most so many postings each."""
-    numbers, _, lengths, counts = zip(*records, strict=True)
+    numbers = [record.number for record in records]
+    lengths, counts = zip(*[counted(record.words) for record in records], strict=True)
     each = [len(of_one) for of_one in counts]
     postings = np.empty((sum(each), _POSTING), np.int64)
     postings[:, _WORD] = np.fromiter(map(_digest, chain.from_iterable(counts)), np.int64)

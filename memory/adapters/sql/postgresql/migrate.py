@@ -20,7 +20,8 @@ from memory.adapters.sql.migrate import REGISTRY, VERSION_TABLE, Schema
 from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
 from memory.adapters.sql.postgresql.extension import AVAILABLE, CREATE, INSTALLED, add_column
-from memory.adapters.sql.postgresql.schema import system_tables, table_of
+from memory.adapters.sql.postgresql.schema import TYPES, table_of
+from memory.adapters.sql.schema import system_tables
 from memory.ports.collections import Collection
 
 _EMBEDDED = "SELECT table_name FROM information_schema.columns WHERE table_schema = $1 AND column_name = 'embedding'"
@@ -33,7 +34,7 @@ class PgSchema(Schema):
 
     def system(self) -> Sequence[sa.Table]:
         metadata = sa.MetaData(schema=self._schema)
-        system_tables(metadata)
+        system_tables(metadata, TYPES)
         return metadata.sorted_tables
 
     def of(self, collection: Collection) -> Sequence[sa.Table]:

@@ -9,19 +9,18 @@ from typing import Any, ClassVar
 import asyncpg
 
 from memory.adapters.sql.migrate import FORM, VERSION_TABLE
-from memory.adapters.sql.postgresql.auditing import audit_registries, audit_rows
-from memory.adapters.sql.postgresql.batches import PgBatch
+from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
+from memory.adapters.sql.postgresql.batch import PgBatch, write_one
 from memory.adapters.sql.postgresql.config import CLAIMS, parse
 from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, still_good
 from memory.adapters.sql.postgresql.errors import is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
 from memory.adapters.sql.postgresql.migrate import Found, look, make_ready
-from memory.adapters.sql.postgresql.places import PgPlaces
-from memory.adapters.sql.postgresql.searching import search
+from memory.adapters.sql.postgresql.partitions import PgDirectory
+from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
-from memory.adapters.sql.postgresql.shelf import PgShelf
+from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.postgresql.writing import write_one
 from memory.adapters.sql.server.batch import NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.ports.answering import expecting
@@ -38,7 +37,7 @@ _SIZE = (
 )
 
 
-class PostgresStore(ServerStore[Connection, PgShelf]):
+class PostgresStore(ServerStore[Connection, PgTable]):
     """Records in a PostgreSQL database of version 13 or later: one table a collection, in a schema of its own. See `PostgresConfig` for options.
 
     Many processes may use it at once. What is acknowledged is as safe as the server's settings make it: with `fsync` or
@@ -50,8 +49,8 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
 
     def __init__(self, url: str, name: str = "postgresql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
         self._config = parse(name, url, options)
-        self._pg_places = PgPlaces(self._config.schema, thresholds)
-        super().__init__(name, self._pg_places, thresholds)
+        self._pg_directory = PgDirectory(self._config.schema, thresholds)
+        super().__init__(name, self._pg_directory, thresholds)
         self._found: Found | None = None
         self._settings: Settings | None = None
 
@@ -70,17 +69,17 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
                         await embed_the_rest(connection, schema, collection.name, self._found.namespace, self._thresholds.embedded_at_once)
         finally:
             await goodbye(connection)
-        self._shelves = self._shelved(self._found.comparison.tables)
+        self._tables = self._made(self._found.comparison.tables)
         self._capabilities = self._settings.limit(self.claims)
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
         self._lend(self._config, lambda: connect(self._config), self._greet, goodbye, still_good)
         self._epoch = "" if self._capabilities.durable else self._settings.started
 
-    def _shelved(self, tables: Mapping[str, Collection]) -> dict[str, PgShelf]:
+    def _made(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
-        return {name: PgShelf(c, self._config.schema, vector_type, self._thresholds) for name, c in tables.items()}
+        return {name: PgTable(c, self._config.schema, vector_type, self._thresholds) for name, c in collections.items()}
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         return (await look(connection, self._config.schema, self.name, tuple(self._collections.values()))).comparison.tables
@@ -90,7 +89,7 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
 
     async def _greet(self, connection: Connection) -> None:
         """On each new connection: behind it may be another run of the server, or another database."""
-        self._places.forget()
+        self._directory.forget()
         if self._found is not None and self._found.namespace:
             await speak(connection, self._found.namespace)
         if not self._capabilities.durable and self._settings is not None:
@@ -110,26 +109,26 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if len(writes) == 1:
             write = writes[0]
-            return [await self._with(lambda connection: write_one(connection, self._shelf, self._pg_places, write))]
+            return [await self._with(lambda connection: write_one(connection, self._table, self._pg_directory, write))]
         try:
             return await self._with(lambda connection: self._batch(connection, writes, together))
         except NotTogether as undone:
             return undone.outcomes
 
     async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        batch = PgBatch(connection, self._shelf, self._places, writes)
+        batch = PgBatch(connection, self._table, self._directory, writes)
         await batch.prepare()
         return await self._in_transaction(connection, lambda: batch.carry_out(together))
 
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await self._with(lambda connection: search(connection, self._shelf(wanted.collection), self._pg_places, wanted))
+        return await self._with(lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted))
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
-    def _audit_steps(self, shelf: PgShelf, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+    def _audit_steps(self, table: PgTable, repair: bool) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
         return [
-            lambda connection, after: audit_rows(connection, shelf, after, repair),
-            lambda connection, _: audit_registries(connection, shelf, repair),
+            lambda connection, after: audit_rows(connection, table, after, repair),
+            lambda connection, _: audit_registries(connection, table, repair),
         ]
 
     async def _vacuum(self) -> int:
@@ -137,14 +136,14 @@ class PostgresStore(ServerStore[Connection, PgShelf]):
 
         async def vacuum(connection: Connection) -> int:
             before = await connection.fetchval(_SIZE, self._config.schema)
-            names = [*await self._tables(connection), "memory_partitions", "memory_quarantine"]
+            names = [*await self._names(connection), "memory_partitions", "memory_quarantine"]
             for name in names:
                 await connection.execute(f'VACUUM "{self._config.schema}"."{name}"')
             return max(0, int(before) - int(await connection.fetchval(_SIZE, self._config.schema)))
 
         return await self._with(vacuum)
 
-    async def _tables(self, connection: Connection) -> list[str]:
+    async def _names(self, connection: Connection) -> list[str]:
         return [str(name) for (name,) in await connection.fetch(f'SELECT name FROM "{self._config.schema}".memory_collections')]  # noqa: S608
 
     # -- the driver's -------------------------------------------------------------------------------------------------

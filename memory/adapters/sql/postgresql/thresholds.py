@@ -15,8 +15,8 @@ class Thresholds(ServerThresholds):
     """Rows sent by one statement. The next ones are made ready while the server works on these."""
     rows_at_ends: int = 28
     """Of the first and the last statement: one side waits then."""
-    buried_at_once: int = 500
-    """Rows read, and buried, by one statement."""
+    deleted_at_once: int = 500
+    """Rows read, and replaced by tombstones, by one statement."""
     embedded_at_once: int = 200
     """Rows without an embedding that are given theirs at once."""
     audited_at_once: int = 500

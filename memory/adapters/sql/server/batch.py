@@ -10,17 +10,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from memory.adapters.sql.server.desk import Desk, Held, Layout, addresses
-from memory.adapters.sql.server.places import Place, Places
+from memory.adapters.sql.server.partitions import Directory, Known, check_partition, check_tenant
+from memory.adapters.sql.server.table import Table
 from memory.domain.errors import Portable
+from memory.ports.batch import Change, Desk, Held, partition_of, skipped
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import Key, Partition
+from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 C = TypeVar("C")
-S = TypeVar("S")
+T = TypeVar("T", bound=Table[Any])
 
 
 class NotTogether(Portable):
@@ -35,89 +37,95 @@ class Collided(Exception):
     """Undoes a batch that another transaction got in the way of; to be done again."""
 
 
-class Batch(ABC, Generic[C, S]):
-    """One call's writes, within one transaction. `S` is the dialect's shelf: one collection's statements."""
+class Batch(ABC, Generic[C, T]):
+    """One call's writes, within one transaction. `T` is the dialect's table: one collection's statements."""
 
-    def __init__(self, connection: C, shelves: Callable[[Collection], S], places: Places[C], writes: Sequence[Write]) -> None:
+    def __init__(self, connection: C, tables: Callable[[Collection], T], directory: Directory[C], writes: Sequence[Write]) -> None:
         self._connection = connection
-        self._shelves = shelves
-        self._places = places
+        self._tables = tables
+        self._directory = directory
         self._left: dict[int, Write] = dict(enumerate(writes))
         self._outcomes: dict[int, Outcome] = {}
-        self._known: dict[Partition, Place] = {}
+        self._known: dict[Partition, Known] = {}
 
     async def prepare(self) -> None:
-        """What is done before the transaction: refuse what no row can hold, and give every partition its number."""
+        """What is done before the transaction: refuse names that no index can hold, and give every partition its number."""
         async for i, write in paced(list(self._left.items())):
             try:
-                self._check_key(write)
+                check_names(write)
             except Unstorable as exc:
                 self._outcomes[i] = Outcome(Status.REJECTED, reason=str(exc))
                 del self._left[i]
         writes = self._left.values()
-        self._known = await self._places.ensure(self._connection, {p for w in writes if (p := partition_of(w)) is not None})
+        self._known = await self._directory.ensure(self._connection, {p for w in writes if (p := partition_of(w)) is not None})
 
     async def carry_out(self, together: bool) -> list[Outcome]:
         """Do the writes. Raises `NotTogether` where nothing may be kept, and `Collided`."""
         raising = any(isinstance(w, RaiseGeneration) for w in self._left.values())
-        places = await self._places.locked(self._connection, self._known, exclusively=raising)
-        if len(places) != len(self._known):
+        self._known = await self._directory.locked(self._connection, wanted := self._known, exclusively=raising)
+        if len(self._known) != len(wanted):
+            self._known = wanted
             raise Collided
-        desk = Desk({}, places)
-        await self._do_at_once(desk)
+        await self._put_at_once()
         if self._left:
-            await self._decide(desk)
+            await self._decide()
         outcomes = [self._outcomes[i] for i in sorted(self._outcomes)]
         if together and not all(o.applied for o in outcomes):
-            raise NotTogether([Outcome(Status.SKIPPED) if o.applied else o for o in outcomes])
+            raise NotTogether(skipped(outcomes))
         return outcomes
 
-    async def _decide(self, desk: Desk) -> None:
-        shelves = {w.collection.name: self._shelves(w.collection) for w in self._left.values() if not isinstance(w, RaiseGeneration)}
-        for name, keys in sorted(addresses(self._left.values()).items()):
-            desk.held |= {(name, key): held for key, held in (await self._lock(shelves[name], keys)).items()}
-        async for i in paced(sorted(self._left)):
-            self._outcomes[i] = desk.do(self._left[i])
-        for name, shelf in sorted(shelves.items()):
-            changed = {key: held for (of, key), held in desk.held.items() if of == name and held.changed}
-            if changed:
-                await self._write_back(shelf, changed)
+    async def _decide(self) -> None:
+        desk = Desk(self._left)
+        held: dict[tuple[str, Key], Held] = {}
+        for collection, keys in sorted(desk.reads.keys.items(), key=lambda pair: pair[0].name):
+            table = self._tables(collection)
+            rows = await table.find_all(self._connection, keys, lock=True)
+            held |= {(collection.name, key): table.held(row) async for key, row in paced(rows.items())}
+        desk.take(held, {partition: known.generation for partition, known in self._known.items()})
+        async for number in paced(sorted(self._left)):
+            desk.decide(number)
+        self._outcomes |= desk.outcomes
+        changes: dict[str, list[Change]] = {}
+        for change in sorted(desk.changes, key=lambda change: change.address):
+            changes.setdefault(change.collection.name, []).append(change)
+        for _, some in sorted(changes.items()):
+            await self._write_back(self._tables(some[0].collection), some)
         if desk.raised:
-            await self._places.store(self._connection, desk.raised)
+            await self._directory.store(self._connection, {self._known[p].number: generation for p, generation in desk.raised.items()})
+
+    def rows_of(self, puts: Iterable[tuple[int, Put]]) -> Iterator[tuple[int, Row, int]]:
+        """Of each write its number, the row it leaves where its condition holds, made as it is asked for, and its partition's number.
+
+        Those that will be rejected are left out.
+        """
+        for i, write in puts:
+            known, generation = self._known[write.record.partition], write.record.generation
+            if generation is None or generation >= known.generation:
+                yield i, put_row(write, known), known.number
+
+    def partition_no(self, change: Change) -> int | None:
+        """The number of the partition into which the change puts a record; None where it puts none."""
+        return None if change.born is None else self._known[change.born].number
 
     # -- what a dialect says ------------------------------------------------------------------------------------------
 
-    async def _do_at_once(self, desk: Desk) -> None:
+    async def _put_at_once(self) -> None:
         """What a dialect can do without a look first: it moves such writes from those that are left to the outcomes."""
 
     @abstractmethod
-    def _check_key(self, write: Write) -> None:
-        """Refuse a key or partition that no column can hold. Raises `Unstorable`."""
-
-    @abstractmethod
-    async def _lock(self, shelf: S, keys: set[Key]) -> dict[Key, Held]:
-        """What stands under each key, which nobody else changes until the transaction ends."""
-
-    @abstractmethod
-    async def _write_back(self, shelf: S, changed: dict[Key, Held]) -> None:
-        """Store what has changed. Raises `Collided` where a row has appeared under a key that was free."""
+    async def _write_back(self, table: T, changes: Sequence[Change]) -> None:
+        """Store what has changed, which comes by key. Raises `Collided` where a row has appeared under a key that was free."""
 
 
-def rows_of(desk: Desk, layout: Layout, puts: Iterable[tuple[int, Put]]) -> Iterator[tuple[int, Put, int, Any]]:
-    """Each write with the generation its record is born in and its row, made as it is asked for. Those that will be rejected are left out."""
-    for i, write in puts:
-        record, place = write.record, desk.places[write.record.partition]
-        generation = place.generation if record.generation is None else record.generation
-        if generation < place.generation:
-            continue
-        try:
-            yield i, write, generation, layout.record(record, place.number, generation)
-        except Unstorable:
-            continue
+def put_row(write: Put, known: Known) -> Row:
+    """The row of a record that is put into a partition of this generation."""
+    row = row_of(write.collection, write.record)
+    return row if write.record.generation is not None or not known.generation else row._replace(generation=known.generation)
 
 
-def partition_of(write: Write) -> Partition | None:
-    """The partition whose generation the write asks for or raises."""
-    if isinstance(write, RaiseGeneration):
-        return write.partition
-    return write.record.partition if isinstance(write, Put) else None
+def check_names(write: Write) -> None:
+    """Refuse what no index can hold. Raises `Unstorable`."""
+    if not isinstance(write, RaiseGeneration):
+        check_tenant(write.key.tenant)
+    if (partition := partition_of(write)) is not None:
+        check_partition(partition)

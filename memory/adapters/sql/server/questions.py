@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from memory.adapters.sql.prepared import compiled, kept
-from memory.adapters.sql.server.shelf import Shelf
+from memory.adapters.sql.server.table import Table
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.ports.query import Everywhere, Filter, Query, Tenant, Where, decode_cursor
 
-AnyShelf: TypeAlias = Shelf[Any]
-Build = Callable[[AnyShelf, Shape], sa.Select[Any]]
+AnyTable: TypeAlias = Table[Any]
+Build = Callable[[AnyTable, Shape], sa.Select[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +25,31 @@ class Question:
     arguments: Values
 
 
-def question(shelf: AnyShelf, build: Build, shape: Shape, values: Values) -> Question:
+def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Question:
     """The statement of this shape, built where there is none yet."""
-    most = shelf.thresholds.statements_kept
-    statement = kept(shelf.prepared, most, (build, shape), lambda: compiled(shelf.dialect, build(shelf, shape), len(values)))
+    most = table.thresholds.statements_kept
+    statement = kept(table.prepared, most, (build, shape), lambda: compiled(table.dialect, build(table, shape), len(values)))
     return Question(statement.sql, statement.arguments(values))
 
 
-def asked(shelf: AnyShelf, where: Where, part: Filter | None, partitions: Sequence[int], walking: bool = False) -> tuple[Values, Shape, Shape]:
+def asked(table: AnyTable, where: Where, part: Filter | None, partitions: Sequence[int], walking: bool = False) -> tuple[Values, Shape, Shape]:
     """The values, and the shapes of where and what is asked for. `walking` is through a partition in order, whatever the filter."""
     of_filter: Values = []
-    chosen = shelf.shaper.filter(part, of_filter)
+    chosen = table.shaper.filter(part, of_filter)
     values: Values = []
-    keyed = (not walking or isinstance(where, Tenant)) and names(chosen, shelf.keyed)
+    keyed = (not walking or isinstance(where, Tenant)) and names(chosen, table.keyed)
     there = scope(where, partitions, values, tenant=keyed)
-    return shelf.shaper.texts(values) + of_filter, there, chosen
+    return table.shaper.texts(values) + of_filter, there, chosen
 
 
-def page(shelf: AnyShelf, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...] | None = None) -> Question:
-    """The rows of a page in order, these columns or all, each with whether there are any set aside behind it."""
-    values, where, chosen = asked(shelf, query.where, query.filter, partitions, walking=walks(query.order))
-    after = TRUE if query.cursor is None else shelf.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
-    written = limit if _is_usual(limit, shelf.thresholds.limits_written_out) else None
+def page(table: AnyTable, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...]) -> Question:
+    """These columns of the rows of a page in order, each with whether any row is in the quarantine behind it."""
+    values, where, chosen = asked(table, query.where, query.filter, partitions, walking=walks(query.order))
+    after = TRUE if query.cursor is None else table.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
+    written = limit if _is_usual(limit, table.thresholds.limits_written_out) else None
     if written is None:
         values.append(limit)
-    return question(shelf, _page, (columns, where, query.roles, query.types, chosen, after, query.order, written), values)
+    return question(table, _page, (columns, where, query.roles, query.types, chosen, after, query.order, written), values)
 
 
 def _is_usual(limit: int, most: int) -> bool:
@@ -60,30 +60,30 @@ def _is_usual(limit: int, most: int) -> bool:
     return limit <= most and limit % 10 == 1
 
 
-def _page(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
+def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     columns, where, roles, kinds, chosen, after, order, written = shape
-    conditions = shelf.conditions()
+    conditions = table.conditions()
     wanted = [conditions.scope(where, walks(order)), conditions.standing(roles, kinds), conditions.filter(chosen)]
     if after != TRUE:
         wanted.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))
-    chosen_columns = shelf.row_columns if columns is None else [shelf.table.c[name] for name in columns]
-    statement = sa.select(*chosen_columns, sa.literal_column(shelf.any_aside)).where(*wanted).order_by(*ordering)
-    return shelf.walked(statement.limit(conditions.value("i") if written is None else sa.literal_column(str(written))), where, order)
+    chosen_columns = [table.table.c[name] for name in columns]
+    statement = sa.select(*chosen_columns, sa.literal_column(table.any_quarantined)).where(*wanted).order_by(*ordering)
+    return table.walked(statement.limit(conditions.value("i") if written is None else sa.literal_column(str(written))), where, order)
 
 
-def totals(shelf: AnyShelf, query: Query, partitions: Sequence[int]) -> Question:
+def totals(table: AnyTable, query: Query, partitions: Sequence[int]) -> Question:
     """How many records match, and their bytes."""
-    values, where, chosen = asked(shelf, query.where, query.filter, partitions)
-    return question(shelf, _totals, (where, query.roles, query.types, chosen), values)
+    values, where, chosen = asked(table, query.where, query.filter, partitions)
+    return question(table, _totals, (where, query.roles, query.types, chosen), values)
 
 
-def _totals(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
+def _totals(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     where, roles, kinds, chosen = shape
-    conditions = shelf.conditions()
+    conditions = table.conditions()
     wanted = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
-    columns: list[sa.ColumnElement[Any]] = [sa.func.count(), summed(shelf.table.c.bytes)]
-    return sa.select(*columns).select_from(shelf.table).where(*wanted)
+    columns: list[sa.ColumnElement[Any]] = [sa.func.count(), summed(table.table.c.bytes)]
+    return sa.select(*columns).select_from(table.table).where(*wanted)
 
 
 def summed(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
@@ -91,16 +91,16 @@ def summed(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     return sa.cast(sa.func.coalesce(sa.func.sum(column), sa.literal_column("0")), sa.BigInteger())
 
 
-def matches(shelf: AnyShelf, query: Query, partitions: Sequence[int], columns: Sequence[sa.ColumnElement[Any]]) -> Question:
+def matches(table: AnyTable, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> Question:
     """These columns of every live row there, locked, and beside them whether the query matches it."""
-    values, where, chosen = asked(shelf, query.where, query.filter, partitions)
-    shape = (where, query.roles, query.types, chosen, tuple([c.name for c in columns]))
-    return question(shelf, _matches, shape, values)
+    values, where, chosen = asked(table, query.where, query.filter, partitions)
+    shape = (where, query.roles, query.types, chosen, columns)
+    return question(table, _matches, shape, values)
 
 
-def _matches(shelf: AnyShelf, shape: Shape) -> sa.Select[Any]:
+def _matches(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     where, roles, kinds, chosen, columns = shape
-    conditions = shelf.conditions()
+    conditions = table.conditions()
     somewhere = conditions.scope(where)
     wanted = sa.and_(conditions.standing(roles, kinds), conditions.filter(chosen))
-    return sa.select(*[shelf.table.c[c] for c in columns], wanted).where(somewhere, shelf.table.c.partition_no.is_not(None)).with_for_update()
+    return sa.select(*[table.table.c[c] for c in columns], wanted).where(somewhere, table.table.c.partition_no.is_not(None)).with_for_update()

@@ -1,6 +1,6 @@
 """What a store on a database server does whatever the dialect: each public call takes one connection for as long as it lasts.
 
-Where another transaction gets in the way the call is made again; what turns out unreadable is set aside and the reading done again.
+Where another transaction gets in the way the call is made again; what turns out unreadable is moved into the quarantine and the reading done again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from memory.adapters.sql.server import reading
 from memory.adapters.sql.server.batch import Collided, NotTogether
-from memory.adapters.sql.server.places import Places
+from memory.adapters.sql.server.partitions import Directory
 from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
-from memory.adapters.sql.server.reading import Burial
-from memory.adapters.sql.server.shelf import Shelf, Spoiled
+from memory.adapters.sql.server.reading import Deletion
+from memory.adapters.sql.server.table import Table, Unreadable
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
-from memory.ports.query import Count, Page, Query
+from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
-from memory.ports.storable import Unstorable
 from memory.ports.store import Audit, Health
 
 ATTEMPTS = 12
@@ -39,7 +38,7 @@ class Session(Link, Protocol):
 
 
 C = TypeVar("C", bound=Session)
-S = TypeVar("S", bound=Shelf[Any])
+R = TypeVar("R", bound=Table[Any])
 T = TypeVar("T")
 
 
@@ -72,15 +71,15 @@ class Busy(Exception):
     """Others kept changing what a write is about."""
 
 
-class ServerStore(BaseStore, Generic[C, S]):
-    """Records on a database server: `C` is a connection, `S` a shelf, as the dialect has them."""
+class ServerStore(BaseStore, Generic[C, R]):
+    """Records on a database server: `C` is a connection, `R` a table, as the dialect has them."""
 
-    def __init__(self, name: str, places: Places[C], thresholds: ServerThresholds) -> None:
+    def __init__(self, name: str, directory: Directory[C], thresholds: ServerThresholds) -> None:
         super().__init__(name)
         self._thresholds = thresholds
-        self._places = places
+        self._directory = directory
         self._pool: Pool[C] | None = None
-        self._shelves: dict[str, S] = {}
+        self._tables: dict[str, R] = {}
         self._epoch = ""
         self._patience = 0.0
 
@@ -105,7 +104,7 @@ class ServerStore(BaseStore, Generic[C, S]):
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.close()
-        self._places.forget()
+        self._directory.forget()
 
     async def _check(self) -> Health:
         try:
@@ -123,55 +122,61 @@ class ServerStore(BaseStore, Generic[C, S]):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        answers, spoiled = await self._with(lambda connection: reading.get(connection, self._shelf(collection), keys))
-        if spoiled:
-            await self._set_aside(collection, spoiled)
+        answers, unreadable = await self._with(lambda connection: reading.get(connection, self._table(collection), keys))
+        if unreadable:
+            await self._quarantine(collection, unreadable)
         return answers
 
     async def _query(self, query: Query) -> Page:
-        return await self._until_sound(query.collection, lambda connection, shelf: reading.query(connection, shelf, self._places, query))
+        return await self._until_sound(query.collection, lambda connection, table: reading.query(connection, table, self._directory, query))
 
     async def _count(self, query: Query) -> Count:
-        return await self._with(lambda connection: reading.count(connection, self._shelf(query.collection), self._places, query))
+        return await self._with(lambda connection: reading.count(connection, self._table(query.collection), self._directory, query))
 
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        burial = Burial(query, version, discard_at, carry)
+        deletion = Deletion(query, version, discard_at, carry)
 
-        async def bury(connection: C) -> int:
-            shelf = self._shelf(query.collection)
-            return await self._in_transaction(connection, lambda: reading.delete_matching(connection, shelf, self._places, burial))
+        async def delete(connection: C) -> int:
+            table = self._table(query.collection)
+            return await self._in_transaction(connection, lambda: reading.delete_matching(connection, table, self._directory, deletion))
 
-        return await self._with(bury)
+        return await self._with(delete)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def _tables(self, connection: C) -> list[str]:
+    async def _names(self, connection: C) -> list[str]:
         """The tables of all collections that the database has, opened with or not."""
 
     async def _audit(self, repair: bool) -> Audit:
         checked, problems = 0, list[str]()
-        for name in list(self._shelves):
-            place: Any = None
-            for step in range(len(self._audit_steps(self._shelves[name], repair))):
+        for name in list(self._tables):
+            after: Any = None
+            for step in range(len(self._audit_steps(self._tables[name], repair))):
                 while True:
                     found = await self._with(
-                        lambda connection, name=name, step=step, place=place: self._audit_steps(self._shelves[name], repair)[step](connection, place)  # type: ignore[misc]
+                        lambda connection, name=name, step=step, after=after: self._audit_steps(self._tables[name], repair)[step](connection, after)  # type: ignore[misc]
                     )
                     checked += found.checked
                     problems += found.problems
-                    place = found.after
-                    if place is None:
+                    after = found.after
+                    if after is None:
                         break
         return Audit(checked, tuple(problems[:MOST_PROBLEMS]))
 
     @abstractmethod
-    def _audit_steps(self, shelf: S, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:
+    def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:
         """What is to be compared of a collection: each is done page by page, on a connection, from where its last page ended."""
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+        async def look(connection: C) -> list[tuple[Partition, int]]:
+            return await self._directory.listed(connection, await self._names(connection), where, prefix, after, limit)
+
+        return await self._with(look)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._places.idle(connection, await self._tables(connection), limit)
+            return await self._directory.idle(connection, await self._names(connection), limit)
 
         return await self._with(look)
 
@@ -179,12 +184,12 @@ class ServerStore(BaseStore, Generic[C, S]):
         wanted = dict(idle)
 
         async def forget(connection: C) -> int:
-            tables = await self._tables(connection)
+            names = await self._names(connection)
             most = self._thresholds.partitions_forgotten
             portions = [dict(list(wanted.items())[start : start + most]) for start in range(0, len(wanted), most)]
             forgotten = 0
             for some in portions:
-                forgotten += await self._in_transaction(connection, lambda some=some: self._places.forget_idle(connection, tables, some))  # type: ignore[misc]
+                forgotten += await self._in_transaction(connection, lambda some=some: self._directory.forget_idle(connection, names, some))  # type: ignore[misc]
             return forgotten
 
         return await self._with(forget)
@@ -192,9 +197,7 @@ class ServerStore(BaseStore, Generic[C, S]):
     # -- errors -------------------------------------------------------------------------------------------------------
 
     def _translate(self, error: Exception) -> Exception | None:
-        if isinstance(error, Unstorable):
-            return InvalidInput("text", str(error))
-        if isinstance(error, UnicodeEncodeError):
+        if isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, UnicodeEncodeError):
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         if isinstance(error, Busy | Collided):
             return StoreUnavailable(self.name, "others kept changing what the call is about; nothing of it was kept; try again")
@@ -217,8 +220,8 @@ class ServerStore(BaseStore, Generic[C, S]):
         """The collections as their tables are now."""
 
     @abstractmethod
-    def _shelved(self, tables: Mapping[str, Collection]) -> dict[str, S]:
-        """The shelves of collections that are as their tables are."""
+    def _made(self, collections: Mapping[str, Collection]) -> dict[str, R]:
+        """The statements of collections that are as their tables are."""
 
     @abstractmethod
     def _server_said(self, error: BaseException) -> bool:
@@ -235,8 +238,8 @@ class ServerStore(BaseStore, Generic[C, S]):
     @abstractmethod
     async def _roll_back(self, connection: C) -> None: ...
 
-    def _shelf(self, collection: Collection) -> S:
-        return self._shelves[collection.name]
+    def _table(self, collection: Collection) -> R:
+        return self._tables[collection.name]
 
     async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
         """Do the work on a connection; again, a little later, where another transaction got in its way, for about as long as one command may take."""
@@ -244,7 +247,7 @@ class ServerStore(BaseStore, Generic[C, S]):
         for attempt in range(ATTEMPTS):
             if self._pool is None:
                 raise NotOpen(f"store '{self.name}'")
-            shelves = self._shelves
+            seen = self._tables
             try:
                 async with self._pool.connection() as connection:
                     return await work(connection)
@@ -252,7 +255,7 @@ class ServerStore(BaseStore, Generic[C, S]):
                 raise NotOpen(f"store '{self.name}'") from None
             except Exception as exc:
                 again = attempt < ATTEMPTS - 1 and time.monotonic() - begun < self._patience
-                if again and self._is_outgrown(exc) and await self._have_grown(shelves):
+                if again and self._is_outgrown(exc) and await self._have_grown(seen):
                     continue
                 if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):
                     raise
@@ -260,14 +263,14 @@ class ServerStore(BaseStore, Generic[C, S]):
             await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))  # noqa: S311 - so that the two do not meet again
         raise AssertionError("the last attempt returns or raises")
 
-    async def _have_grown(self, since: Mapping[str, S]) -> bool:
-        """Whether tables are others than these shelves are for, also by what another call has seen already."""
-        if self._shelves is since and self._pool is not None:
+    async def _have_grown(self, since: Mapping[str, R]) -> bool:
+        """Whether tables are others than these are made for, also by what another call has seen already."""
+        if self._tables is since and self._pool is not None:
             async with self._pool.connection() as connection:
-                tables = await self._look_again(connection)
-            if self._shelves is since and any(since[name].collection != table for name, table in tables.items()):
-                self._shelves = self._shelved(tables)
-        return self._shelves is not since
+                now = await self._look_again(connection)
+            if self._tables is since and any(since[name].collection != collection for name, collection in now.items()):
+                self._tables = self._made(now)
+        return self._tables is not since
 
     def _collided(self) -> None:
         """Told before a call is made again."""
@@ -286,21 +289,21 @@ class ServerStore(BaseStore, Generic[C, S]):
 
     # -- unreadable rows ----------------------------------------------------------------------------------------------
 
-    async def _until_sound(self, collection: Collection, read: Callable[[C, S], Awaitable[tuple[T, list[Spoiled]]]]) -> T:
-        """Read; what turns out unreadable is set aside and the reading done again, so that limits and statistics are of what can be read."""
+    async def _until_sound(self, collection: Collection, read: Callable[[C, R], Awaitable[tuple[T, list[Unreadable]]]]) -> T:
+        """Read; what turns out unreadable goes into the quarantine and the reading is done again: limits and statistics are of what can be read."""
         for _ in range(8):
-            answer, spoiled = await self._with(lambda connection: read(connection, self._shelf(collection)))
-            if not spoiled or not await self._set_aside(collection, spoiled):
+            answer, unreadable = await self._with(lambda connection: read(connection, self._table(collection)))
+            if not unreadable or not await self._quarantine(collection, unreadable):
                 break
         return answer
 
-    async def _set_aside(self, collection: Collection, spoiled: Sequence[Spoiled]) -> bool:
+    async def _quarantine(self, collection: Collection, unreadable: Sequence[Unreadable]) -> bool:
         """Whether it could be done. It cannot on a full disk or a standby; the rows still are not served."""
 
         async def move(connection: C) -> None:
-            shelf = self._shelf(collection)
-            for one in spoiled:
-                await self._in_transaction(connection, lambda one=one: shelf.set_aside(connection, one))  # type: ignore[misc]
+            table = self._table(collection)
+            for one in unreadable:
+                await self._in_transaction(connection, lambda one=one: table.quarantine(connection, one))  # type: ignore[misc]
 
         try:
             await self._with(move)

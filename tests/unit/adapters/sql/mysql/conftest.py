@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
 
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.ports.contract.collections import DECLARED
+from memory.ports.contract.support import id_of
 from tests.support import mysql_servers
 from tests.support.backends import BACKENDS, marks_of
 from tests.support.mysql_servers import MySqlServer
@@ -19,6 +21,11 @@ Raw = Callable[..., Awaitable[Sequence[Any]]]
 _databases = itertools.count()
 
 ON_SERVER = marks_of("mysql" if BACKENDS["mysql"].missing() is None else "mariadb")
+
+
+def sixteen(n: int) -> bytes:
+    """The id of the contract's record of this number as its column holds it."""
+    return UUID(id_of(n)).bytes
 
 
 @pytest.fixture

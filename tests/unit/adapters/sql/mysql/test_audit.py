@@ -21,9 +21,9 @@ DAMAGE = {
     "postings stand in another segment": "UPDATE memory_words_samples SET segment = segment + 100000",
     "a row names no segment": "UPDATE samples SET lexemes = NULL WHERE role = 'home' LIMIT 2",
     "a row names another segment": "UPDATE samples SET lexemes = 77 WHERE role = 'home' LIMIT 2",
-    "a dead row names a segment": "UPDATE samples SET lexemes = 0 WHERE record_kind = 'tombstone'",
+    "a dead row names a segment": "UPDATE samples SET lexemes = 0 WHERE row_type = 'tombstone'",
     "a row that is indexed says it waits": "UPDATE samples SET lexemes = 0 WHERE lexemes > 0",
-    "lengths are wrong": "UPDATE samples SET words = words + 40",
+    "lengths are wrong": "UPDATE samples SET length = length + 40",
     "sizes are wrong": "UPDATE samples SET bytes = 1",
     "what owes is not told": "UPDATE samples SET owing = 1",
     "a partition is not registered": "DELETE FROM memory_partitions",
@@ -41,7 +41,7 @@ async def test_nothing_is_found_where_nothing_is_wrong(store: MySqlStore) -> Non
 @pytest.mark.parametrize("what", list(DAMAGE))
 async def test_damage_is_named_and_mended_beside_running_writers(store: MySqlStore, raw: Raw, what: str) -> None:
     async def damage() -> None:
-        await store._take_up(store._shelves["samples"])
+        await store._take_up(store._tables["samples"])
         await raw(DAMAGE[what])
 
     await auditing.damage_is_named_and_mended(store, damage)

@@ -11,7 +11,7 @@ from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Corrupt, Tombstone
 from memory.ports.writes import Newer
-from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw, sixteen
 
 pytestmark = ON_SERVER
 
@@ -37,7 +37,7 @@ def _said(n: int, word: str = "cormorant") -> object:
 @pytest.mark.parametrize("damage", DAMAGE)
 async def test_a_damaged_row_is_told_and_set_aside_and_its_neighbours_are_served(store: MySqlStore, raw: Raw, damage: str) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
-    await raw(DAMAGE[damage], id_of(1))
+    await raw(DAMAGE[damage], sixteen(1))
     assert isinstance(await found(store, 1), Corrupt)
     assert (await live(store, 2)).body == {"n": 2}
     page = await store.query(Query(SAMPLES, within(HERE)))
@@ -50,7 +50,7 @@ async def test_a_damaged_row_is_told_and_set_aside_and_its_neighbours_are_served
 
 async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(store: MySqlStore, raw: Raw) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
-    await raw("UPDATE samples SET scope = UNHEX('FFFE') WHERE id = %s", id_of(1))
+    await raw("UPDATE samples SET scope = UNHEX('FFFE') WHERE id = %s", sixteen(1))
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert [r.key for r in page.records] == [key_of(2)]
     assert isinstance(await found(store, 1), Corrupt)
@@ -58,7 +58,7 @@ async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(sto
 
 async def test_a_newer_copy_heals_and_nothing_of_the_damaged_one_is_found_or_kept(store: MySqlStore, raw: Raw) -> None:
     await done(store, _said(1))  # type: ignore[arg-type]
-    await raw(DAMAGE["text"], id_of(1))
+    await raw(DAMAGE["text"], sixteen(1))
     assert isinstance(await found(store, 1), Corrupt)
     await done(store, put(record(1, version=9, texts={"content": "a wren"}), Newer()))
     assert (await live(store, 1)).version == 9
@@ -70,7 +70,7 @@ async def test_a_newer_copy_heals_and_nothing_of_the_damaged_one_is_found_or_kep
 
 async def test_erasure_reaches_what_was_set_aside(store: MySqlStore, raw: Raw) -> None:
     await done(store, _said(1), _said(2))  # type: ignore[arg-type]
-    await raw(DAMAGE["text"], id_of(1))
+    await raw(DAMAGE["text"], sixteen(1))
     assert isinstance(await found(store, 1), Corrupt)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 2
     assert isinstance(await found(store, 1), Tombstone)

@@ -73,11 +73,11 @@ async def test_a_batch_sends_a_handful_of_statements(store: MySqlStore, sent: li
 
 async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
     """What EXPLAIN says of each table of the statement."""
-    shelf = store._shelf(query.collection)
+    table = store._table(query.collection)
 
     async def ask(connection: Connection) -> list[dict[str, str]]:
-        partitions = await store._places.numbers(connection, query.where) if not isinstance(query.where, Everywhere) else []
-        question = page(shelf, query, partitions, query.limit)
+        partitions = await store._directory.numbers(connection, query.where) if not isinstance(query.where, Everywhere) else []
+        question = page(table, query, partitions, query.limit, table.columns)
         rows = await connection.fetch(f"EXPLAIN {question.sql}", *question.arguments)
         named = []
         for row in rows:
@@ -177,8 +177,8 @@ async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store
     await store.query(later)
 
     async def read(connection: Connection) -> int:
-        partitions = await store._places.numbers(connection, later.where)
-        question = page(store._shelf(SAMPLES), later, partitions, 20)
+        partitions = await store._directory.numbers(connection, later.where)
+        question = page(store._table(SAMPLES), later, partitions, 20, store._table(SAMPLES).columns)
         await connection.tell("FLUSH STATUS")
         await connection.fetch(question.sql, *question.arguments)
         rows = await connection.fetch("SHOW SESSION STATUS LIKE 'Handler_read%'")

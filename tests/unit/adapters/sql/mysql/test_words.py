@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
-from memory.adapters.sql.mysql import searching, words
+from memory.adapters.sql.mysql import search, words
+from memory.adapters.sql.mysql.batch import put_absent
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.rows import layout_of
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.mysql.words import DRAWERS
-from memory.adapters.sql.mysql.writing import put_absent
+from memory.ports import lexical
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, delete, done, found, hit_ids, id_of, live, one, put, record, searched
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import Corrupt, Partition, Record, Role
 from memory.ports.writes import Absent, AtVersion, Newer, When, Write
 from tests.support.mysql_servers import MySqlServer
-from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
+from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw, sixteen
 
 pytestmark = ON_SERVER
 
@@ -45,10 +45,15 @@ async def _indexed(raw: Raw) -> Postings:
 
 async def _standing(raw: Raw) -> Postings:
     """What the rows say that have words in the table."""
-    parts = layout_of(SAMPLES).parts
     texts = ", ".join(f"text_{p.name}" for p in SAMPLES.texts)
     rows = await raw(f"SELECT partition_no, number, {texts} FROM samples WHERE lexemes > 0")  # noqa: S608
-    return {(at, words._digest(word), number, counts) for at, number, *said in rows for word, counts in parts.index(said)[1].items()}
+    said = [(at, number, lexical.packed_counts(_packed(*texts))) for at, number, *texts in rows]
+    return {(at, words._digest(word), number, counts) for at, number, told in said for word, counts in told.items()}
+
+
+def _packed(*texts: str | None) -> bytes:
+    """The words of these texts, in the order of their parts."""
+    return lexical.index(SAMPLES, {part.name: text or "" for part, text in zip(SAMPLES.texts, texts, strict=False)})
 
 
 def _said(n: int, text: str, version: int = 1, at: Partition = HERE, **parts: Any) -> Record:
@@ -116,8 +121,14 @@ async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(store: 
     assert await hit_ids(store, "lantern", within(ELSEWHERE)) == ({id_of(7)} if how == "moved" else set())
 
 
+async def _spoil(raw: Raw, text: str) -> None:
+    """The row tells another text, and the words of that."""
+    packed = lexical.index(SAMPLES, {"content": text})
+    await raw("UPDATE samples SET text_content = %s, words = %s WHERE id = %s", text, packed, sixteen(7))
+
+
 async def _damage(store: MySqlStore, raw: Raw, text: str) -> None:
-    await raw("UPDATE samples SET text_content = %s WHERE id = %s", text, id_of(7))
+    await _spoil(raw, text)
     assert isinstance(await found(store, 7), Corrupt)
 
 
@@ -125,7 +136,7 @@ async def _damage(store: MySqlStore, raw: Raw, text: str) -> None:
 async def test_words_are_gone_also_where_the_texts_do_not_tell_them_any_more(store: MySqlStore, raw: Raw, text: str) -> None:
     """A row that was damaged is replaced before anyone has read it."""
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
-    await raw("UPDATE samples SET text_content = %s WHERE id = %s", text, id_of(7))
+    await _spoil(raw, text)
     await done(store, put(_said(7, "candle", 9), Newer()))
     assert await _indexed(raw) == await _standing(raw)
     assert await hit_ids(store, "lantern") == {id_of(n) for n in range(9) if n != 7}
@@ -145,7 +156,7 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
         return await fetch(self, sql, *values)
 
     monkeypatch.setattr(Connection, "fetch", noted)
-    await raw("UPDATE samples SET text_content = 'a candle that nobody wrote' WHERE id = %s", id_of(7))
+    await _spoil(raw, "a candle that nobody wrote")
     if how == "set aside":
         assert isinstance(await found(store, 7), Corrupt)
     else:
@@ -158,18 +169,18 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
 async def test_words_are_gone_also_where_the_row_names_another_partition(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)], put(_said(20, "wren", at=ELSEWHERE), Absent()))
     ((other,),) = await raw("SELECT number FROM memory_partitions WHERE scope = %s", ELSEWHERE.scope)
-    await raw("UPDATE samples SET partition_no = %s WHERE id = %s", other, id_of(6))
-    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", id_of(7))
+    await raw("UPDATE samples SET partition_no = %s WHERE id = %s", other, sixteen(6))
+    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", sixteen(7))
     await done(store, delete(6), delete(7))
     assert await _indexed(raw) == await _standing(raw)
 
 
 async def test_a_row_that_names_no_partition_does_not_keep_others_from_being_indexed(store: MySqlStore, raw: Raw) -> None:
     await done(store, put(_said(0, "lantern"), Absent()))
-    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", id_of(0))
+    await raw("UPDATE samples SET partition_no = NULL WHERE id = %s", sixteen(0))
     for n in range(1, THRESHOLDS.waiting_taken_up):
         await done(store, put(_said(n, "lantern"), Absent()))
-    assert await raw("SELECT id FROM samples WHERE lexemes = 0") == [(id_of(0).encode(),)]
+    assert await raw("SELECT id FROM samples WHERE lexemes = 0") == [(sixteen(0),)]
     assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up - 1
 
 
@@ -301,13 +312,13 @@ async def test_a_record_that_moves_elsewhere_while_it_is_searched_is_no_hit_of_i
     await done(store, *[put(_said(n, "lantern"), Absent()) for n in (1, 2)])
     other = MySqlStore(server.url(database))
     await other.open(DECLARED)
-    find = searching._candidates
+    find = search._candidates
 
     async def found_and_moved(*given: Any) -> Any:
         candidates = await find(*given)
         await done(other, put(_elsewhere(1, "lantern"), AtVersion(1)))
         return candidates
 
-    monkeypatch.setattr(searching, "_candidates", found_and_moved)
+    monkeypatch.setattr(search, "_candidates", found_and_moved)
     assert await hit_ids(store, "lantern") == {id_of(2)}
     await other.close()

@@ -12,11 +12,11 @@ from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 pytestmark = ON_SERVER
 
 DAMAGE = {
-    "a row lost its words": "UPDATE {s}.samples SET lexemes = NULL WHERE record_kind = 'record'",
-    "a row lost its counts": "UPDATE {s}.samples SET counts = NULL WHERE record_kind = 'record'",
+    "a row lost its words": "UPDATE {s}.samples SET lexemes = NULL WHERE row_type = 'record'",
+    "a row lost its counts": "UPDATE {s}.samples SET counts = NULL WHERE row_type = 'record'",
     "rows have another's words": "UPDATE {s}.samples SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.samples) WHERE role = 'home'",
-    "dead rows have words": "UPDATE {s}.samples SET lexemes = 'p1xapple', words = 3 WHERE record_kind = 'tombstone'",
-    "lengths are wrong": "UPDATE {s}.samples SET words = words + 40",
+    "dead rows have words": "UPDATE {s}.samples SET lexemes = 'p1xapple', length = 3 WHERE row_type = 'tombstone'",
+    "lengths are wrong": "UPDATE {s}.samples SET length = length + 40",
     "sizes are wrong": "UPDATE {s}.samples SET bytes = 0",
     "a partition is not registered": "DELETE FROM {s}.memory_partitions",
     "a copy of what could not be read was left behind": (

@@ -75,7 +75,7 @@ async def test_whoever_meets_it_first_sets_it_aside_and_fills_the_page(store: Po
     ((problem, content),) = await raw("SELECT problem, content FROM {s}.memory_quarantine")
     assert problem == "checksum mismatch"
     assert '"text_title": "forged"' in content
-    assert (await raw("SELECT record_kind, text_title FROM {s}.samples WHERE record_kind <> 'record'"))[0] == ("corrupt", None)
+    assert (await raw("SELECT row_type, text_title FROM {s}.samples WHERE row_type <> 'record'"))[0] == ("corrupt", None)
 
 
 async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: PostgresStore, raw: Raw) -> None:

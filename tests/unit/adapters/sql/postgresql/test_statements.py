@@ -9,15 +9,15 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from memory.adapters.sql.postgresql.questions import among, postings
+from memory.adapters.sql.postgresql.codec import lexeme
+from memory.adapters.sql.postgresql.search import among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
-from memory.adapters.sql.postgresql.words import lexeme
 from memory.adapters.sql.server.questions import page
 from memory.adapters.sql.shapes import walks
-from memory.adapters.sql.words import token
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
+from memory.ports.lexical import token
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, In, IsNull, Lt, Or, Order, Query, RowType, Search, Tenant, Words, within
 from memory.ports.record import Role
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, When
@@ -114,22 +114,22 @@ async def test_an_index_serves_what_the_engine_asks(store: PostgresStore, server
     records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(2_000)]
     versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
     await done(store, *[put(r) for r in records], *[put(r, collection=MORE_SAMPLES) for r in versions])
-    shelf = store._shelf(query.collection)
-    place = store._places.known(HERE)
+    table = store._table(query.collection)
+    place = store._directory.known(HERE)
     assert place is not None
-    question = page(shelf, query, [place.number], query.limit)
-    told = await _plan(server, shelf.qualified, question.sql, question.arguments)
+    question = page(table, query, [place.number], query.limit, table.columns)
+    told = await _plan(server, table.qualified, question.sql, question.arguments)
     assert index in told
     assert "Sort" not in told or not walks(query.order), "a page of the newest is walked to, not sorted out of all there are"
 
 
 async def test_the_word_index_serves_searches(store: PostgresStore, server: Postgres) -> None:
     await done(store, *[put(record(n, texts={"content": f"word{n} shared"})) for n in range(400)])
-    place = store._places.known(HERE)
+    place = store._directory.known(HERE)
     assert place is not None
-    shelf = store._shelf(SAMPLES)
-    question = postings(shelf, Search(SAMPLES, within(HERE), Words("word7"), 5), [place.number], lexeme(place.number, "word7"), [token("word7")])
-    assert "ix_samples_lexemes" in await _plan(server, shelf.qualified, question.sql, question.arguments)
+    table = store._table(SAMPLES)
+    question = postings(table, Search(SAMPLES, within(HERE), Words("word7"), 5), [place.number], lexeme(place.number, "word7"), [token("word7")])
+    assert "ix_samples_lexemes" in await _plan(server, table.qualified, question.sql, question.arguments)
 
 
 async def _plan(server: Postgres, table: str, sql: str, arguments: list[object]) -> str:
@@ -156,26 +156,26 @@ async def young(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[Postgr
 
 
 async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(young: PostgresStore, raw: Raw) -> None:
-    place, shelf = young._places.known(NEW), young._shelf(PAIRS)
+    place, table = young._directory.known(NEW), young._table(PAIRS)
     assert place is not None
 
     async def plan(sql: str, arguments: Sequence[object]) -> str:
         return "\n".join([line for (line,) in await raw(f"EXPLAIN {sql}", *arguments)])
 
     for name, (query, index) in QUESTIONS.items():
-        question = page(shelf, query, [place.number], query.limit)
+        question = page(table, query, [place.number], query.limit, table.columns)
         told = await plan(question.sql, question.arguments)
         assert f"ix_samples_{index}" in told, (name, told)
         assert "Sort" not in told or not walks(query.order), (name, told)
     for word in ("rare7", "shared"):
         search = Search(PAIRS, within(NEW), Words(word), 10, VISIBLE)
-        question = postings(shelf, search, [place.number], lexeme(place.number, word), [token(word)])
+        question = postings(table, search, [place.number], lexeme(place.number, word), [token(word)])
         told = await plan(question.sql, question.arguments)
         assert "Bitmap Index Scan on ix_samples_lexemes" in told, told
         assert "Seq Scan" not in told, told
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 100)]
-    asked = among(shelf, Search(PAIRS, within(NEW), Words("x"), 10, VISIBLE), NEW.tenant, ids)
-    for sql, arguments in ((asked.sql, asked.arguments), (shelf.find_many_sql, [NEW.tenant, ids]), (shelf.find_sql, [NEW.tenant, ids[0]])):
+    asked = among(table, Search(PAIRS, within(NEW), Words("x"), 10, VISIBLE), NEW.tenant, ids)
+    for sql, arguments in ((asked.sql, asked.arguments), (table.find_many_sql, [NEW.tenant, ids]), (table.find_sql, [NEW.tenant, ids[0]])):
         told = await plan(sql, arguments)
         assert "pk_samples" in told, told
         assert "id = " in told.partition("Index Cond")[2].partition("\n")[0], told
@@ -183,20 +183,20 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
 
 async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(young: PostgresStore, raw: Raw) -> None:
     """Unless the server thinks that the tenant has a good part of the table: then it goes through the key, in the order of ids."""
-    shelf = young._shelf(PAIRS)
+    table = young._table(PAIRS)
     either = Or((Eq("type", "a"), Eq("conversation_id", "b")))
     for part, indexes in (
         (None, ("ix_samples_created_at", "pk_samples")),
         (Eq("type", "kind7"), ("ix_samples_field_type",)),
         (either, ("ix_samples_field_type",)),
     ):
-        question = page(shelf, Query(PAIRS, Tenant("new"), part, limit=20), (), 20)
+        question = page(table, Query(PAIRS, Tenant("new"), part, limit=20), (), 20, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert any(index in told for index in indexes), told
 
 
 async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) -> None:
-    shelf, tombstones = young._shelf(PAIRS), frozenset({RowType.TOMBSTONE})
+    table, tombstones = young._table(PAIRS), frozenset({RowType.TOMBSTONE})
     due: dict[str, Query] = {
         "owing": Query(PAIRS, Everywhere(), Eq("owing", True), limit=500),
         "passing": Query(PAIRS, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
@@ -205,6 +205,6 @@ async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) 
         "age": Query(PAIRS, Everywhere(), And((Eq("tier", "mid"), Lt("created_at", T0))), limit=500),
     }
     for index, query in due.items():
-        question = page(shelf, query, (), 500)
+        question = page(table, query, (), 500, table.columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert f"ix_samples_{index}" in told, told

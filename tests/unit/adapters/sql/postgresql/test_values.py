@@ -1,30 +1,19 @@
-"""Values on their way in and out: nothing is lost, order stays, and what is digested is the same in every version."""
+"""Values on their way in and out: nothing is lost, order stays, and words are what the server takes for words."""
 
 from __future__ import annotations
 
-import json
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.adapters.sql.postgresql.rows import layout_of
-from memory.adapters.sql.postgresql.values import canonical, checked, escape, for_jsonb, from_jsonb, unescape
-from memory.adapters.sql.postgresql.words import counts_text, lexeme, vector_text
-from memory.adapters.sql.words import Parts, token
+from memory.adapters.sql.codec import Codec
+from memory.adapters.sql.postgresql.codec import TYPES, escape, indexed, lexeme, unescape
+from memory.ports import lexical
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
-from memory.ports.record import Owed, Role, pack_vector
-from memory.ports.storable import Unstorable
+from memory.ports.rows import row_of
 from memory.ports.text import words
 
-PINNED = -6671075226494351378
 TEXTS = st.text(st.one_of(st.sampled_from("\x00\x01\x02a"), st.characters(exclude_categories=["Cs"])))
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), TEXTS),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
-    max_leaves=12,
-)
 
 
 @given(TEXTS, TEXTS)
@@ -35,40 +24,16 @@ def test_escaped_text_holds_no_nul_comes_back_and_keeps_its_order(one: str, othe
     assert (escape(one) == escape(other)) == (one == other)
 
 
-@given(JSON)
-def test_json_comes_back_unchanged_and_every_number_survives_as_a_decimal(value: object) -> None:
-    text = canonical("body", value)
-    sent = for_jsonb(text)
-    assert "\\u0000" not in sent
-    restored, again = from_jsonb(sent)
-    assert again == text
-    assert repr(restored) == repr(json.loads(text))
-
-
-def test_half_a_character_is_refused_without_showing_the_text() -> None:
-    with pytest.raises(Unstorable, match="surrogate") as caught:
-        checked("secret \ud800")
-    assert "secret" not in str(caught.value)
-    with pytest.raises(Unstorable, match="surrogate") as caught:
-        canonical("body", {"k": "secret \ud800"})
-    assert "secret" not in str(caught.value)
-
-
-def test_the_digest_of_a_row_is_the_same_in_every_version() -> None:
-    full = record(
-        7,
-        fields={"type": "fact", "tags": ("b", "a\x00"), "confidence": 0.1, "valid_from": T0},
-        body={"z": [1, -0.0, 1e300, None], "a": "é\x00"},
-        texts={"title": "Café", "content": "deploying servers"},
-        vector=pack_vector([1.0, -2.5]),
-        role=Role.ARRIVING,
-        tier="mid",
-        owed=(Owed("deliver", "deliver", {"to": "long"}),),
-        expires_at=T0,
-    )
-    layout = layout_of(SAMPLES)
-    sealed = layout.sealed(layout.record(full, 3, 5))
-    assert sealed[len(layout.columns) - 1] == PINNED
+@given(TEXTS, st.lists(TEXTS, max_size=3))
+def test_a_row_comes_back_from_its_columns_as_it_was(text: str, tags: list[str]) -> None:
+    fields = {"type": text, "tags": tuple(tags), "valid_from": T0, "confidence": -0.0, "pinned": True}
+    texts = {"content": text, "title": "Café"}
+    row = row_of(SAMPLES, record(7, fields=fields, texts=texts, body={"k": text}, tier=text, expires_at=T0))
+    codec = Codec(SAMPLES, TYPES)
+    columns = codec.values(row)
+    assert codec.read(columns) == (row._replace(words=b""), "")
+    columns[codec.at["tier"]] += "x"
+    assert codec.read(columns)[1] == "checksum mismatch"
 
 
 @given(st.text(max_size=300))
@@ -81,16 +46,9 @@ def test_a_lexeme_is_plain_letters_and_digits_and_short(text: str) -> None:
         assert len(made) < 600
 
 
-def test_words_are_labelled_by_weight_and_counted_by_part() -> None:
-    parts = Parts([10.0, 4.0, 8.0, 2.0])
-    total, counts, labels = parts.index(["lantern", "lantern lantern tide", None, "tide"])
-    assert total == 5
-    assert vector_text(3, labels) == "p3xlantern:1A,2C p3xtide:2C,4D"
-    assert [int(n) for n in parts.unpacked(counts[token("lantern")])] == [1, 2, 0, 0]
-    assert json.loads(counts_text(counts)) == counts
-
-
-def test_counts_stop_at_what_their_bits_hold() -> None:
-    parts = Parts([1.0] * 4)
-    _, counts, _ = parts.index(["x " * 40_000, None, None, "x"])
-    assert [int(n) for n in parts.unpacked(counts[token("x")])] == [32_767, 0, 0, 1]
+def test_words_are_counted_beside_their_lexemes() -> None:
+    packed = lexical.index(SAMPLES, {"title": "lantern", "content": "lantern lantern Wörter"})
+    total, counts, lexemes = indexed(3, packed)
+    assert total == 4
+    assert lexemes.split() == ["p3xlantern", lexeme(3, "worter")]
+    assert f"[{total},{counts}]".encode() == packed

@@ -10,17 +10,38 @@ from typing import Generic, TypeVar
 
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.ports.query import Everywhere, Tenant, Where
+from memory.ports.questions import behind_prefix
 from memory.ports.record import Partition
+from memory.ports.storable import Unstorable
 
 C = TypeVar("C")
 
+TENANT_BYTES, SCOPE_BYTES = 1_000, 1_500
+"""What an index of every server has room for, in UTF-8."""
+
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Known:
     """A partition's number, and a generation that it has reached: it may have gone on since."""
 
     number: int
     generation: int
+
+
+def check_partition(partition: Partition) -> None:
+    """Refuse names that no index can hold. Raises `Unstorable`."""
+    check_tenant(partition.tenant)
+    _check("scope", partition.scope, SCOPE_BYTES)
+
+
+def check_tenant(tenant: str) -> None:
+    """Refuse a name that no index can hold. Raises `Unstorable`."""
+    _check("tenant", tenant, TENANT_BYTES)
+
+
+def _check(what: str, name: str, most: int) -> None:
+    if 4 * len(name) > most and (size := len(name.encode("utf-8", "replace"))) > most:
+        raise Unstorable(f"{what}: takes at most {most} bytes, not {size}")
 
 
 def number_of(partition: Partition, turn: int = 0) -> int:
@@ -30,7 +51,7 @@ def number_of(partition: Partition, turn: int = 0) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-class Places(ABC, Generic[C]):
+class Directory(ABC, Generic[C]):
     """What this process knows of partitions. Forgotten with every new connection: behind it may be a database brought back from a backup.
 
     What is asked of the database is the dialect's.
@@ -38,21 +59,21 @@ class Places(ABC, Generic[C]):
 
     def __init__(self, thresholds: ServerThresholds) -> None:
         self._thresholds = thresholds
-        self._known: dict[Partition, Place] = {}
+        self._known: dict[Partition, Known] = {}
 
     def forget(self) -> None:
         self._known.clear()
 
-    def known(self, partition: Partition) -> Place | None:
+    def known(self, partition: Partition) -> Known | None:
         return self._known.get(partition)
 
-    async def look(self, connection: C, partition: Partition) -> Place | None:
+    async def look(self, connection: C, partition: Partition) -> Known | None:
         """The partition as it is now; None where there is none."""
         self._known.pop(partition, None)
         return (await self._look_up(connection, [partition])).get(partition)
 
-    async def ensure(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Place]:
-        """The places of these partitions; made where there is none yet."""
+    async def ensure(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+        """The numbers of these partitions; made where there is none yet."""
         wanted = sorted(set(partitions))
         found = await self._find_all(connection, wanted)
         turn = 0
@@ -62,14 +83,14 @@ class Places(ABC, Generic[C]):
             turn += 1  # another partition has that number
         return found
 
-    async def locked(self, connection: C, places: dict[Partition, Place], *, exclusively: bool) -> dict[Partition, Place]:
-        """The places with the generations they have, which nobody raises until the transaction ends."""
-        if not places:
+    async def locked(self, connection: C, wanted: dict[Partition, Known], *, exclusively: bool) -> dict[Partition, Known]:
+        """The generations they have, which nobody raises until the transaction ends."""
+        if not wanted:
             return {}
-        numbers = sorted({place.number for place in places.values()})
+        numbers = sorted({known.number for known in wanted.values()})
         generations = dict(await self._lock(connection, numbers, exclusively))
-        locked = {p: Place(place.number, generations[place.number]) for p, place in places.items() if place.number in generations}
-        for partition in places.keys() - locked.keys():
+        locked = {p: Known(known.number, generations[known.number]) for p, known in wanted.items() if known.number in generations}
+        for partition in wanted.keys() - locked.keys():
             self._known.pop(partition, None)
         self._known |= locked
         return locked
@@ -77,15 +98,15 @@ class Places(ABC, Generic[C]):
     async def raise_generation(self, connection: C, partition: Partition, to: int | None) -> int:
         """The generation after raising it to at least `to`, or by one. Looking (`to` of 0) makes nothing."""
         if to == 0:
-            place = await self.look(connection, partition)
-            return 0 if place is None else place.generation
+            known = await self.look(connection, partition)
+            return 0 if known is None else known.generation
         least, step = (1, 1) if to is None else (to, 0)
         while True:
             await self.ensure(connection, [partition])
-            place = await self._raise(connection, partition, least, step)
-            if place is not None:
-                self._known[partition] = place
-                return place.generation
+            known = await self._raise(connection, partition, least, step)
+            if known is not None:
+                self._known[partition] = known
+                return known.generation
             self._known.pop(partition, None)  # it was forgotten since
 
     async def numbers(self, connection: C, where: Where) -> list[int]:
@@ -94,23 +115,23 @@ class Places(ABC, Generic[C]):
             return await self._numbers(connection, where.tenant)
         if isinstance(where, Everywhere):
             return await self._numbers(connection, None)
-        return sorted({place.number for place in (await self._find_all(connection, where.partitions)).values()})
+        return sorted({known.number for known in (await self._find_all(connection, where.partitions)).values()})
 
-    async def _find_all(self, connection: C, partitions: Sequence[Partition]) -> dict[Partition, Place]:
-        """The places of those that there are. What is known may be forgotten while others are looked up: the answer is put together apart."""
-        found = {p: place for p in partitions if (place := self._known.get(p)) is not None}
+    async def _find_all(self, connection: C, partitions: Sequence[Partition]) -> dict[Partition, Known]:
+        """The numbers of those that there are. What is known may be forgotten while others are looked up: the answer is put together apart."""
+        found = {p: known for p in partitions if (known := self._known.get(p)) is not None}
         if missing := [p for p in dict.fromkeys(partitions) if p not in found]:
             found |= await self._look_up(connection, missing)
         return found
 
-    async def _look_up(self, connection: C, partitions: Sequence[Partition]) -> dict[Partition, Place]:
+    async def _look_up(self, connection: C, partitions: Sequence[Partition]) -> dict[Partition, Known]:
         by_tenant: dict[str, list[str]] = {}
         for partition in partitions:
             by_tenant.setdefault(partition.tenant, []).append(partition.scope)
-        found: dict[Partition, Place] = {}
+        found: dict[Partition, Known] = {}
         for tenant, scopes in by_tenant.items():
             for scope, number, generation in await self._find(connection, tenant, scopes):
-                found[Partition(tenant, scope)] = Place(number, generation)
+                found[Partition(tenant, scope)] = Known(number, generation)
         if len(self._known) > self._thresholds.partitions_known:
             self._known.clear()
         self._known |= found
@@ -131,12 +152,38 @@ class Places(ABC, Generic[C]):
         """Numbers and generations, locked in order: against raising, or against everyone."""
 
     @abstractmethod
-    async def _raise(self, connection: C, partition: Partition, least: int, step: int) -> Place | None:
+    async def _raise(self, connection: C, partition: Partition, least: int, step: int) -> Known | None:
         """Raise the generation by the step, and to the least at least; None where there is no such partition."""
 
     @abstractmethod
     async def store(self, connection: C, generations: Mapping[int, int]) -> None:
         """Set the generations of partitions that this transaction has locked exclusively."""
+
+    # -- which there are ----------------------------------------------------------------------------------------------
+
+    async def listed(
+        self, connection: C, tables: Sequence[str], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
+        """The first so many behind `after` that have a generation or a record, readable or not, in order. `tables` are those of all collections."""
+        holding = [f"EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number)" for table in self._named([*tables, "memory_quarantine"])]  # noqa: S608
+        tests, values = [f"(p.generation > 0 OR {' OR '.join(holding)})"], list[str]()
+        if isinstance(where, Tenant):
+            tests, values = [*tests, "p.tenant = ?"], [*values, where.tenant]
+        if prefix:
+            tests, values = [*tests, "p.scope >= ?"], [*values, prefix]
+        if (end := behind_prefix(prefix)) is not None:
+            tests, values = [*tests, "p.scope < ?"], [*values, end]
+        if after is not None:
+            tests, values = [*tests, "(p.tenant > ? OR p.tenant = ? AND p.scope > ?)"], [*values, after.tenant, after.tenant, after.scope]
+        return await self._list(connection, f"WHERE {' AND '.join(tests)} ORDER BY p.tenant, p.scope LIMIT {limit}", values)
+
+    @abstractmethod
+    def _named(self, tables: Sequence[str]) -> list[str]:
+        """Tables as statements name them."""
+
+    @abstractmethod
+    async def _list(self, connection: C, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
+        """Those partitions p, with their generations, that this end of a statement asks for: its values are marked by '?'."""
 
     # -- partitions that nothing is left of ---------------------------------------------------------------------------
 
@@ -157,8 +204,8 @@ class Places(ABC, Generic[C]):
         Their rows are locked, so no record is being put there; the records are looked for before the marks, which they may become in between.
         Who puts one next makes the partition anew, and under the number it had: what other processes know of it stays true.
         """
-        standing = {p: place for p, place in (await self._look_up(connection, list(idle))).items() if place.generation == idle[p]}
-        numbers = sorted([place.number for place in standing.values()])
+        standing = {p: known for p, known in (await self._look_up(connection, list(idle))).items() if known.generation == idle[p]}
+        numbers = sorted([known.number for known in standing.values()])
         if not numbers:
             return 0
         generations = dict(await self._lock(connection, numbers, True))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from memory.adapters.sql.mysql.codec import shown
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.rows import checked_name, shown, spelled
-from memory.adapters.sql.mysql.schema import TENANT_BYTES
 from memory.adapters.sql.mysql.several import in_list, padded, portions
 from memory.adapters.sql.mysql.thresholds import Thresholds
-from memory.adapters.sql.server.places import Place, Places
-from memory.adapters.sql.values import MARK
+from memory.adapters.sql.server.partitions import Directory, Known
 from memory.ports.record import Partition
+from memory.ports.rows import MARK
 
 _TABLE = "memory_partitions"
 _ADD = f"INSERT INTO {_TABLE} (number, tenant, scope, generation) VALUES (?, ?, ?, 0) ON DUPLICATE KEY UPDATE number = number"  # noqa: S608
@@ -22,29 +21,29 @@ _OF_TENANT = f"SELECT number FROM {_TABLE} WHERE tenant = ? ORDER BY number"  # 
 _ALL = f"SELECT number FROM {_TABLE} ORDER BY number"  # noqa: S608
 
 
-class MyPlaces(Places[Connection]):
-    """Names too long for their column raise `Unstorable` where a partition is made, and are found nowhere."""
+class MyDirectory(Directory[Connection]):
+    """The partitions of one database."""
 
     _thresholds: Thresholds
 
     async def _find(self, connection: Connection, tenant: str, scopes: Sequence[str]) -> list[tuple[str, int, int]]:
-        wanted = padded([spelled(scope) for scope in scopes])
+        wanted = padded(scopes)
         sql = f"SELECT scope, number, generation FROM {_TABLE} WHERE tenant = ? AND scope IN {in_list(len(wanted))}"  # noqa: S608
-        return [(scope.decode(), number, generation) for scope, number, generation in await connection.fetch(sql, spelled(tenant), *wanted)]
+        return [(scope.decode(), number, generation) for scope, number, generation in await connection.fetch(sql, tenant, *wanted)]
 
     async def _add(self, connection: Connection, partitions: Sequence[tuple[Partition, int]]) -> None:
         for partition, number in partitions:
-            await connection.change(_ADD, number, checked_name("tenant", partition.tenant, TENANT_BYTES), checked_name("scope", partition.scope))
+            await connection.change(_ADD, number, partition.tenant, partition.scope)
 
     async def _lock(self, connection: Connection, numbers: Sequence[int], exclusively: bool) -> Sequence[tuple[int, int]]:
         wanted = padded(numbers)
         which = f"SELECT number, generation FROM {_TABLE} WHERE number IN {in_list(len(wanted))} ORDER BY number"  # noqa: S608
         return [(n, g) for n, g in await connection.fetch(f"{which} {'FOR UPDATE' if exclusively else 'LOCK IN SHARE MODE'}", *wanted)]
 
-    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Place | None:
-        await connection.change(_RAISE, step, least, partition.tenant, checked_name("scope", partition.scope))
+    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Known | None:
+        await connection.change(_RAISE, step, least, partition.tenant, partition.scope)
         found = await connection.fetchrow(_ONE, partition.tenant, partition.scope)
-        return None if found is None else Place(*found)
+        return None if found is None else Known(*found)
 
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         for number, generation in sorted(generations.items()):
@@ -67,9 +66,16 @@ class MyPlaces(Places[Connection]):
         """By the index of roles: marks and tombstones have none."""
         found: set[Partition] = set()
         for table in tables:
-            rows = await connection.fetch(f"SELECT DISTINCT tenant, scope FROM `{table}` WHERE role IS NULL AND record_kind = '{MARK}'")  # noqa: S608
+            rows = await connection.fetch(f"SELECT DISTINCT tenant, scope FROM `{table}` WHERE role IS NULL AND row_type = '{MARK}'")  # noqa: S608
             found |= {Partition(shown(tenant), shown(scope)) for tenant, scope in rows}
         return found
+
+    def _named(self, tables: Sequence[str]) -> list[str]:
+        return [f"`{name}`" for name in tables]
+
+    async def _list(self, connection: Connection, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
+        rows = await connection.fetch(f"SELECT p.tenant, p.scope, p.generation FROM {_TABLE} AS p {which}", *values)  # noqa: S608
+        return [(Partition(shown(tenant), shown(scope)), generation) for tenant, scope, generation in rows]
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         for some in portions(sorted(numbers), self._thresholds.listed):

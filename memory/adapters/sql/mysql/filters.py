@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import Condition, Conditions, SortKey
-from memory.adapters.sql.mysql.rows import Row
-from memory.adapters.sql.server.exactly import ExactShaper
-from memory.adapters.sql.shapes import FALSE, NOTHING, Shape, Values
-from memory.domain.errors import InvalidInput
-from memory.ports.collections import FieldType
-from memory.ports.query import Has
-from memory.ports.record import FieldValue
+from memory.adapters.sql.server.filters import ExactShaper
+from memory.adapters.sql.shapes import Shape, Values
 
 _LISTED = {"s": "listed.value", "i": "CAST(listed.value AS SIGNED)", "f": "CAST(listed.value AS DOUBLE)", "b": "UNHEX(listed.value)"}
 """A listed value as its column holds it, see `MyShaper.listed`."""
 
 
 class MyShaper(ExactShaper):
-    """Shapes whose values are what the driver takes: moments and truth are integers, tags are text, as on SQLite."""
-
-    def _has(self, part: Has, values: Values) -> Shape:
-        return super()._has(part, values) if _is_text(part.tag) else FALSE
-
-    def _equal_to(self, field: str, kind: FieldType, value: FieldValue) -> Any:
-        # Plain text, of which lists hold tens of thousands, is bound as it is.
-        plain = kind is FieldType.TEXT and type(value) is str and value.isascii()
-        return value if plain else super()._equal_to(field, kind, value)
-
-    def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
-        if not all(map(_is_text, value if isinstance(value, tuple) else (value,))):
-            if ordering:
-                raise InvalidInput(field, "cannot be compared with half of a surrogate pair")
-            return NOTHING
-        return super()._bound(field, value, ordering=ordering)
+    """Shapes whose lists are JSON."""
 
     def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
         """A JSON array of texts: a number in it could be taken for another kind. Short texts are said to be: the servers hash no long ones."""
         texts = [v.hex() if code == "b" else repr(v) if code == "f" else str(v) for v in wanted]
         longest = max(map(len, texts))
         return code + ("64" if longest <= 64 else "512" if longest <= 512 else ""), json.dumps(texts, separators=(",", ":"))
-
-    def value_in(self, row: Row, field: str, at: Mapping[str, int] | None = None) -> Any:
-        value = super().value_in(row, field)
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _is_text(value: object) -> bool:
-    """Whether a value holds no half of a surrogate pair, which no column holds."""
-    try:
-        return not isinstance(value, str) or value.isascii() or bool(value.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 class MyConditions(Conditions):

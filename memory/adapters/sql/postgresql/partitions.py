@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from memory.adapters.sql.postgresql.codec import escape, unescape
 from memory.adapters.sql.postgresql.connection import Connection
-from memory.adapters.sql.postgresql.rows import scope_text
-from memory.adapters.sql.postgresql.values import checked, unescape
-from memory.adapters.sql.server.places import Place, Places
+from memory.adapters.sql.server.partitions import Directory, Known
 from memory.adapters.sql.server.thresholds import ServerThresholds
-from memory.adapters.sql.values import MARK
 from memory.ports.record import Partition
+from memory.ports.rows import MARK
 
 
-class PgPlaces(Places[Connection]):
+class PgDirectory(Directory[Connection]):
     """The partitions in one schema."""
 
     def __init__(self, schema: str, thresholds: ServerThresholds) -> None:
@@ -23,7 +22,7 @@ class PgPlaces(Places[Connection]):
         found = "RETURNING number, generation"
         self._find_sql = f"SELECT scope, number, generation FROM {table} WHERE tenant = $1 AND scope = ANY($2::text[])"  # noqa: S608
         self._add_sql = (
-            f"INSERT INTO {table} (number, tenant, scope, generation) OVERRIDING SYSTEM VALUE "  # noqa: S608
+            f"INSERT INTO {table} (number, tenant, scope, generation) "  # noqa: S608
             "SELECT number, tenant, scope, 0 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS r(number, tenant, scope) ON CONFLICT DO NOTHING"
         )
         self._lock_sql = f"SELECT number, generation FROM {table} WHERE number = ANY($1::bigint[]) ORDER BY number FOR "  # noqa: S608
@@ -39,21 +38,21 @@ class PgPlaces(Places[Connection]):
         self._all_sql = f"SELECT number FROM {table} ORDER BY number"  # noqa: S608
 
     async def _find(self, connection: Connection, tenant: str, scopes: Sequence[str]) -> list[tuple[str, int, int]]:
-        rows = await connection.fetch(self._find_sql, checked(tenant), [checked(scope) for scope in scopes])
+        rows = await connection.fetch(self._find_sql, escape(tenant), [escape(scope) for scope in scopes])
         return [(unescape(scope), number, generation) for scope, number, generation in rows]
 
     async def _add(self, connection: Connection, partitions: Sequence[tuple[Partition, int]]) -> None:
-        tenants, scopes = [checked(p.tenant) for p, _ in partitions], [scope_text(p.tenant, p.scope) for p, _ in partitions]
+        tenants, scopes = [escape(p.tenant) for p, _ in partitions], [escape(p.scope) for p, _ in partitions]
         await connection.execute(self._add_sql, [number for _, number in partitions], tenants, scopes)
 
     async def _lock(self, connection: Connection, numbers: Sequence[int], exclusively: bool) -> list[tuple[int, int]]:
         rows = await connection.fetch(self._lock_sql + ("UPDATE" if exclusively else "SHARE"), numbers)
         return [(number, generation) for number, generation in rows]
 
-    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Place | None:
-        scope = scope_text(partition.tenant, partition.scope)
-        row = await connection.fetchrow(self._raise_sql, checked(partition.tenant), scope, least, step)
-        return None if row is None else Place(*row)
+    async def _raise(self, connection: Connection, partition: Partition, least: int, step: int) -> Known | None:
+        scope = escape(partition.scope)
+        row = await connection.fetchrow(self._raise_sql, escape(partition.tenant), scope, least, step)
+        return None if row is None else Known(*row)
 
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         await connection.execute(self._set_sql, list(generations), list(generations.values()))
@@ -61,7 +60,7 @@ class PgPlaces(Places[Connection]):
     async def _empty(
         self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, Partition, int]]:
-        names = self._tables([*tables, "memory_quarantine"])
+        names = self._named([*tables, "memory_quarantine"])
         none = [f"NOT EXISTS (SELECT FROM {table} AS t WHERE t.partition_no = p.number)" for table in names]
         asked = [after, most] if among is None else [after, most, list(among)]
         these = "" if among is None else "AND p.number = ANY($3::bigint[]) "
@@ -74,17 +73,24 @@ class PgPlaces(Places[Connection]):
 
     async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         found: set[Partition] = set()
-        for table in self._tables(tables):
-            rows = await connection.fetch(f"SELECT DISTINCT t.tenant, t.scope FROM {table} AS t WHERE t.record_kind = '{MARK}'")  # noqa: S608
+        for table in self._named(tables):
+            rows = await connection.fetch(f"SELECT DISTINCT t.tenant, t.scope FROM {table} AS t WHERE t.row_type = '{MARK}'")  # noqa: S608
             found |= {Partition(unescape(tenant), unescape(scope)) for tenant, scope in rows}
         return found
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         await connection.execute(f'DELETE FROM "{self._schema}".memory_partitions WHERE number = ANY($1::bigint[])', list(numbers))  # noqa: S608
 
-    def _tables(self, names: Sequence[str]) -> list[str]:
-        return [f'"{self._schema}"."{name}"' for name in names]
+    def _named(self, tables: Sequence[str]) -> list[str]:
+        return [f'"{self._schema}"."{name}"' for name in tables]
+
+    async def _list(self, connection: Connection, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
+        for number in range(1, len(values) + 1):
+            which = which.replace("?", f"${number}::text", 1)
+        sql = f'SELECT p.tenant, p.scope, p.generation FROM "{self._schema}".memory_partitions AS p {which}'  # noqa: S608
+        rows = await connection.fetch(sql, *map(escape, values))
+        return [(Partition(unescape(tenant), unescape(scope)), generation) for tenant, scope, generation in rows]
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
-        rows = await (connection.fetch(self._all_sql) if tenant is None else connection.fetch(self._of_tenant_sql, checked(tenant)))
+        rows = await (connection.fetch(self._all_sql) if tenant is None else connection.fetch(self._of_tenant_sql, escape(tenant)))
         return [number for (number,) in rows]

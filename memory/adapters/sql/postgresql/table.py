@@ -1,4 +1,4 @@
-"""One collection's statements: how its rows are found, stored under each condition, and set aside.
+"""One collection's statements: how its rows are found, stored under each condition, and moved into the quarantine.
 
 What stores one record is one statement that also asks for its partition's generation. It locks the partition's row as a foreign key
 would (and re-reads it, so that a generation raised by a transaction that has just committed is seen): a raise waits for the puts under way,
@@ -10,44 +10,29 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
 from typing import Any, ClassVar
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 
-from memory.adapters.sql.postgresql.asking import PgConditions, PgShaper
+from memory.adapters.sql.codec import Codec
+from memory.adapters.sql.postgresql.codec import TYPES, array, escape, indexed
 from memory.adapters.sql.postgresql.connection import Connection
-from memory.adapters.sql.postgresql.rows import (
-    ACCESSES,
-    GENERATION,
-    HEAD_DECODERS,
-    ID,
-    KIND,
-    PARTITION,
-    ROLE,
-    SCOPE,
-    TENANT,
-    TIER,
-    VERSION,
-    Content,
-    Layout,
-    Row,
-    layout_of,
-)
-from memory.adapters.sql.postgresql.schema import table_of
+from memory.adapters.sql.postgresql.filters import PgConditions, PgShaper
+from memory.adapters.sql.postgresql.schema import parameter_of, table_of
 from memory.adapters.sql.postgresql.thresholds import Thresholds
-from memory.adapters.sql.postgresql.values import checked, unescape
-from memory.adapters.sql.server.shelf import Shelf, Spoiled
+from memory.adapters.sql.server.table import Columns, Table, Unreadable
 from memory.adapters.sql.shapes import Values
-from memory.adapters.sql.values import CORRUPT
+from memory.domain.time import micros
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Everywhere, Tenant, Where
-from memory.ports.record import Key, Tombstone
+from memory.ports.record import Key
+from memory.ports.rows import CORRUPT, Row, corrupt_row
 
-_SHARED = (TENANT, KIND, PARTITION, SCOPE, GENERATION, ROLE, TIER, ACCESSES)
+_SHARED = ("tenant", "row_type", "partition_no", "scope", "generation", "role", "tier", "accesses")
 """Columns that are alike in the rows of most batches: those of one partition's new records."""
 
 # The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
@@ -56,141 +41,144 @@ NEWER = "t.version < excluded.version AND t.owed IS NULL"
 ALWAYS = "true"
 
 
-class PgShelf(Shelf[Connection]):
+class PgTable(Table[Connection]):
     """The statements of one collection in one schema. `vector_type` is pgvector's type, empty where there is none."""
 
     dialect: ClassVar[sa.Dialect] = asyncpg_dialect()  # type: ignore[no-untyped-call]
-    layout: Layout
     thresholds: Thresholds
 
     def __init__(self, collection: Collection, schema: str, vector_type: str, thresholds: Thresholds) -> None:
-        layout = layout_of(collection)
-        shaper = PgShaper(collection, thresholds.values_written_out)
-        super().__init__(collection, table_of(collection, schema), layout, shaper, layout.columns, HEAD_DECODERS, thresholds)
+        codec = Codec(collection, TYPES)
+        super().__init__(codec, PgShaper(collection, codec.at, TYPES, thresholds.values_written_out), table_of(collection, schema), thresholds)
         self._indexed = self.keyed.union(*collection.indexes)
         self.schema = schema
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type
-        stored = list(self.layout.stored_columns)
-        if self.embeds:
-            stored.append(("embedding", vector_type, ""))
-        self._stored = stored
-        self._names = ", ".join([f'"{name}"' for name, _, _ in stored])
+        self.derived = ("words", "bytes", "partition_no", *(("length", "counts", "lexemes") if collection.texts else ()))
+        self._stored = [(name, *parameter_of(self.table.c[name].type)) for name in (*codec.columns, *self.derived)]
+        self._stored += [("embedding", vector_type, "")] if self.embeds else []
+        at = self._at = {name: i for i, (name, _, _) in enumerate(self._stored)}
+        self._shared = tuple([at[name] for name in _SHARED])
+        self._tags = [at[name] for name, i in codec.at.items() if self._stored[i][2] == "text[]"]
+        self._names = ", ".join([f'"{name}"' for name, _, _ in self._stored])
         self.qualified = f'"{schema}"."{self.name}"'
-        columns = ", ".join([f't."{name}"' for name in self.layout.columns])
-        sealed = f"t.{self.columns[-1]}"
+        self.chosen = ", ".join([f't."{name}"' for name in self.columns])
+        sealed = f"t.{self.checksum}"
         this, these = f"FROM {self.qualified} AS t WHERE t.tenant = $1 AND t.id = $2", f"FROM {self.qualified} AS t WHERE t.tenant = $1"
-        self.find_sql = f"SELECT {columns} {this}"
-        self.find_many_sql = f"SELECT {columns} {these} AND t.id = ANY($2::text[])"
+        self.find_sql = f"SELECT {self.chosen} {this}"
+        self.find_many_sql = f"SELECT {self.chosen} {these} AND t.id = ANY($2::uuid[])"
         self.find_locked_sql = f"{self.find_many_sql} ORDER BY t.id FOR UPDATE"
         # One row
         self.put_absent = self._put_one(ABSENT)
         self.put_newer = self._put_one(NEWER)
         self.put_always = self._put_one(ALWAYS)
         self.put_at = self._update_one(placed=True)
-        self.bury_newer = self._forgetting(self._insert_one(NEWER))
-        self.bury_at = self._forgetting(self._update_one(placed=False))
-        self.delete = self._forgetting(f"DELETE {this} AND {sealed} = $3")
-        count = len(stored)
+        self.delete_newer = self._forgetting(self._insert_one(NEWER))
+        self.delete_at = self._forgetting(self._update_one(placed=False))
+        self.remove = self._forgetting(f"DELETE {this} AND {sealed} = $3")
+        count, said = len(self._stored), len(codec.columns)
         row = f"SELECT {self._one()}"
         exactly = f"{self._update(row)} AND {sealed} = ${count + 1}"
         self.swap = f"{exactly} RETURNING true"
-        self.bury_over = self._forgetting(exactly)
+        self.restate = f"{self._update(f'SELECT {self._one(said)}', most=said)} AND {sealed} = ${said + 1} RETURNING true"
+        self.delete_exactly = self._forgetting(exactly)
         self.put_over = f"{self._place()}{self._update(row, ', allowed')} AND {sealed} = ${count + 2} RETURNING true"
         # Many rows
         self._many: dict[tuple[str, tuple[int, ...], bool], str] = {}
-        self.delete_many = (
-            f"DELETE FROM {self.qualified} AS t USING unnest($1::text[], $2::text[]) AS k(tenant, id) "  # noqa: S608
-            "WHERE t.tenant = k.tenant AND t.id = k.id"
-        )
-        # Rows that were set aside
+        keys = "unnest($1::text[], $2::uuid[]) AS k(tenant, id)"
+        self.remove_many = f"DELETE FROM {self.qualified} AS t USING {keys} WHERE t.tenant = k.tenant AND t.id = k.id"  # noqa: S608
+        # Rows in the quarantine
         quarantine = f'"{schema}".memory_quarantine'
         of = f"q.collection = '{self.name}'"
-        self.set_aside_sql = self._setting_aside(row, quarantine)
-        self.forget_aside_sql = (
-            f"DELETE FROM {quarantine} AS q USING unnest($1::text[], $2::text[]) AS k(tenant, id) "  # noqa: S608
-            f"WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"
-        )
-        self.any_aside = f"EXISTS (SELECT FROM {quarantine} AS q WHERE {of})"
-        self.problem_sql = f"SELECT q.problem FROM {quarantine} AS q WHERE {of} AND q.tenant = $1 AND q.id = $2"  # noqa: S608
-        self.aside_sql = (
+        self._quarantine = self._quarantining(row, quarantine)
+        self.forget_sql = f"DELETE FROM {quarantine} AS q USING {keys} WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"  # noqa: S608
+        self.any_quarantined = f"EXISTS (SELECT FROM {quarantine} AS q WHERE {of})"
+        self._problem = f"SELECT q.problem FROM {quarantine} AS q WHERE {of} AND q.tenant = $1 AND q.id = $2"  # noqa: S608
+        self._quarantined = (
             f"SELECT q.tenant, q.id FROM {quarantine} AS q JOIN {self.qualified} AS t ON t.tenant = q.tenant AND t.id = q.id "  # noqa: S608
-            f"WHERE {of} AND t.record_kind = '{CORRUPT}' AND {{0}} ORDER BY q.tenant, q.id"
+            f"WHERE {of} AND t.row_type = '{CORRUPT}' AND {{0}} ORDER BY q.tenant, q.id"
         )
 
     def conditions(self) -> PgConditions:
         return PgConditions(self.table, self._indexed)
 
-    def shown(self, text: Any) -> str:
-        return unescape(text)
-
     # -- finding ------------------------------------------------------------------------------------------------------
 
-    async def read(self, connection: Connection, sql: str, values: Values) -> Sequence[Row]:
-        rows: Sequence[Row] = await connection.fetch(sql, *values)
+    async def read(self, connection: Connection, sql: str, values: Values) -> Sequence[Columns]:
+        rows: Sequence[Columns] = await connection.fetch(sql, *values)
         return rows
 
-    async def find(self, connection: Connection, key: Key) -> Row | None:
-        row: Row | None = await connection.fetchrow(self.find_sql, checked(key.tenant), checked(key.id))
+    async def find(self, connection: Connection, key: Key) -> Columns | None:
+        row: Columns | None = await connection.fetchrow(self.find_sql, escape(key.tenant), key.id)
         return row
 
-    async def find_all(self, connection: Connection, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Row]:
-        """The rows under the keys; locked in the order of their keys where asked."""
+    async def find_all(self, connection: Connection, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Columns]:
         by_tenant: dict[str, list[str]] = {}
         for key in keys:
-            by_tenant.setdefault(key.tenant, []).append(checked(key.id))
+            by_tenant.setdefault(key.tenant, []).append(key.id)
         sql = self.find_locked_sql if lock else self.find_many_sql
-        found: dict[Key, Row] = {}
+        found: dict[Key, Columns] = {}
         for tenant, ids in sorted(by_tenant.items()):
-            found |= {self.key(row): row for row in await connection.fetch(sql, checked(tenant), sorted(ids))}
+            found |= {self.codec.key(row): row for row in await connection.fetch(sql, escape(tenant), sorted(ids))}
         return found
 
-    async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Row, bool]]]:
+    async def matching(self, connection: Connection, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         cursor = await connection.cursor(sql, *values)
-        while rows := await cursor.fetch(self.thresholds.buried_at_once):
+        while rows := await cursor.fetch(self.thresholds.deleted_at_once):
             yield [(row[:-1], row[-1]) for row in rows]
 
-    # -- tombstones, and rows set aside -------------------------------------------------------------------------------
+    # -- storing ------------------------------------------------------------------------------------------------------
 
-    def parameters(self, content: Content) -> list[Any]:
-        """One row's values as statements take them."""
-        values = self.layout.sealed(content)
+    def parameters(self, row: Row, partition: int | None) -> list[Any]:
+        """The row's values as statements take them; `partition` is the number of a record's."""
+        values = [*self.codec.values(row, partition), partition]
+        for i in self._tags:
+            if values[i] is not None:
+                values[i] = array(values[i])
+        if self.collection.texts:
+            values += (0, None, None) if row.words is None or partition is None else indexed(partition, row.words)
         if self.embeds:
-            values.append(content.embedding)
+            values.append(row.vector)
         return values
 
-    async def bury(self, connection: Connection, graves: Sequence[tuple[Row, Tombstone]]) -> None:
-        most = self.thresholds.buried_at_once
-        for start in range(0, len(graves), most):
-            rows = [self.parameters(self.layout.tombstone(tombstone)) async for _, tombstone in paced(graves[start : start + most])]
+    def restated(self, row: Row, was: Columns) -> list[Any]:
+        """The values of a row that says the same as that which was read, with other bookkeeping, as `restate` takes them."""
+        return [*self.parameters(row._replace(words=None), was[-1])[: len(self.codec.columns)], self.checksum_of(was)]
+
+    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Columns, Row]]) -> None:
+        most = self.thresholds.deleted_at_once
+        for start in range(0, len(tombstones), most):
+            rows = [self.parameters(row, None) async for _, row in paced(tombstones[start : start + most])]
             sql, columns = self.insert_many(ALWAYS, rows)
             await connection.fetch(sql, *columns)
-            await connection.execute(self.forget_aside_sql, [r[TENANT] for r in rows], [r[ID] for r in rows])
+            await connection.execute(self.forget_sql, [row[0] for row in rows], [row[1] for row in rows])
 
-    async def set_aside(self, connection: Connection, spoiled: Spoiled) -> None:
-        row = spoiled.row
-        kept = json.dumps(dict(zip(self.layout.columns, map(_plain, row), strict=False)))
-        values = self.parameters(self.layout.corrupt(spoiled.key, row[VERSION]))
-        await connection.fetchval(self.set_aside_sql, *values, row[-1], row[PARTITION], spoiled.problem, system_clock(), kept)
+    # -- the quarantine -----------------------------------------------------------------------------------------------
 
-    async def aside(self, connection: Connection, where: Where, partitions: Sequence[int]) -> list[Key]:
+    async def quarantine(self, connection: Connection, unreadable: Unreadable) -> None:
+        columns = unreadable.columns
+        kept = json.dumps(dict(zip(self.columns, map(_plain, columns), strict=False)))
+        values = self.parameters(corrupt_row(unreadable.key, self.codec.version(columns)), None)
+        await connection.fetchval(self._quarantine, *values, self.checksum_of(columns), columns[-1], unreadable.problem, micros(system_clock()), kept)
+
+    async def quarantined(self, connection: Connection, where: Where, partitions: Sequence[int]) -> list[Key]:
         if isinstance(where, Everywhere):
-            rows = await connection.fetch(self.aside_sql.format("true"))
+            rows = await connection.fetch(self._quarantined.format("true"))
         elif isinstance(where, Tenant):
-            rows = await connection.fetch(self.aside_sql.format("q.tenant = $1"), checked(where.tenant))
+            rows = await connection.fetch(self._quarantined.format("q.tenant = $1"), escape(where.tenant))
         else:
-            rows = await connection.fetch(self.aside_sql.format("q.partition_no = ANY($1::bigint[])"), list(partitions))
-        return [Key(unescape(tenant), unescape(record_id)) for tenant, record_id in rows]
+            rows = await connection.fetch(self._quarantined.format("q.partition_no = ANY($1::bigint[])"), list(partitions))
+        return [self.codec.key(row) for row in rows]
 
     async def problem(self, connection: Connection, key: Key) -> str | None:
-        problem: str | None = await connection.fetchval(self.problem_sql, checked(key.tenant), checked(key.id))
+        problem: str | None = await connection.fetchval(self._problem, escape(key.tenant), key.id)
         return problem
 
     # -- parts of statements ------------------------------------------------------------------------------------------
 
-    def _one(self) -> str:
-        """The columns of one row, from one parameter each."""
-        return ", ".join([f'{_cast(f"${i}::{kind}", to)} AS "{name}"' for i, (name, kind, to) in enumerate(self._stored, 1)])
+    def _one(self, most: int | None = None) -> str:
+        """The columns of one row, or the first of them, from one parameter each."""
+        return ", ".join([f'{_cast(f"${i}::{kind}", to)} AS "{name}"' for i, (name, kind, to) in enumerate(self._stored[:most], 1)])
 
     def _on_conflict(self, condition: str) -> str:
         if condition == ABSENT:
@@ -201,7 +189,7 @@ class PgShelf(Shelf[Connection]):
     def _place(self) -> str:
         """The partition of the one row, locked, and whether its generation lets the row in: only exactly this one where it was not given."""
         given = f"${len(self._stored) + 1}::boolean"
-        number, tenant, scope, generation = (f"${i + 1}" for i in (PARTITION, TENANT, SCOPE, GENERATION))
+        number, tenant, scope, generation = (f"${self._at[name] + 1}" for name in ("partition_no", "tenant", "scope", "generation"))
         return (
             f'WITH place AS MATERIALIZED (SELECT p.generation FROM "{self.schema}".memory_partitions AS p '  # noqa: S608
             f"WHERE p.number = {number}::bigint AND p.tenant = {tenant}::text AND p.scope = {scope}::text FOR SHARE), "
@@ -217,17 +205,17 @@ class PgShelf(Shelf[Connection]):
         return f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()} {self._on_conflict(condition)}"
 
     def _forgetting(self, change: str) -> str:
-        """The same change of one row, and what was set aside of it is forgotten: nothing of a deleted record stays readable."""
+        """The same change of one row, and what the quarantine has of it goes: nothing of a deleted record stays readable."""
         forget = f'DELETE FROM "{self.schema}".memory_quarantine AS q USING done'  # noqa: S608
         which = f"q.collection = '{self.name}' AND q.tenant = done.tenant AND q.id = done.id"
         return f"WITH done AS ({change} RETURNING t.tenant, t.id), gone AS ({forget} WHERE {which}) SELECT true FROM done"  # noqa: S608
 
-    def _setting_aside(self, row: str, quarantine: str) -> str:
+    def _quarantining(self, row: str, quarantine: str) -> str:
         """Leave a bare row where exactly the unreadable one stands, and keep what was read of that."""
         first = len(self._stored) + 1
-        change = f"{self._update(row)} AND t.{self.columns[-1]} = ${first} AND t.record_kind <> '{CORRUPT}' RETURNING t.tenant, t.id"
+        change = f"{self._update(row)} AND t.{self.checksum} = ${first} AND t.row_type <> '{CORRUPT}' RETURNING t.tenant, t.id"
         names = ("partition_no", "problem", "found_at", "content")
-        kinds = ("bigint", "text", "timestamptz", "text")
+        kinds = ("bigint", "text", "bigint", "text")
         values = ", ".join([f"${first + i}::{kind}" for i, kind in enumerate(kinds, 1)])
         again = ", ".join([f"{name} = excluded.{name}" for name in names])
         return (
@@ -242,7 +230,8 @@ class PgShelf(Shelf[Connection]):
         """
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
-        shared = frozenset(_SHARED) if all(columns[i].count(columns[i][0]) == len(rows) for i in _SHARED) else frozenset()
+        alike = all(columns[i].count(columns[i][0]) == len(rows) for i in self._shared)
+        shared = frozenset(self._shared if alike else ())
         sql = self._many.get((condition, given, bool(shared)))
         if sql is None:
             if len(self._many) >= self.thresholds.statements_kept:
@@ -259,16 +248,16 @@ class PgShelf(Shelf[Connection]):
         insert = f"INSERT INTO {self.qualified} AS t ({names}) SELECT {chosen} FROM unnest({arrays}) AS r({apart})"  # noqa: S608
         return f"{insert} {self._on_conflict(condition)} RETURNING t.tenant, t.id"
 
-    def _update(self, rows: str, also: str = "") -> str:
-        changes = ", ".join([f'"{name}" = r."{name}"' for name, _, _ in self._stored])
+    def _update(self, rows: str, also: str = "", most: int | None = None) -> str:
+        changes = ", ".join([f'"{name}" = r."{name}"' for name, _, _ in self._stored[:most]])
         return f"UPDATE {self.qualified} AS t SET {changes} FROM ({rows}) AS r{also} WHERE t.tenant = r.tenant AND t.id = r.id"  # noqa: S608
 
     def _update_one(self, placed: bool) -> str:
         """Where a live copy or a tombstone of exactly that version stands and owes nothing, in that role and tier where they are asked."""
         at = len(self._stored) + (2 if placed else 1)
         version, role, tier = f"${at}::bigint", f"${at + 1}::text", f"${at + 2}::text"
-        live = f"t.record_kind = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
-        dead = f"t.record_kind = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
+        live = f"t.row_type = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
+        dead = f"t.row_type = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
         update = self._update(f"SELECT {self._one()}", ", allowed" if placed else "")
         changed = f"{update} AND t.version = {version} AND t.owed IS NULL AND ({live} OR {dead})"
         return f"{self._place()}{changed} RETURNING true" if placed else changed
@@ -281,4 +270,4 @@ def _cast(value: str, to: str) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
-    return value.isoformat() if isinstance(value, datetime) else value
+    return str(value) if isinstance(value, UUID) else value

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from memory.adapters.sql.codec import TypeTable
 from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, Shape, Shaper, Values
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection, FieldType
@@ -25,8 +26,8 @@ class ExactShaper(Shaper):
     listable: ClassVar[str] = "sifb"
     """The kinds of values, see `code`, of which many can be bound as one."""
 
-    def __init__(self, collection: Collection, at: Mapping[str, int], written_out: int) -> None:
-        super().__init__(collection, at)
+    def __init__(self, collection: Collection, at: Mapping[str, int], types: TypeTable, written_out: int) -> None:
+        super().__init__(collection, at, types)
         self._written_out = written_out
 
     def _in(self, part: In, values: Values) -> Shape:

@@ -1,0 +1,26 @@
+"""What the columns of MySQL and MariaDB hold: ids as sixteen bytes, tags as text. The driver brings every text as bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, Coding, TypeTable, tags_of
+from memory.ports.collections import FieldType
+
+
+def shown(value: Any) -> str:
+    """Text as the driver brings it, damaged or not."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def id_bytes(record_id: str) -> bytes:
+    return bytes.fromhex(record_id.replace("-", ""))
+
+
+TYPES: TypeTable = {
+    FieldType.TEXT: Coding(lambda text: text, bytes.decode),
+    ID: Coding(id_bytes, lambda sixteen: str(UUID(bytes=sixteen))),
+    FieldType.TAGS: Coding(TAGS_AS_TEXT[FieldType.TAGS].bind, lambda text: tags_of(text.decode())),
+    TAG: TAGS_AS_TEXT[TAG],
+}

@@ -1,0 +1,221 @@
+"""Writes on PostgreSQL.
+
+Alone: one statement where what a write asks can be said in one, else a look and a swap that holds only if nothing changed since. What owes a step is
+always looked at: whether it may be replaced is decided here.
+
+Several: one transaction. New rows go in at once; what meets something is locked, decided in order, and written back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from memory.adapters.sql.postgresql.codec import escape
+from memory.adapters.sql.postgresql.connection import Connection
+from memory.adapters.sql.postgresql.partitions import PgDirectory
+from memory.adapters.sql.postgresql.table import ABSENT, ALWAYS, NEWER, PgTable
+from memory.adapters.sql.server.batch import Batch, Collided, check_names, put_row
+from memory.adapters.sql.server.store import Busy
+from memory.ports.batch import Change, slot_of
+from memory.ports.collections import Collection
+from memory.ports.deciding import Decision, decide
+from memory.ports.pace import paced
+from memory.ports.record import Key, Tombstone
+from memory.ports.rows import TOMBSTONE, Row, row_of
+from memory.ports.storable import Unstorable
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Release, Status, When, Write
+
+ROUNDS = 100
+"""How often a write is begun again because others changed what it is about in between."""
+
+Tables = Callable[[Collection], PgTable]
+
+
+# -- one write --------------------------------------------------------------------------------------------------------
+
+
+async def write_one(connection: Connection, tables: Tables, directory: PgDirectory, write: Write) -> Outcome:
+    """Carry out one write in a transaction of its own."""
+    try:
+        check_names(write)
+    except Unstorable as exc:
+        return Outcome(Status.REJECTED, reason=str(exc))
+    if isinstance(write, RaiseGeneration):
+        return Outcome(Status.APPLIED, number=await directory.raise_generation(connection, write.partition, write.to))
+    table = tables(write.collection)
+    for _ in range(ROUNDS):
+        if isinstance(write, Put):
+            outcome = await _put(connection, table, directory, write)
+        elif isinstance(write, Delete):
+            outcome = await _delete(connection, table, write)
+        else:
+            outcome = await _swap(connection, table, write)
+        if outcome is not None:
+            return outcome
+    raise Busy
+
+
+async def _put(connection: Connection, table: PgTable, directory: PgDirectory, write: Put) -> Outcome | None:
+    """None where it is to be begun again."""
+    partition, given = write.record.partition, write.record.generation is not None
+    known = directory.known(partition) or (await directory.ensure(connection, [partition]))[partition]
+    row = put_row(write, known)
+    values = table.parameters(row, known.number)
+    applied = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
+    if await _blindly(connection, table, write.when, [*values, given], put=True):
+        return applied
+    now = await directory.look(connection, partition)
+    held = table.held(await table.find(connection, write.key))
+    if now is None or now.number != known.number:
+        return None
+    decision = decide(write, slot_of(table.collection, write.key, held), now.generation)
+    if decision.changes and held.token is not None and await connection.fetchval(table.put_over, *values, given, table.checksum_of(held.token)):
+        return applied
+    return _unless_it_would_do(decision)
+
+
+async def _delete(connection: Connection, table: PgTable, write: Delete) -> Outcome | None:
+    tombstone = Tombstone(write.key, write.version, write.owed, write.note, write.discard_at)
+    values = table.parameters(row_of(table.collection, tombstone), None)
+    if await _blindly(connection, table, write.when, values, put=False):
+        return Outcome(Status.APPLIED, version=write.version)
+    held = table.held(await table.find(connection, write.key))
+    decision = decide(write, slot_of(table.collection, write.key, held), 0)
+    if decision.changes and held.token is not None and await connection.fetchval(table.delete_exactly, *values, table.checksum_of(held.token)):
+        return decision.outcome
+    return _unless_it_would_do(decision)
+
+
+def _unless_it_would_do(decision: Decision) -> Outcome | None:
+    """Why a write was not carried out, by what stands there now; None where it would be now."""
+    return None if decision.changes else decision.outcome
+
+
+async def _blindly(connection: Connection, table: PgTable, when: When, values: list[Any], *, put: bool) -> bool:
+    """Store the row where the condition holds, without looking first; whether it did."""
+    if isinstance(when, AtVersion):
+        role, tier = when.role and when.role.value, None if when.tier is None else escape(when.tier)
+        return bool(await connection.fetchval(table.put_at if put else table.delete_at, *values, when.version, role, tier))
+    if not put:
+        return bool(await connection.fetchval(table.delete_newer, *values))
+    sql = table.put_absent if isinstance(when, Absent) else table.put_newer if isinstance(when, Newer) else table.put_always
+    return bool(await connection.fetchval(sql, *values))
+
+
+async def _swap(connection: Connection, table: PgTable, write: Release | Annotate | Purge) -> Outcome | None:
+    """Decide on what stands there, and replace exactly that."""
+    held = table.held(await table.find(connection, write.key))
+    decision = decide(write, slot_of(table.collection, write.key, held), 0)
+    if not decision.changes:
+        return decision.outcome
+    stood = table.checksum_of(held.token)
+    if decision.leaves is None:
+        swapped = await connection.fetchval(table.remove, escape(write.key.tenant), write.key.id, stood)
+    elif decision.found_by:
+        swapped = await connection.fetchval(table.swap, *table.parameters(row_of(table.collection, decision.leaves), None), stood)
+    else:
+        row = row_of(table.collection, decision.leaves, b"")
+        swapped = await connection.fetchval(table.restate, *table.restated(row, held.token))
+    return decision.outcome if swapped else None
+
+
+# -- several ----------------------------------------------------------------------------------------------------------
+
+
+class PgBatch(Batch[Connection, PgTable]):
+    """One call's writes, within one transaction."""
+
+    # -- rows that go in as they are ----------------------------------------------------------------------------------
+
+    async def _put_at_once(self) -> None:
+        """Insert what its condition lets in without a look. What it does not let in stays to be decided."""
+        if not _is_blind(self._left.values()):
+            return
+        groups: dict[tuple[str, str], list[tuple[int, Put]]] = {}
+        for i, write in self._left.items():
+            assert isinstance(write, Put)  # noqa: S101 - see `_is_blind`
+            condition = ABSENT if isinstance(write.when, Absent) else NEWER if isinstance(write.when, Newer) else ALWAYS
+            groups.setdefault((write.collection.name, condition), []).append((i, write))
+        for (_, condition), group in sorted(groups.items()):
+            table = self._tables(group[0][1].collection)
+            group.sort(key=lambda pair: pair[1].key)
+            sent: dict[tuple[str, str], tuple[int, Row]] = {}
+            for tenant, record_id in await self._insert(table, condition, self._noted(group, sent), len(group)):
+                i, row = sent[(tenant, str(record_id))]
+                del self._left[i]
+                self._outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
+
+    def _noted(self, puts: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, Row]]) -> Iterator[tuple[Row, int | None]]:
+        for i, row, partition in self.rows_of(puts):
+            sent[(escape(row.tenant), row.id)] = (i, row)
+            yield row, partition
+
+    async def _insert(self, table: PgTable, condition: str, rows: Iterable[tuple[Row, int | None]], most: int) -> list[tuple[str, Any]]:
+        """The keys of the rows that were stored, as columns hold them. The rows come by key, and are at most so many."""
+        stored: list[tuple[str, Any]] = []
+        under_way: asyncio.Task[Sequence[Any]] | None = None
+        left = iter(rows)
+        try:
+            for size in _portions(most, table.thresholds.rows_at_once, table.thresholds.rows_at_ends):
+                some = [table.parameters(row, partition) async for row, partition in paced(islice(left, size))]
+                if not some:
+                    break
+                if under_way is not None:
+                    stored += [(r[0], r[1]) for r in await under_way]
+                sql, columns = table.insert_many(condition, some)
+                under_way = asyncio.ensure_future(self._connection.fetch(sql, *columns))
+                await asyncio.sleep(0)  # lets it be sent
+            if under_way is not None:
+                stored += [(r[0], r[1]) for r in await under_way]
+        except BaseException:
+            if under_way is not None:
+                under_way.cancel()
+            raise
+        return stored
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    async def _write_back(self, table: PgTable, changes: Sequence[Change]) -> None:
+        fresh = [(c.row, self.partition_no(c)) for c in changes if c.row is not None and c.held.token is None]
+        over = [(c.row, self.partition_no(c)) for c in changes if c.row is not None and c.held.token is not None and c.found_anew]
+        same = [table.restated(c.row, c.held.token) for c in changes if c.row is not None and not c.found_anew]
+        gone = [c.key for c in changes if c.row is None]
+        if len(await self._insert(table, ABSENT, fresh, len(fresh))) != len(fresh):
+            raise Collided
+        await self._insert(table, ALWAYS, over, len(over))
+        if same:
+            await self._connection.executemany(table.restate, same)
+        if gone:
+            await self._by_keys(table.remove_many, gone)
+        left = gone + [c.key for c in changes if c.row is not None and c.row.type == TOMBSTONE and c.held.token is not None]
+        if left:
+            await self._by_keys(table.forget_sql, left)
+
+    async def _by_keys(self, sql: str, keys: Sequence[Key]) -> None:
+        await self._connection.execute(sql, [escape(k.tenant) for k in keys], [k.id for k in keys])
+
+
+def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
+    """How many rows go at a time."""
+    between = rows - 2 * at_ends
+    if between <= 0 or not at_ends:
+        yield rows
+        return
+    yield at_ends
+    pieces = -(-between // most)
+    for piece in range(pieces):
+        yield between * (piece + 1) // pieces - between * piece // pieces
+    yield at_ends
+
+
+def _is_blind(writes: Iterable[Write]) -> bool:
+    """Whether every write puts a record of its own under a condition that an insert can decide."""
+    seen: set[tuple[str, Key]] = set()
+    for write in writes:
+        if not isinstance(write, Put) or isinstance(write.when, AtVersion) or (write.collection.name, write.key) in seen:
+            return False
+        seen.add((write.collection.name, write.key))
+    return True

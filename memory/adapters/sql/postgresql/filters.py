@@ -1,0 +1,82 @@
+"""What is asked, in PostgreSQL's terms: the conditions only it says so."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.conditions import Condition, Conditions
+from memory.adapters.sql.postgresql.schema import indexed_part
+from memory.adapters.sql.server.filters import ExactShaper
+from memory.adapters.sql.shapes import Shape
+
+_TYPES: dict[str, sa.types.TypeEngine[Any]] = {**Conditions.types, "u": sa.Uuid()}
+
+
+class PgShaper(ExactShaper):
+    """Shapes whose lists are arrays."""
+
+    listable: ClassVar[str] = "".join(_TYPES)
+
+    def code(self, value: Any) -> str:
+        return "u" if isinstance(value, UUID) else super().code(value)
+
+
+class PgConditions(Conditions):
+    """Conditions where PostgreSQL's SQL is its own."""
+
+    types: ClassVar[dict[str, sa.types.TypeEngine[Any]]] = {
+        **_TYPES,
+        **{code + code: ARRAY(kind) for code, kind in _TYPES.items()},
+        "a": ARRAY(sa.Text()),
+    }
+
+    def __init__(self, table: sa.Table, keyed: frozenset[str] = frozenset()) -> None:
+        super().__init__(table)
+        self._keyed = keyed
+
+    def column(self, field: str) -> sa.ColumnElement[Any]:
+        if field == "owing":
+            return sa.cast(self._table.c.owed.is_not(None), sa.Integer())
+        return super().column(field)
+
+    def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> Condition:
+        """Where a page is walked to, or a field's index may serve, the number is told in a subquery: so the server goes by how large partitions are,
+        not by whether it had counted this one when it last counted. One that was not there then it would take for empty, and read it as a whole.
+        """
+        return self._table.c.partition_no == (sa.select(number).scalar_subquery() if some_of_it else number)
+
+    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> Condition:
+        partitions = sa.table("memory_partitions", sa.column("number"), sa.column("tenant"), schema=self._table.schema)
+        numbers = sa.select(partitions.c.number).where(partitions.c.tenant == tenant).scalar_subquery()
+        return self._table.c.partition_no == sa.any_(sa.func.array(numbers))  # looked up whatever the server thinks how many there are
+
+    def filter(self, shape: Shape) -> Condition:
+        match shape:
+            case ("has", field):
+                return self._present(field, self.value("s") == sa.any_(self.column(field)))
+            case ("in", field, codes) if self._is_keyed(field):
+                column, wanted = self.column(field), self.values(codes)
+                return self._present(field, sa.and_(indexed_part(column).in_([indexed_part(w) for w in wanted]), column.in_(wanted)))
+            case ("any", field, code):
+                each = sa.select(sa.func.unnest(self.value(code + code)).column_valued())
+                return self._present(field, self.column(field).in_(each).is_(sa.true()))  # as no join, so that it is looked up by a hash
+            case ("=", field, code) if self._is_keyed(field):
+                column, value = self.column(field), self.value(code)
+                return self._present(field, sa.and_(indexed_part(column) == indexed_part(value), column == value))
+            case _:
+                return super().filter(shape)
+
+    def _is_keyed(self, field: str) -> bool:
+        return field in self._keyed and isinstance(self._table.c[field_column(field)].type, sa.Text)
+
+    def ordered(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
+        """NULL first going up, unless there is none: an index brings them in its own order then."""
+        by = column.desc() if descending else column.asc()
+        if field in self._never_missing:
+            return by
+        return by.nulls_last() if descending else by.nulls_first()

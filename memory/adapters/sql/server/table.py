@@ -1,0 +1,129 @@
+"""One collection's statements on a server: what the shared half asks of a dialect."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.codec import Codec
+from memory.adapters.sql.columns import keyed
+from memory.adapters.sql.conditions import Conditions
+from memory.adapters.sql.prepared import Statement
+from memory.adapters.sql.selection import Selection
+from memory.adapters.sql.server.thresholds import ServerThresholds
+from memory.adapters.sql.shapes import Shape, Shaper, Values
+from memory.ports.batch import NOTHING, Held
+from memory.ports.collections import Collection
+from memory.ports.query import Order, Where
+from memory.ports.record import Key, Stored
+from memory.ports.rows import Row
+
+C = TypeVar("C")
+Columns: TypeAlias = Sequence[Any]
+"""What was read of a row: the values of `Table.columns`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row found unreadable, as it was read: to be moved into the quarantine."""
+
+    columns: Columns
+    key: Key
+    problem: str
+
+
+class Table(ABC, Generic[C]):
+    """The statements of one collection on connections of type C."""
+
+    dialect: ClassVar[sa.Dialect]
+    beside: ClassVar[tuple[str, ...]] = ("partition_no",)
+    any_quarantined: str
+    """An SQL expression: whether any row of the collection is in the quarantine."""
+
+    def __init__(self, codec: Codec, shaper: Shaper, table: sa.Table, thresholds: ServerThresholds) -> None:
+        self.collection: Collection = codec.collection
+        self.name = codec.collection.name
+        self.codec, self.shaper, self.table, self.thresholds = codec, shaper, table, thresholds
+        self.checksum = codec.columns[-1]
+        self.columns = (*codec.columns, *self.beside)
+        """What is read of a row: what it says, and what is kept of it beside, the number of its partition the last."""
+        self.prepared: dict[Any, Statement] = {}
+        self._selections: dict[frozenset[str], Selection] = {}
+        self.keyed = keyed(codec.collection)
+
+    def selection(self, select: frozenset[str]) -> Selection:
+        """How heads with this selection are read."""
+        made = self._selections.get(select)
+        if made is None:
+            made = self._selections[select] = Selection(self.codec, select)
+        return made
+
+    def conditions(self) -> Conditions:
+        """Conditions of one statement about the table."""
+        return Conditions(self.table)
+
+    def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:
+        """The statement of a page; with a hint at the index to walk along, where a dialect's optimizer needs one."""
+        return statement
+
+    def held(self, columns: Columns | None) -> Held:
+        """What stands in a row, to decide about."""
+        if columns is None:
+            return NOTHING
+        row, problem = self.read_row(columns)
+        return Held(None if problem else row, columns, problem, self.codec.version(columns))
+
+    def read_row(self, columns: Columns) -> tuple[Row, str]:
+        """The row, and what is wrong with it, see `Codec.read`."""
+        return self.codec.read(columns, columns[len(self.columns) - 1])
+
+    def stored(self, columns: Columns) -> Stored:
+        """What stands in a row."""
+        return self.codec.stored(columns, columns[len(self.columns) - 1])
+
+    def checksum_of(self, columns: Columns) -> Any:
+        """By which the row is known again."""
+        return columns[len(self.codec.columns) - 1]
+
+    @property
+    def matched_columns(self) -> tuple[str, ...]:
+        """What `matching` reads of each row first: all of it, unless a dialect goes through the rows in another way."""
+        return self.columns
+
+    # -- what a dialect says ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def find(self, connection: C, key: Key) -> Columns | None:
+        """The row under the key."""
+
+    @abstractmethod
+    async def find_all(self, connection: C, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Columns]:
+        """The rows under several keys; locked in the order of their keys where asked."""
+
+    @abstractmethod
+    async def read(self, connection: C, sql: str, values: Values) -> Sequence[Columns]:
+        """The rows that a prepared question asks for."""
+
+    @abstractmethod
+    def matching(self, connection: C, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
+        """The rows that a question of `questions.matches` is about, locked, each with whether it is wanted, some at a time."""
+
+    @abstractmethod
+    async def delete_over(self, connection: C, tombstones: Sequence[tuple[Columns, Row]]) -> None:
+        """Put each tombstone in the place of its row, within a transaction; what the quarantine has of it goes."""
+
+    @abstractmethod
+    async def quarantine(self, connection: C, unreadable: Unreadable) -> None:
+        """Move a row that still reads as it did out of the way: a copy into the quarantine, a bare row in its place."""
+
+    @abstractmethod
+    async def quarantined(self, connection: C, where: Where, partitions: Sequence[int]) -> list[Key]:
+        """The keys of the rows in the quarantine there."""
+
+    @abstractmethod
+    async def problem(self, connection: C, key: Key) -> str | None:
+        """Why the row under the key is in the quarantine."""
