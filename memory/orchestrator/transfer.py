@@ -126,7 +126,7 @@ class Transfer:
         for store in dict.fromkeys(self._placement.topology.home(record.tier) for record in records):
             here = [record for record in records if self._placement.topology.home(record.tier) is store]
             here = [replace(record, owed=replicas(self._placement, ENTRIES, store, record.tier)) for record in here]
-            outcomes = await self._placement.write("import.home", store, *(Put(ENTRIES, record, Absent()) for record in here))
+            outcomes = await self._placement.write("write.home", store, *(Put(ENTRIES, record, Absent()) for record in here))
             met = list(zip(here, outcomes, strict=True))
             born = [replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied]
             await self._outbox.finish_all([Pending(ENTRIES, store, record) for record in born])
@@ -165,7 +165,7 @@ class Transfer:
                 kept[place] = found
         embedded = dict(zip(kept, await self._meaning.embedded(list(kept.values())), strict=True))
         archive = self._placement.topology.archive
-        outcomes = await self._placement.write("import.version", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values()))
+        outcomes = await self._placement.write("version.keep", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values()))
         for (place, row), outcome in zip(embedded.items(), outcomes, strict=True):
             fates[place] = _kept(row, outcome)
         written = {place: row for place, row in embedded.items() if fates[place] is WRITTEN}

@@ -254,7 +254,7 @@ async def test_a_version_that_comes_while_its_entry_is_deleted_goes_with_it(new:
     write = placement.write
 
     async def deleted_before(name: str, *args: Any, **kwargs: Any) -> list[Outcome]:
-        if name == "import.version":
+        if name == "version.keep":
             assert await there.delete(entry.id)
         return await write(name, *args, **kwargs)  # type: ignore[no-any-return]
 

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
-from memory.adapters.sql.mysql import search, words
+from memory.adapters.sql.mysql import words
 from memory.adapters.sql.mysql.batch import put_absent
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
@@ -60,11 +60,6 @@ def _said(n: int, text: str, version: int = 1, at: Partition = HERE, **parts: An
     return record(n, at, version, texts={"content": text, "title": text.split()[0]}, **parts)
 
 
-def _elsewhere(n: int, text: str) -> Record:
-    """The next version of a record, moved to another scope."""
-    return replace(_said(n, text, 2), scope=ELSEWHERE.scope)
-
-
 async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStore, raw: Raw) -> None:
     """A hundred calls of every kind, and the specification does the same."""
     chance = random.Random(3)  # noqa: S311 - repeatable, not secret
@@ -103,7 +98,7 @@ async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStor
     assert await raw("SELECT * FROM memory_words_samples") == []
 
 
-@pytest.mark.parametrize("how", ["replaced", "deleted", "erased", "moved", "set aside"])
+@pytest.mark.parametrize("how", ["replaced", "deleted", "erased", "damaged"])
 async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(store: MySqlStore, raw: Raw, how: str) -> None:
     await store.apply([put(_said(n, f"lantern number{n}"), Absent()) for n in range(300)])
     assert len(await raw("SELECT DISTINCT segment FROM memory_words_samples")) == 1
@@ -111,14 +106,12 @@ async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(store: 
         "replaced": lambda: done(store, put(_said(7, "candle", 2), AtVersion(1))),
         "deleted": lambda: done(store, delete(7)),
         "erased": lambda: store.delete_matching(Query(SAMPLES, within(HERE), Eq("id", id_of(7))), 100),
-        "moved": lambda: done(store, put(_elsewhere(7, "lantern"), AtVersion(1))),
-        "set aside": lambda: _damage(store, raw, "a candle that nobody wrote"),
+        "damaged": lambda: _damage(store, raw, "a candle that nobody wrote"),
     }
     await leave[how]()
     assert await hit_ids(store, "number7") == set()
     assert await _indexed(raw) == await _standing(raw)
     assert len(await searched(store, "lantern", limit=400)) == 299
-    assert await hit_ids(store, "lantern", within(ELSEWHERE)) == ({id_of(7)} if how == "moved" else set())
 
 
 async def _spoil(raw: Raw, text: str) -> None:
@@ -184,7 +177,7 @@ async def test_a_row_that_names_no_partition_does_not_keep_others_from_being_ind
     assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up - 1
 
 
-async def test_a_drawer_that_was_cut_off_does_not_keep_records_from_being_found_and_deleted(store: MySqlStore, raw: Raw) -> None:
+async def test_a_bucket_that_was_cut_off_does_not_keep_records_from_being_found_and_deleted(store: MySqlStore, raw: Raw) -> None:
     await done(store, *[put(_said(n, "lantern"), Absent()) for n in range(9)])
     await raw("UPDATE memory_words_samples SET postings = LEFT(postings, LENGTH(postings) - 5)")
     assert len(await searched(store, "lantern")) == 8
@@ -198,7 +191,7 @@ async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Ra
     await done(store, put(_said(1, long), Absent()), put(_said(2, "wren"), Absent()))
     for n, text in ((3, long), (4, "wren")):
         assert (await one(store, put(_said(n, text), Absent()))).applied
-    assert {n for (n,) in await raw("SELECT id FROM samples WHERE lexemes = 0")} == {id_of(4).encode()}
+    assert {n for (n,) in await raw("SELECT id FROM samples WHERE lexemes = 0")} == {UUID(id_of(4)).bytes}
     assert await hit_ids(store, "lantern") == {id_of(1), id_of(3)}
     assert (await one(store, put(_said(3, long), Absent()))).status == "conflict"
     await done(store, delete(3))
@@ -287,7 +280,7 @@ async def test_a_call_cancelled_at_any_of_its_statements_leaves_nothing(store: M
     assert await _indexed(raw) == await _standing(raw)
 
 
-async def test_a_drawer_that_is_too_full_has_several_rows(server: MySqlServer, database: str, raw: Raw) -> None:
+async def test_a_bucket_that_is_too_full_has_several_rows(server: MySqlServer, database: str, raw: Raw) -> None:
     store = MySqlStore(server.url(database), thresholds=Thresholds(postings=4))
     await store.open(DECLARED)
     await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(30)])
@@ -304,21 +297,3 @@ async def test_more_records_than_a_segment_takes_are_several(store: MySqlStore, 
     assert len(await searched(store, "lantern", limit=2_000)) == 1_100
     await store.delete_matching(Query(SAMPLES, within(HERE)), 100)
     assert await raw("SELECT * FROM memory_words_samples") == []
-
-
-async def test_a_record_that_moves_elsewhere_while_it_is_searched_is_no_hit_of_its_old_partition(
-    store: MySqlStore, server: MySqlServer, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await done(store, *[put(_said(n, "lantern"), Absent()) for n in (1, 2)])
-    other = MySqlStore(server.url(database))
-    await other.open(DECLARED)
-    find = search._candidates
-
-    async def found_and_moved(*given: Any) -> Any:
-        candidates = await find(*given)
-        await done(other, put(_elsewhere(1, "lantern"), AtVersion(1)))
-        return candidates
-
-    monkeypatch.setattr(search, "_candidates", found_and_moved)
-    assert await hit_ids(store, "lantern") == {id_of(2)}
-    await other.close()

@@ -41,7 +41,7 @@ async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> Non
     "change",
     [
         "text_title = 'forged'", "body = '{\"n\":7}'", "body = NULL", "version = version + 1", "role = 'replica'", "role = 'x'", "owed = NULL",
-        "owed = '7'", "tier = 'x'", "accesses = 9", "vector = decode('00', 'hex')", "created_at = created_at + interval '1 microsecond'",
+        "owed = '7'", "tier = 'x'", "accesses = 9", "vector = decode('00', 'hex')", "created_at = created_at + 1",
         f"{CHECKSUM} = 0", "generation = 1", "confidence = 0.25", "tags = NULL", "tags = '{b,a}'", "scope = 'user:bob'", "epoch = 'e'",
         "valid_from = NULL", "note = '{}'",
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,7 @@ from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, found, id_of, key_of, live, one, put, record, searched
 from memory.ports.query import Near, Query, Search, within
-from memory.ports.record import Record, pack_vector
+from memory.ports.record import Partition, Record, pack_vector
 from memory.ports.writes import AtVersion, Newer
 from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
@@ -142,8 +141,7 @@ async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: Postgr
     assert (stored.fields["type"], stored.fields["source"], stored.fields["tags"]) == (noise, "a\x00b", (noise, "\x00", "\x01"))
     assert dict(stored.body) == {"\x00k": ["\x01\x00", -0.0, 1e300]}
     for bad, named in (
-        (replace(record(2), key=replace(key_of(2), id="i" * 3000)), "id"),
-        (replace(record(2), scope="s" * 3000), "scope"),
+        (record(2, Partition(HERE.tenant, "s" * 3000)), "scope"),
         (record(2, fields={"type": "\ud800"}), "surrogate"),
         (record(2, body={"x": "\udfff"}), "surrogate"),
     ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,4 +53,4 @@ def test_words_are_counted_beside_their_lexemes() -> None:
     total, counts, lexemes = indexed(3, packed)
     assert total == 4
     assert lexemes.split() == ["p3xlantern", lexeme(3, "worter")]
-    assert f"[{total},{counts}]".encode() == packed
+    assert json.loads(counts) == lexical.packed_counts(packed)
