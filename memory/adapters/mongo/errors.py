@@ -11,7 +11,6 @@ from bson.errors import BSONError
 from pymongo import errors as driver
 
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
-from memory.ports.storable import HALF_A_CHARACTER
 
 _REFUSED = {11000, 13113, 241}
 """Something stands there, nothing does (of a `$merge`), and what our own conditions raise where they do not hold: a conversion that cannot be."""
@@ -61,7 +60,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case driver.PyMongoError() | BSONError():
             return StoreError(store, f"the driver refused ({type(error).__name__})")
         case UnicodeEncodeError():
-            return InvalidInput("text", HALF_A_CHARACTER)
+            return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         case OSError():
             return StoreUnavailable(store, f"{place} cannot be reached ({type(error).__name__})")
         case _:

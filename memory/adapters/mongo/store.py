@@ -13,7 +13,7 @@ from pymongo.asynchronous.mongo_client import AsyncMongoClient
 from pymongo.errors import OperationFailure
 
 from memory.adapters.mongo import reading
-from memory.adapters.mongo.auditing import audit_copies, audit_words
+from memory.adapters.mongo.audit import audit_copies, audit_words
 from memory.adapters.mongo.batch import Turns, WriteBatch
 from memory.adapters.mongo.codec import Document
 from memory.adapters.mongo.config import CLAIMS, parse

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from memory.adapters.qdrant import auditing, matching, partitions
+from memory.adapters.qdrant import audit, matching, partitions
 from memory.adapters.qdrant.batch import Points, points_changed
 from memory.adapters.qdrant.codec import Payload, stored_in
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
@@ -134,7 +134,7 @@ class QdrantStore(BaseStore):
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
-        return await auditing.audit(self._engine, self._collections, repair)
+        return await audit.audit(self._engine, self._collections, repair)
 
     async def _vacuum(self) -> int:
         """Edge keeps deleted text in its files for good: they are written anew. A server sees to it by itself."""

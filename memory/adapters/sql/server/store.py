@@ -24,6 +24,7 @@ from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
+from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health
@@ -291,24 +292,17 @@ class ServerStore(BaseStore, Generic[C, R]):
 
     async def _until_sound(self, collection: Collection, read: Callable[[C, R], Awaitable[tuple[T, list[Unreadable]]]]) -> T:
         """Read; what turns out unreadable goes into the quarantine and the reading is done again: limits and statistics are of what can be read."""
-        for _ in range(8):
-            answer, unreadable = await self._with(lambda connection: read(connection, self._table(collection)))
-            if not unreadable or not await self._quarantine(collection, unreadable):
-                break
-        return answer
+        return await sound(
+            lambda: self._with(lambda connection: read(connection, self._table(collection))),
+            lambda unreadable: self._quarantine(collection, unreadable),
+        )
 
     async def _quarantine(self, collection: Collection, unreadable: Sequence[Unreadable]) -> bool:
-        """Whether it could be done. It cannot on a full disk or a standby; the rows still are not served."""
+        """Whether it could be done; the rows are not served either way."""
 
         async def move(connection: C) -> None:
             table = self._table(collection)
             for one in unreadable:
                 await self._in_transaction(connection, lambda one=one: table.quarantine(connection, one))  # type: ignore[misc]
 
-        try:
-            await self._with(move)
-        except Exception as exc:
-            if self._translate(exc) is None:
-                raise
-            return False
-        return True
+        return await quarantined(self.name, lambda _: self._with(move), unreadable, self._translate)

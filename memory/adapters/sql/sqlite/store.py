@@ -27,6 +27,7 @@ from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
+from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
 from memory.ports.store import Audit, Health
@@ -167,21 +168,14 @@ class SqliteStore(BaseStore):
 
     async def _until_sound(self, read: Callable[[Session], tuple[T, list[Unreadable]]]) -> T:
         """Read; what cannot be read goes into the quarantine, and it is read again: limits are of what can be read."""
-        for _ in range(8):
-            answer, unreadable = await self._driver.read(read)
-            if not unreadable or not await self._into_quarantine(unreadable):
-                break
-        return answer
+        return await sound(lambda: self._driver.read(read), self._into_quarantine)
 
     async def _into_quarantine(self, unreadable: Sequence[Unreadable]) -> bool:
-        """Whether it could be done. It cannot on a full disk or in a file whose structure is damaged; the rows still are not served."""
-        try:
-            await self._driver.write(lambda session: reads.into_quarantine(session, unreadable))
-        except Exception as exc:
-            if self._translate(exc) is None:
-                raise
-            return False
-        return True
+        """Whether it could be done; the rows are not served either way."""
+        return await quarantined(self.name, self._moved, unreadable, self._translate)
+
+    async def _moved(self, unreadable: Sequence[Unreadable]) -> None:
+        await self._driver.write(lambda session: reads.into_quarantine(session, unreadable))
 
 
 def _vital_signs(session: Session) -> tuple[str, str, int, int]:
