@@ -1,6 +1,6 @@
 """A store of one's own in a hundred lines: one JSON file, written anew at every change. The example of docs/adapters.md.
 
-Everything that is decided, filtered, sorted and paged is decided by the library's own functions (`memory.ports.deciding`, `memory.ports.asking`):
+Everything that is decided, filtered, sorted and paged is decided by the library's own functions (`memory.ports.batch`, `memory.ports.asking`):
 an engine that can do these itself is faster, and has to do them to the letter.
 """
 
@@ -16,16 +16,18 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
-from memory.ports.asking import condition, page_of
+from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore, content_bytes
+from memory.ports.batch import Desk, Held, skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
-from memory.ports.deciding import Slot, carried, decide
-from memory.ports.query import Count, Everywhere, Page, Partitions, Query, RowType
+from memory.ports.deciding import carried
+from memory.ports.query import Count, Everywhere, Page, Partitions, Query, RowType, Tenant
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
+from memory.ports.rows import row_of, standing_of
 from memory.ports.store import Health
-from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
+from memory.ports.writes import Outcome, Write
 
 CLAIMS = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)
 KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
@@ -63,11 +65,20 @@ class FileStore(BaseStore):
         return [_read(self._slots, collection, key) for key in keys]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        slots, generations = self._copied()
-        outcomes = [_carry_out(slots, generations, write) for write in writes]
+        desk = Desk(dict(enumerate(writes)))
+        wanted = [(collection, key) for collection, keys in desk.reads.keys.items() for key in keys]
+        generations = {Partition(*json.loads(name)): number for name, number in self._generations.items()}
+        desk.take({(c.name, key): _held(c, _read(self._slots, c, key)) for c, key in wanted}, generations)
+        desk.decide_all()
+        outcomes = list(desk.outcomes.values())
         if together and not all(o.applied for o in outcomes):
-            return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
-        self._keep(slots, generations)
+            return skipped(outcomes)
+        slots, kept = self._copied()
+        for change in desk.changes:
+            slots[change.collection.name].pop(change.key, None)
+            if change.row is not None:
+                slots[change.collection.name][change.key] = _text(standing_of(change.collection, change.row))
+        self._keep(slots, kept | {_named(partition): number for partition, number in desk.raised.items()})
         return outcomes
 
     async def _query(self, query: Query) -> Page:
@@ -88,6 +99,14 @@ class FileStore(BaseStore):
         slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in tombstoned}
         self._keep(slots, generations)
         return len(tombstoned)
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+        found = {Partition(*json.loads(name)): number for name, number in self._generations.items() if number}
+        for name, held in self._slots.items():
+            for key, (scope, _, _) in held.items():
+                if scope is not None and not isinstance(_read(self._slots, self._collections[name], key), Mark):
+                    found.setdefault(Partition(key.tenant, scope), 0)
+        return first_partitions(found.items(), where, prefix, after, limit)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         return list(self._idle().items())[:limit]
@@ -158,21 +177,11 @@ def _is_asked(stands: Standing, query: Query) -> bool:
     return KINDS[type(stands)] in query.types and (not isinstance(stands, Record) or stands.role in query.roles)
 
 
-def _carry_out(slots: Slots, generations: dict[str, int], write: Write) -> Outcome:
-    """One write on these slots and generations."""
-    if isinstance(write, RaiseGeneration):
-        now = generations.get(_named(write.partition), 0)
-        generations[_named(write.partition)] = now + 1 if write.to is None else max(now, write.to)
-        return Outcome(Status.APPLIED, number=generations[_named(write.partition)])
-    stands = _read(slots, write.collection, write.key)
-    generation = generations.get(_named(write.record.partition), 0) if isinstance(write, Put) else 0
-    version = None if stands is None or isinstance(stands, Corrupt) else stands.version
-    decision = decide(write, Slot(stands, version), generation)
-    if decision.changes and decision.leaves is None:
-        del slots[write.collection.name][write.key]
-    elif decision.changes and decision.leaves is not None:
-        slots[write.collection.name][write.key] = _text(decision.leaves)
-    return decision.outcome
+def _held(collection: Collection, stands: Stored | None) -> Held:
+    """What is read under a key, as the desk takes it."""
+    if isinstance(stands, Corrupt):
+        return Held(problem=stands.problem)
+    return Held() if stands is None else Held(row_of(collection, stands))
 
 
 def _named(partition: Partition) -> str:
