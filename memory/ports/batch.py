@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import Portable, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.deciding import EMPTY, Decision, KeyedWrite, Slot, decide
 from memory.ports.pace import paced
@@ -178,16 +178,24 @@ def partition_of(write: Write) -> Partition | None:
     return write.record.partition if isinstance(write, Put) else None
 
 
+class Collided(Exception):
+    """Undoes a transaction that others got in the way of: nothing of it was kept, and it may be done again at once."""
+
+
+class NotTogether(Portable):
+    """Undoes a batch that was to be kept whole: a lock or a transaction is left without storing anything. `outcomes` is what the call answers."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        super().__init__()
+        self.outcomes = outcomes
+
+
 def skipped(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """What a call that is kept whole or not at all answers where one of its writes failed."""
     return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
 
 
 # -- on condition that what was read still stands ---------------------------------------------------------------------
-
-
-class Collided(Exception):
-    """Undoes a turn that others got in the way of: nothing of it was kept, and it may be done again at once."""
 
 
 class Backend(Protocol):

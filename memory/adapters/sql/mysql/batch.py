@@ -13,8 +13,8 @@ from memory.adapters.sql.mysql.errors import DUPLICATE, NO_VALUE, number_of
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.table import NUMBER, PARTITION, MyTable, Numbered
 from memory.adapters.sql.mysql.thresholds import Thresholds
-from memory.adapters.sql.server.batch import Batch, Collided, check_names, put_row
-from memory.ports.batch import Change, slot_of
+from memory.adapters.sql.server.batch import Batch, check_names, put_row
+from memory.ports.batch import Change, Collided, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import decide
 from memory.ports.rows import row_of

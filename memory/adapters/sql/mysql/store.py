@@ -19,10 +19,10 @@ from memory.adapters.sql.mysql.search import TooManyPending, search
 from memory.adapters.sql.mysql.settings import Settings
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.domain.errors import MemoryTiersError, NotOpen
 from memory.ports.answering import expecting
+from memory.ports.batch import Collided, NotTogether
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search

@@ -17,9 +17,9 @@ from memory.adapters.sql.postgresql.codec import escape
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import ABSENT, ALWAYS, NEWER, PgTable
-from memory.adapters.sql.server.batch import Batch, Collided, check_names, put_row
+from memory.adapters.sql.server.batch import Batch, check_names, put_row
 from memory.adapters.sql.server.store import Busy
-from memory.ports.batch import Change, slot_of
+from memory.ports.batch import Change, Collided, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, decide
 from memory.ports.pace import paced

@@ -21,9 +21,9 @@ from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.server.batch import NotTogether
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.ports.answering import expecting
+from memory.ports.batch import NotTogether
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search

@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from memory.adapters.sql.server.partitions import Directory, Known, check_partition, check_tenant
 from memory.adapters.sql.server.table import Table
-from memory.domain.errors import Portable
-from memory.ports.batch import Change, Desk, Held, partition_of, skipped
+from memory.ports.batch import Change, Collided, Desk, Held, NotTogether, partition_of, skipped
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.record import Key, Partition
@@ -23,18 +22,6 @@ from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 C = TypeVar("C")
 T = TypeVar("T", bound=Table[Any])
-
-
-class NotTogether(Portable):
-    """Undoes a batch that was to be kept whole."""
-
-    def __init__(self, outcomes: list[Outcome]) -> None:
-        super().__init__()
-        self.outcomes = outcomes
-
-
-class Collided(Exception):
-    """Undoes a batch that another transaction got in the way of; to be done again."""
 
 
 class Batch(ABC, Generic[C, T]):

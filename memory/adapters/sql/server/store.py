@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from memory.adapters.sql.server import reading
-from memory.adapters.sql.server.batch import Collided, NotTogether
 from memory.adapters.sql.server.partitions import Directory
 from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
 from memory.adapters.sql.server.reading import Deletion
@@ -23,6 +22,7 @@ from memory.adapters.sql.server.table import Table, Unreadable
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
 from memory.ports.base import BaseStore
+from memory.ports.batch import Collided, NotTogether
 from memory.ports.collections import Collection
 from memory.ports.quarantine import quarantined, sound
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant

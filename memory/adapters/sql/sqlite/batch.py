@@ -11,21 +11,12 @@ from memory.adapters.sql.sqlite.partitions import Directory, numbers_of
 from memory.adapters.sql.sqlite.session import Session, chunked
 from memory.adapters.sql.sqlite.table import Found, Table, table_of
 from memory.adapters.sql.sqlite.words import NOTHING, Indexed, Indexing, indexed
-from memory.domain.errors import Portable
-from memory.ports.batch import Address, Change, Desk, Held, Reads, skipped, slot_of
+from memory.ports.batch import Address, Change, Desk, Held, NotTogether, Reads, skipped, slot_of
 from memory.ports.deciding import tombstone_over
 from memory.ports.query import Partitions, Query
 from memory.ports.record import Key, Partition
 from memory.ports.rows import RECORD, Row, corrupt_row, row_of
 from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, Write
-
-
-class NotTogether(Portable):
-    """Undoes a batch that was to be kept whole."""
-
-    def __init__(self, outcomes: list[Outcome]) -> None:
-        super().__init__()
-        self.outcomes = outcomes
 
 
 def carry_out(session: Session, writes: Sequence[Write], together: bool) -> list[Outcome]:

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 from memory.adapters.sql.migrate import FORM
 from memory.adapters.sql.sqlite import partitions, reads
 from memory.adapters.sql.sqlite.audit import MOST_PROBLEMS, audit
-from memory.adapters.sql.sqlite.batch import NotTogether, carry_out, delete_matching
+from memory.adapters.sql.sqlite.batch import carry_out, delete_matching
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
@@ -24,6 +24,7 @@ from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.ports.base import BaseStore
+from memory.ports.batch import NotTogether
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
