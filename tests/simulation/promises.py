@@ -65,9 +65,14 @@ class Promises:
 
     def _seen_before(self, register: str, moment: float) -> float | None:
         """When it was certainly there last, of all that is known before the moment; None where that is never."""
+        sighting = self._sighting_before(register, moment)
+        return None if sighting is None else sighting.start
+
+    def _sighting_before(self, register: str, moment: float) -> Event | None:
+        """What it was certainly there for last: from the end of that event on, at the latest."""
         events = self._history.registers[register].events
         sure = [e for e in events if not e.maybe and e.end < moment and (e.act in BIRTHS or e.act is Act.UPDATE or (e.act is Act.READ and e.value))]
-        return max((e.start for e in sure if not e.cached and not (e.act is Act.CREATE and e.keyed)), default=None)
+        return max((e for e in sure if not e.cached and not (e.act is Act.CREATE and e.keyed)), key=lambda e: e.start, default=None)
 
     def _active(self, entry_id: str, start: float, end: float) -> bool:
         """Whether the entry of this id was certainly there, and not hidden, for all of a span."""
@@ -107,12 +112,12 @@ class Promises:
         register = self._history.registers[source]
         if register.damaged or register.may_expire or any(e.act is Act.RETIRE for e in register.events):
             return None
-        since = self._seen_before(source, derived.start)
-        if since is None:
+        sighting = self._sighting_before(source, derived.start)
+        if sighting is None:
             return None
-        for look in sorted(
-            (e for e in register.events if e.act in LOOKS and e.value is None and not e.maybe and e.start > since), key=lambda e: e.end
-        ):
+        since = sighting.start
+        looks = (e for e in register.events if e.act in LOOKS and e.value is None and not e.maybe and e.start > sighting.end)
+        for look in sorted(looks, key=lambda e: e.end):
             others = (e for e in register.events if e.act in REMOVALS and e.start < look.end and e.by != derived.by)
             return None if any(e.maybe or e.end > since or e.act is Act.DROP for e in others) else look.end
         return None

@@ -84,7 +84,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-promotion-made-before-is-refused": Slip(derivation, "Derivation._store", "if there.record is not None:", "if False:", _DERIVE),
     "a-derived-entry-owes-no-replica": Slip(
-        derivation, "Derivation._store", "(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *pending)", "(*debts,)", _DERIVE
+        derivation, "Derivation._store", "(*replicas(self._placement, ENTRIES, born.store, born.record.tier), *pending)", "(*pending,)", _DERIVE
     ),
     "a-copy-forgets-when-it-expires": Slip(derivation, "Derivation.promote", "expires_at=origin.expires_at, ", ""),
     "a-copy-forgets-its-tags": Slip(derivation, "Derivation.promote", '"tags": origin.tags}', '"tags": []}', _DERIVE),
