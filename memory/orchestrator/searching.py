@@ -206,8 +206,7 @@ class Searching:
     async def _confirmed(self, candidates: dict[str, _Candidate], asked: Asked, now: datetime, lacking: Lacking) -> list[FoundEntry]:
         """The best candidates as their homes say now. Who is gone, hidden or no longer matching makes room for the next."""
         if asked.known_at is not None:
-            found = [c.head for c in candidates.values() if isinstance(c.head, Record) and c.head.role is Role.HOME]
-            past = await self._browsing.known(found, asked, lacking)
+            past = await self._browsing.known(await self._counting(candidates.values(), lacking), asked, lacking)
             shown = {entry_id(r): r for r in past}
             candidates = {i: candidates[i] for i in shown}
         else:
@@ -222,6 +221,14 @@ class Searching:
             for record_id in unread:
                 if record_id not in shown:
                     del candidates[record_id]
+
+    async def _counting(self, candidates: Iterable[_Candidate], lacking: Lacking) -> list[Record]:
+        """Of what a search of the past found: homes, kept versions, and arriving copies that their source has let go of."""
+        rows = [c.head for c in candidates if isinstance(c.head, Record)]
+        located, errors = await locate_each(self._placement, [row.key for row in rows if row.role is Role.ARRIVING])
+        for error in errors:
+            lacking.say(f"{error}; hits that could not be confirmed were left out")
+        return [row for row in rows if row.role is Role.HOME] + [at.record for at in located if at.record is not None]
 
     async def _homes(self, candidates: dict[str, _Candidate], tenant: str, lacking: Lacking) -> dict[str, Record]:
         """The home of each. A hit on a home is read where it was found; where that has moved meanwhile, and for copies, homes are located."""

@@ -54,3 +54,13 @@ async def test_a_copy_on_its_way_to_a_later_tier_of_the_same_store_arrives_there
         assert isinstance(home, Record)
         assert home.tier == "long"
         assert await world.seen(entry) == ["text"]
+
+
+async def test_what_a_move_brought_and_nobody_told_to_have_arrived_is_found_in_the_past_too(world: World) -> None:
+    entry = await world.write()
+    world.clock.advance()
+    world.mid.fails_before.add("move.arrive")
+    await world.move(entry, "mid")
+    world.heal()
+    assert await world.stands(entry) == ["mark", "arriving", None]
+    assert await world.search("text", known_at=world.clock()) == await world.search("text") == ["text"]
