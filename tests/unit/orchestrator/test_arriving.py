@@ -62,5 +62,5 @@ async def test_what_a_move_brought_and_nobody_told_to_have_arrived_is_found_in_t
     world.mid.fails_before.add("move.arrive")
     await world.move(entry, "mid")
     world.heal()
-    assert await world.stands(entry) == ["mark", "arriving", None]
+    assert await world.stands(entry) == ["mark", "arriving", "-"]
     assert await world.search("text", known_at=world.clock()) == await world.search("text") == ["text"]
