@@ -189,9 +189,6 @@ SLIPS: dict[str, Slip] = {
         outbox, "Outbox.carried", "Until.ERASED) > past", "Until.ERASED) <= past", ("version.keep", "update.")
     ),
     # moves
-    "a-move-is-aborted-though-marked": Slip(
-        tiering, "Tiering.drop_arriving", "if released is not None and isinstance(released.stored, Mark):", "if False:", ("move.arrive",)
-    ),
     "a-move-within-a-store-at-any-version": Slip(
         tiering, "Tiering._relabel", "AtVersion(record.version, Role.HOME, record.tier)", "Newer()", ("move.relabel",)
     ),
@@ -236,15 +233,7 @@ SLIPS: dict[str, Slip] = {
     "a-cache-ignores-the-restart": Slip(
         cache, "Cache._is_fresh", "row.epoch == store.epoch and ", "", ("the cache is rolled back to before an edit",)
     ),
-    "a-cache-keeps-copies-for-ever": Slip(cache, "Cache._is_fresh", " and abs(age) <= self._placement.settings.cache_max_age", "", _CACHE),
     "a-cache-takes-what-is-of-other-tiers": Slip(cache, "Cache.fill", ' or record.tier != "short"', "", _CACHE),
-    "a-write-is-stamped-only-before": Slip(
-        entries,
-        "Entries._replace",
-        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._outbox",
-        "    await self._outbox",
-        ("cache.fill", "cache.invalidate"),
-    ),
     # relations
     "relations-of-erased-ends-are-shown": Slip(
         dangling, "standing", "if at.record is not None or at.corrupt is not None or at.unknown is not None", "", _LINK
