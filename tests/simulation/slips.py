@@ -72,9 +72,6 @@ SLIPS: dict[str, Slip] = {
         _DERIVE,
     ),
     "sources-are-deleted-though-edited-since": Slip(erasure, "Erasure._delete_noted", ", at=version)", ")", ("derive.",)),
-    "summaries-outlive-erased-sources": Slip(
-        derivation, "Derivation.compact", "replace(record, generation=generation)", "record", ("erase.", "derive.")
-    ),
     "sources-are-never-deleted": Slip(derivation, "Derivation._store", "if to_delete else []", "if False else []", ("delete.home",)),
     "a-second-life-begins-before-the-first-is-settled": Slip(
         lives, "Lives._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("hanging.walk",)
@@ -182,7 +179,6 @@ SLIPS: dict[str, Slip] = {
         ("replica.",),
     ),
     "an-arrival-is-flagged-as-nothing": Slip(outbox, "Outbox._write", "role=Role.HOME)", "role=Role.ARRIVING)", ("move.arrive",)),
-    "marks-live-a-second": Slip(outbox, "Outbox._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("write.home",)),
     "what-is-done-stays-owed": Slip(outbox, "Outbox.finish_all", "dict.fromkeys(one.store for one in done)", "()", ("owed.",)),
     "what-failed-is-taken-for-done": Slip(outbox, "Outbox._each", "return [error] * len(items)", "return [True] * len(items)", ("owed.", "replica.")),
     "an-edit-carries-replicas-and-nothing-else": Slip(

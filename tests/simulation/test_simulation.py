@@ -46,7 +46,7 @@ def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str])
     assert not verdict(total.coverage, SEEDS).undeclared
 
 
-SOON_NOTICED = {"copy-whatever-stands-there", "erasure-leaves-copies", "debts-are-dropped-by-an-edit", "marks-live-a-second"}
+SOON_NOTICED = {"copy-whatever-stands-there", "erasure-leaves-copies", "debts-are-dropped-by-an-edit", "sources-are-never-deleted"}
 """The mutants that everyone's run tries; the others take long."""
 
 
