@@ -121,13 +121,6 @@ RARE_SLIPS: dict[str, Slip] = {
         'older, erased = Lt("generation", generation), 0',
         _SETBACK,
     ),
-    "what-is-refused-for-its-generation-is-given-up": Slip(
-        outbox,
-        "Outbox._is_settled",
-        "return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner, pending.store))",
-        "return True",
-        _SETBACK,
-    ),
     "a-move-from-a-store-behind-goes-nowhere": Slip(tiering, "Tiering._met", "await self._generations.lives_on(copy, source)", "pass", _SETBACK),
     # moves
     "a-move-within-a-store-clears-the-cache-only-before": Slip(
@@ -191,7 +184,8 @@ RARE_SLIPS: dict[str, Slip] = {
     "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
 }
 """Not listed: `a-cache-keeps-copies-for-ever`, `a-move-is-aborted-though-marked`, `a-write-is-stamped-only-before`, `fills-ask-for-no-stamp`,
-`marks-live-a-second`, `summaries-outlive-erased-sources` and `the-first-part-speaks-for-all`. They fell within seconds before sweeps asked what is
-due, and fall within none of 160 to 970 seeds since: they want scenes of their own (docs/plan.md). And `tombstones-that-owe-are-purged`,
+`marks-live-a-second`, `summaries-outlive-erased-sources`, `the-first-part-speaks-for-all` and `what-is-refused-for-its-generation-is-given-up`.
+They fell within seconds before sweeps asked what is due, and fall within none of 160 to 970 seeds since: they want scenes of their own
+(docs/plan.md). And `tombstones-that-owe-are-purged`,
 `Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and every store refuses one that would
 forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same."""
