@@ -75,7 +75,7 @@ class ErasesDamageOfEntriesAlone(InMemoryStore):
         return erased
 
 
-@liar("test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest")
+@liar("test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest")
 class ErasesFromItsIndexesFirst(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         for standing in self._matching(query)[0]:
@@ -85,8 +85,8 @@ class ErasesFromItsIndexesFirst(InMemoryStore):
         return await super()._delete_matching(query, version, discard_at, carry)
 
 
-@liar("test_an_erasure_cut_off_leaves_each_record_whole_or_buried_and_repeated_takes_the_rest")
-class BuriesFirstAndDatesAfterwards(InMemoryStore):
+@liar("test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest")
+class DeletesFirstAndDatesAfterwards(InMemoryStore):
     async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
         keys = [s.key for s in self._matching(query)[0]]
         erased = await super()._delete_matching(query, version, None, carry)
