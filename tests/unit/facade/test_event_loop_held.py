@@ -184,7 +184,7 @@ async def test_an_import_of_the_longest_entries_with_the_same_ids_does_not_hold_
     lines = await holding.of(memory.admin.export)
     assert len([line for line in lines if line["scope"] == "user:ada"]) == 120
     async with Memory(f"sqlite:///{tmp_path / 'other.db'}") as there:
-        assert (await holding.of(lambda: there.admin.import_(lines, same_ids=True))).versions == 60
+        assert (await holding.of(lambda: there.admin.import_(lines, same_ids=True))).versions in (60, 61)
 
 
 @everywhere
