@@ -143,6 +143,19 @@ ENDINGS: dict[str, Scene] = {
         (SESSION,),
         share=3,
     ),
+    "slow to fill the cache": Scene(
+        tuple(
+            turn
+            for entry in range(3)
+            for turn in (
+                *(Turn(_K.WRITE, entry=entry), Turn(_K.GET, entry=entry, meets=True, lure=("cache.fill", Fault.DELAY))),
+                *(Turn(_K.UPDATE, entry=entry, who=1, meets=True, late=0.002), Turn(_K.GET, entry=entry), Turn(_K.GET, entry=entry, who=1)),
+            )
+        ),
+        (Layout.CACHE,),
+        (SESSION,),
+        share=3,
+    ),
     "the cache is rolled back to before an edit": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.UPDATE, pick=1)),

@@ -282,7 +282,7 @@ MUTANTS: dict[str, Mutant] = {
         (keys_are_looked_up_in_the_first_tier_only, ("embedder.check", "write.home")),
         (marks_hold_no_place, ("write.home", "derive.home")),
         (writers_do_not_invalidate, ("cache.",)),
-        (fills_ask_for_no_stamp, ("cache.fill",)),
+        (fills_ask_for_no_stamp, ("slow to fill the cache",)),
         (entries_expire_for_searches_only, ("read.",)),
         (retired_entries_are_read_by_id, ("cache.invalidate", "read.")),
         (corrupt_records_are_taken_for_missing, ("delete.unreadable", "hanging.find")),

@@ -183,9 +183,8 @@ RARE_SLIPS: dict[str, Slip] = {
     "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),
     "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
 }
-"""Not listed: `a-cache-keeps-copies-for-ever`, `a-move-is-aborted-though-marked`, `a-write-is-stamped-only-before`, `fills-ask-for-no-stamp`,
-`marks-live-a-second`, `summaries-outlive-erased-sources`, `the-first-part-speaks-for-all` and `what-is-refused-for-its-generation-is-given-up`.
-They fell within seconds before sweeps asked what is due, and fall within none of 160 to 970 seeds since: they want scenes of their own
-(docs/plan.md). And `tombstones-that-owe-are-purged`,
-`Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and every store refuses one that would
-forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same."""
+"""Not listed: `a-cache-keeps-copies-for-ever`, `a-move-is-aborted-though-marked`, `a-write-is-stamped-only-before`, `marks-live-a-second`,
+`summaries-outlive-erased-sources`, `the-first-part-speaks-for-all` and `what-is-refused-for-its-generation-is-given-up`. They fell within seconds
+before sweeps asked what is due, and fall within none of 160 to 970 seeds since: they want scenes of their own (docs/plan.md). And
+`tombstones-that-owe-are-purged`, `Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and every store
+refuses one that would forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same."""

@@ -112,6 +112,7 @@ async def test_closing_comes_back_while_the_loop_that_owns_it_is_held_up(sqlite:
         released.set()
         with pytest.raises(NotOpen):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_said(memory), loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(memory.close(), loop))  # it comes back once the first is through
 
 
 @pytest.mark.backend("sqlite")
