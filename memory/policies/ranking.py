@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
 from memory.ports.query import Head, Hit
-from memory.ports.text import bm25, query_words, rarity
+from memory.ports.text import query_words, scored
 
 RRF_K = 60  # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (2009); D80, D86
 
@@ -46,9 +45,6 @@ def combine(by_words: Mapping[str, float], by_meaning: Mapping[str, float]) -> l
 async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str, limit: int) -> list[Hit]:
     """What a store with an index would answer to `Words`, from heads with their words: for stores that cannot search by words."""
     wanted = query_words(text)
-    counted = [(lexical.counts(collection, h.words, wanted), lexical.length(h.words)) async for h in paced(heads) if h.words is not None]
-    average = sum(length for _, length in counted) / len(counted) if counted else 0.0
-    containing = Counter(w for found, _ in counted for w in found)
-    rarities = {w: rarity(len(heads), containing[w]) for w in containing}
-    hits = [Hit(head, bm25(found, length, average, rarities)) for head, (found, length) in zip(heads, counted, strict=True) if found]
+    counted = [(h, lexical.counts(collection, h.words, wanted), lexical.length(h.words)) async for h in paced(heads) if h.words is not None]
+    hits = [Hit(head, score) for head, score in scored(counted, len(counted), sum(length for _, _, length in counted))]
     return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))[:limit]

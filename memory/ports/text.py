@@ -9,10 +9,14 @@ import math
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 import Stemmer
+
+T = TypeVar("T")
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
@@ -91,6 +95,16 @@ def bm25(frequencies: Mapping[str, float], length: float, average_length: float,
     """
     norm = K1 * (1 - B + B * length / average_length) if average_length else K1
     return sum(rarities[w] * f * (K1 + 1) / (f + norm) for w, f in frequencies.items())
+
+
+def scored(counted: Sequence[tuple[T, Mapping[str, float], float]], documents: int, total: float) -> list[tuple[T, float]]:
+    """Those that hold a word of the question, by BM25F, unsorted. Each comes with its weighted counts of these words, none where it holds none, and
+    its length; the statistics are of `documents` records with `total` words.
+    """
+    average = total / documents if documents else 0.0
+    containing = Counter(word for _, frequencies, _ in counted for word in frequencies)
+    rarities = {word: rarity(documents, holding) for word, holding in containing.items()}
+    return [(one, bm25(frequencies, length, average, rarities)) for one, frequencies, length in counted if frequencies]
 
 
 def count_words(parts: Iterable[tuple[str, float]], wanted: frozenset[str]) -> tuple[dict[str, float], int]:

@@ -10,13 +10,14 @@ from memory.adapters.file.library import Library
 from memory.adapters.file.names import Table, encoded
 from memory.adapters.file.tables import Entry
 from memory.domain.errors import StoreUnavailable
+from memory.ports import lexical
 from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Hit, Near, Page, Partitions, Query, RowType, Search, Tenant, Where
 from memory.ports.record import Mark, Record, Standing, Tombstone
-from memory.ports.text import bm25, query_words, rarity
+from memory.ports.text import query_words, scored
 
 _KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
 _TRIES = 8
@@ -109,8 +110,7 @@ class Reading:
             records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(e.standing)]
             hits = by_nearness(search.by.vector, records)
         else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
-            weights = {part.name: part.weight for part in search.collection.texts}
-            hits = [(record, score) for record, score in _by_words(search.by.text, weights, entries) if lets_through(record)]
+            hits = [(record, score) for record, score in _by_words(search.by.text, search.collection, entries) if lets_through(record)]
         return best(hits, search.limit), matching
 
     # -- handing out --------------------------------------------------------------------------------------------------
@@ -135,18 +135,11 @@ class Matching:
         return [e.standing for e in self.entries if e.standing is not None]
 
 
-def _by_words(text: str, weights: dict[str, float], entries: Sequence[Entry]) -> list[tuple[Record, float]]:
-    """Every record holding a content word of the text, scored by BM25F with the statistics of exactly these records, unsorted."""
-    wanted = query_words(text)
+def _by_words(text: str, collection: Collection, entries: Sequence[Entry]) -> list[tuple[Record, float]]:
+    """Every record holding a content word of the text, scored with the statistics of exactly these records, unsorted."""
+    wanted = [lexical.token(stem) for stem in query_words(text)]
     if not wanted:
         return []
-    counted = [(entry.standing, *entry.words(weights)) for entry in entries]
-    total = sum(length for _, _, length in counted)
-    average = total / len(counted) if counted else 0.0
-    rarities = {w: rarity(len(counted), sum(1 for _, counts, _ in counted if w in counts)) for w in wanted}
-    hits = []
-    for record, counts, length in counted:
-        found = {w: counts[w] for w in wanted if w in counts}
-        if found and isinstance(record, Record):
-            hits.append((record, bm25(found, length, average, rarities)))
-    return hits
+    counted = [(entry.standing, *entry.words(collection)) for entry in entries]
+    asked = [(r, {w: counts[w] for w in wanted if w in counts}, length) for r, counts, length in counted if isinstance(r, Record)]
+    return scored(asked, len(asked), sum(length for _, _, length in asked))

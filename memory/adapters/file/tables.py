@@ -17,9 +17,9 @@ from memory.adapters.file.disk import Disk, NoFile, read_at
 from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, decoded, is_name
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records, check_place
+from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Standing
-from memory.ports.text import words
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +37,13 @@ class Entry:
     bytes: int
     _words: tuple[dict[str, float], int] | None = None
 
-    def words(self, weights: dict[str, float]) -> tuple[dict[str, float], int]:
-        """How often each stem occurs, weighted by the parts it occurs in, and the number of words in all."""
+    def words(self, collection: Collection) -> tuple[dict[str, float], int]:
+        """How often each token occurs, weighted by the parts it occurs in, and the number of words in all. Counted when first asked for, and not kept
+        in the file: who edits that by hand edits no words beside it.
+        """
         if self._words is None:
-            counts: dict[str, float] = {}
-            total = 0
-            texts = self.standing.texts if isinstance(self.standing, Record) else {}
-            for name, text in texts.items():
-                stems = words(text)
-                total += len(stems)
-                for stem in stems:
-                    counts[stem] = counts.get(stem, 0.0) + weights[name]
-            self._words = (counts, total)
+            packed = lexical.index(collection, self.standing.texts if isinstance(self.standing, Record) else {})
+            self._words = (lexical.weighted(collection, packed), lexical.length(packed))
         return self._words
 
     @property

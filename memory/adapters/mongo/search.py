@@ -7,7 +7,6 @@ collection, so that other tenants' data would change the order of hits. Stems ar
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from memory.ports import lexical
 from memory.ports.pace import paced
 from memory.ports.query import Hit, Search
 from memory.ports.record import Key
-from memory.ports.text import bm25, query_words, rarity
+from memory.ports.text import query_words, scored
 
 
 async def search(table: Table, search: Search, text: str) -> list[Hit]:
@@ -66,15 +65,12 @@ async def _passing(table: Table, search: Search, found: Document) -> set[Key] | 
 
 async def _scored(table: Table, words: Sequence[str], candidates: Sequence[Mapping[str, Any]], documents: int, total: int) -> list[tuple[Key, float]]:
     """BM25F with the statistics of exactly the asked records."""
-    average = total / documents if documents else 0.0
     counted: list[tuple[Key, dict[str, float], int]] = []
     async for candidate in paced(candidates):
         packed = candidate.get("words", lexical.NO_WORDS)  # of a damaged one there may be none
         if frequencies := lexical.counts(table.collection, packed, words):
             counted.append((key_in(candidate), frequencies, lexical.length(packed)))
-    containing = Counter(word for _, frequencies, _ in counted for word in frequencies)
-    rarities = {word: rarity(documents, containing[word]) for word in containing}
-    return [(key, bm25(frequencies, length, average, rarities)) for key, frequencies, length in counted]
+    return scored(counted, documents, total)
 
 
 async def _hits(table: Table, search: Search, scores: Mapping[Key, float]) -> list[Hit]:
