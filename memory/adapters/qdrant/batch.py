@@ -18,6 +18,7 @@ from memory.domain.errors import CorruptRecord
 from memory.ports import batch
 from memory.ports.batch import Address, Held, Reads
 from memory.ports.collections import Collection
+from memory.ports.pace import paced
 from memory.ports.record import Partition
 from memory.ports.rows import RECORD, Row
 from memory.ports.writes import RaiseGeneration, Write
@@ -82,7 +83,7 @@ class Points:
         return {p for p in raised if generation_point(p) in lost}
 
     async def store(self, changes: Sequence[batch.Change]) -> set[Address]:
-        made = {c.address: self._change(c) for c in changes}
+        made = {c.address: self._change(c) async for c in paced(changes)}
         lost = await self._engine.commit(list(made.values()))
         self._stored = made
         return {address for address, change in made.items() if change.point in lost}

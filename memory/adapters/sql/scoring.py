@@ -19,7 +19,12 @@ def norms(lengths: npt.NDArray[Any], average: float) -> Scores:
     return np.asarray(K1 * (1 - B + B * lengths / average)) if average else np.full(len(lengths), K1)
 
 
-def gained(rarity: float, frequencies: Scores, norm: Scores) -> Scores:
+def rarities(documents: int, containing: Ints) -> Scores:
+    """What each of several words tells, see `memory.ports.text.rarity`."""
+    return np.asarray(np.log1p((documents - containing + 0.5) / (containing + 0.5)))
+
+
+def gained(rarity: float | Scores, frequencies: Scores, norm: Scores) -> Scores:
     """What a word adds to the scores of records that hold it so often."""
     return np.asarray(rarity * frequencies * (K1 + 1) / (frequencies + norm))
 

@@ -235,8 +235,8 @@ class Shaper:
         return value if read is None else read(value)
 
 
-_CODES: tuple[tuple[type, str], ...] = ((str, "s"), (int, "i"), (float, "f"), (list, "a"))
+_CODES: dict[type, str] = {str: "s", int: "i", float: "f", list: "a", bytes: "b"}
 
 
 def _code(value: Any) -> str:
-    return next((code for kind, code in _CODES if isinstance(value, kind)), "b")
+    return _CODES.get(type(value)) or next((code for kind, code in _CODES.items() if isinstance(value, kind)), "b")

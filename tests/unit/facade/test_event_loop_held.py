@@ -132,7 +132,6 @@ async def test_writing_five_hundred_does_not_hold_the_loop(memory: Memory, holdi
     assert await holding.of(lambda: memory.admin.erase("user:ada")) == 500
 
 
-@pytest.mark.xfail(strict=False, reason="52 to 62 ms with servers since rows and packed words (asked: 50): docs/plan.md, issue 11")
 @everywhere
 async def test_writing_many_that_are_large_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     whole: Any = {"metadata": LARGEST, "scope": "user:ada"}
@@ -152,7 +151,6 @@ async def test_asking_with_the_longest_query_and_the_most_scopes_does_not_hold_t
     assert len(await holding.of(lambda: memory.retrieve("user:ada", limit=500))) == 500
 
 
-@pytest.mark.xfail(strict=False, reason="52 to 62 ms with servers since rows and packed words (asked: 50): docs/plan.md, issue 11")
 @everywhere
 @pytest.mark.parametrize("scope", ["session:s", "user:ada"])
 async def test_reading_a_thousand_does_not_hold_the_loop(memory: Memory, holding: Holding, scope: str) -> None:
@@ -188,9 +186,7 @@ async def test_an_import_of_the_longest_entries_with_the_same_ids_does_not_hold_
 
 
 @everywhere
-async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Holding, request: pytest.FixtureRequest) -> None:
-    if "maria" in request.node.name:  # seen at 52 ms on a loaded machine
-        request.applymarker(pytest.mark.xfail(strict=False, reason="binding 40,000 values for MariaDB stands at the limit: docs/plan.md"))
+async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Holding) -> None:
     await memory.write_many([{"content": f"ferry {n}", "source": f"v{n * 90}", "scope": "session:s"} for n in range(450)])
     where = within(Partition("default", "session:s"))
     wanted = In("source", tuple(f"v{n}" for n in range(40_000)))

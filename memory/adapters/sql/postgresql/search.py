@@ -17,7 +17,7 @@ from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.prepared import Statement, kept
-from memory.adapters.sql.scoring import Scores, gained, norms
+from memory.adapters.sql.scoring import Scores, gained, norms, rarities
 from memory.adapters.sql.server.questions import Question, asked, question, summed
 from memory.adapters.sql.server.table import Columns
 from memory.adapters.sql.shapes import Shape, Values
@@ -27,7 +27,7 @@ from memory.ports.nearness import exact_cosines
 from memory.ports.pace import paced
 from memory.ports.query import Hit, Near, Partitions, RowType, Search, Words
 from memory.ports.record import Key
-from memory.ports.text import query_words, rarity
+from memory.ports.text import query_words
 
 _RECORDS = frozenset({RowType.RECORD})
 
@@ -88,15 +88,13 @@ def _scored(found: _Postings, collection: Collection, stems: int) -> list[tuple[
     """BM25F with the statistics of exactly the asked records; those that the filter lets through."""
     documents, total = found.asked
     norm = norms(np.array(found.lengths, np.float64), total / documents if documents else 0.0)
-    records, which = np.array(found.records, np.int64) - 1, np.array(found.stems, np.int64) - 1
-    frequencies: Scores = lexical.weighed(collection, np.array(found.packed, np.int64))
-    scores, held = np.zeros(len(found.ids)), np.zeros(len(found.ids), np.bool_)
-    by_stem = np.argsort(which, kind="stable")
-    for chosen in np.split(by_stem, np.searchsorted(which[by_stem], np.arange(1, stems))):
-        chosen = chosen[frequencies[chosen] > 0]
-        at = records[chosen]
-        scores[at] += gained(rarity(documents, len(at)), frequencies[chosen], norm[at])
-        held[at] = True
+    by_stem = np.argsort(found.stems, kind="stable")  # added up in one order, what holds the same words has the same score to the last bit
+    frequencies: Scores = lexical.weighed(collection, np.array(found.packed, np.int64)[by_stem])
+    by_stem, frequencies = by_stem[frequencies > 0], frequencies[frequencies > 0]
+    records, which = np.array(found.records, np.int64)[by_stem] - 1, np.array(found.stems, np.int64)[by_stem] - 1
+    rare = rarities(documents, np.bincount(which, minlength=stems))
+    scores = np.bincount(records, gained(rare[which], frequencies, norm[records]), len(found.ids))
+    held = np.bincount(records, minlength=len(found.ids)) > 0
     best = np.flatnonzero(held & np.array(found.passes, np.bool_)).tolist()
     return [(Key(unescape(found.tenants[i]), str(found.ids[i])), float(scores[i])) for i in best]
 

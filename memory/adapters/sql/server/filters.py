@@ -10,6 +10,7 @@ from memory.adapters.sql.codec import TypeTable
 from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, Shape, Shaper, Values
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection, FieldType
+from memory.ports.comparing import suits
 from memory.ports.query import Eq, Ge, Gt, In, Le, Lt
 from memory.ports.record import FieldValue
 
@@ -53,8 +54,7 @@ class ExactShaper(Shaper):
         if kind in NUMBERS:
             sign, number = exactly(kind, "=", value) if isinstance(value, int | float) else ("never", None)
             return number if sign == "=" else None
-        bound = self._bound(field, value)
-        return None if bound is NOTHING else bound
+        return self._in_column(field, kind, value) if suits(kind, value) else None
 
     def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
         field, value, sign = part.field, part.value, _SIGNS[type(part)]
