@@ -174,6 +174,6 @@ def _is_own(record: Record, outcome: Outcome) -> bool:
     """Whether what stands under a fresh id is this very write: sent before, given up, and arrived late. It may have been changed since."""
     stands = outcome.stored
     if isinstance(stands, Record):
-        same = stands.version > record.version or dict(stands.body) == dict(record.body)
+        same = stands.version > record.version or (dict(stands.texts), dict(stands.body)) == (dict(record.texts), dict(record.body))
         return same and stands.version >= record.version and (stands.scope, stands.created_at) == (record.scope, record.created_at)
     return (outcome.version or 0) >= record.version

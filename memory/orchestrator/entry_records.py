@@ -1,4 +1,4 @@
-"""Entries as records and back: the one place that knows how an entry is stored."""
+"""Entries as records and back: the one place that knows how an entry is stored. Title and content are the record's texts, and stand nowhere else."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def entry_of(record: Record) -> Entry:
         tenant=record.key.tenant,
         scope=Scope.parse(record.scope),
         type=EntryType(str(fields["type"])),
-        title=body.get("title"),
-        content=body["content"],
+        title=record.texts.get("title"),
+        content=record.texts.get("content", ""),
         source=fields.get("source"),
         tags=list(fields.get("tags") or ()),
         metadata=_copied(body.get("metadata") or {}),
@@ -58,9 +58,7 @@ def record_of(
 ) -> Record:
     """The record of a fresh entry; the vector is the caller's to add."""
     born = min(draft.created_at or now, now)  # a clock that is ahead of ours opens no window in the future (decision D32)
-    body: dict[str, JsonValue] = {"content": draft.content}
-    if draft.title is not None:
-        body["title"] = draft.title
+    body: dict[str, JsonValue] = {}
     if draft.metadata:
         body["metadata"] = draft.metadata
     valid_from, valid_to, carried = born, None, dict[str, FieldValue]()
@@ -100,7 +98,7 @@ def record_of(
 
 
 def texts_of(title: str | None, content: str, tags: list[str], source: str | None) -> dict[str, str]:
-    """What an entry is found by, part by part (D55)."""
+    """What an entry says and is found by, part by part (D55)."""
     parts = {"title": title or "", "content": content, "tags": " ".join(tags), "source": source or ""}
     return {name: text for name, text in parts.items() if text}
 
@@ -113,9 +111,7 @@ def meaning_of(record: Record) -> str:
 def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
     """The record after an update: metadata is merged, everything else replaced (A48); `created_at` and provenance stay (A49, A51)."""
     body, fields = dict(record.body), dict(record.fields)
-    for name in ("content", "title"):
-        if name in changes:
-            body[name] = changes[name]
+    title, content = (changes.get(name, record.texts.get(name)) for name in ("title", "content"))
     if "metadata" in changes:
         body["metadata"] = door.json_object("metadata", {**(body.get("metadata") or {}), **changes["metadata"]})
         fields["confidence"] = confidence_of(body["metadata"])
@@ -135,7 +131,7 @@ def changed(record: Record, changes: dict[str, Any], *, version: int) -> Record:
         expires_at=expiry(changes.get("expires_at", record.expires_at), moment(version)),
         fields=fields,
         body=body,
-        texts=texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source")),  # type: ignore[arg-type]
+        texts=texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source")),  # type: ignore[arg-type]
         vector=record.vector,
         generation=record.generation,
         tier=record.tier,

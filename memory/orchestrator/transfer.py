@@ -79,7 +79,7 @@ WRITTEN, THERE, DELETED = Restored(Fate.WRITTEN), Restored(Fate.THERE), Restored
 _TAKEN = Restored(Fate.REFUSED, "id: is taken here by something else")
 
 SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
-"""What in the body of an entry's record is the entry's own."""
+"""What an entry says itself: nothing that is noted beside it is called so."""
 
 
 class Transfer:

@@ -482,7 +482,7 @@ async def test_what_stands_damaged_under_an_id_is_refused(new: Maker, tmp_path: 
     lines = await lines_of(here)
     await there.admin.import_(lines, same_ids=True)
     with sqlite3.connect(tmp_path / "there" / "one.db") as raw:
-        assert raw.execute("UPDATE entries SET body = replace(body, 'text', 'tezt')").rowcount == 1
+        assert raw.execute("UPDATE entries SET text_content = replace(text_content, 'text', 'tezt')").rowcount == 1
     raw.close()
     report = await there.admin.import_(lines, same_ids=True)
     assert report.refused_lines == [1]

@@ -49,7 +49,7 @@ async def _pasts(world: World, entry: Entry, **at: Any) -> set[str]:
 
 
 async def _kept(world: World) -> list[str]:
-    return [row.body["content"] for store in world.stores for row in await world.rows(store, ENTRY_VERSIONS)]
+    return [row.texts["content"] for store in world.stores for row in await world.rows(store, ENTRY_VERSIONS)]
 
 
 @WAYS
