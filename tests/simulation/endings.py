@@ -93,6 +93,7 @@ ENDINGS: dict[str, Scene] = {
         ),
         (Layout.SHARED,),  # towards another tier of the same store
         (SESSION,),
+        share=6,
     ),
     "a write comes once more when it has moved": Scene(
         (
@@ -246,6 +247,7 @@ ENDINGS: dict[str, Scene] = {
         ),
         (Layout.CACHE,),
         (USER, WORKSPACE),
+        share=3,
     ),
     "revived where a tier is split": Scene(
         (

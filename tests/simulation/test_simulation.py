@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -23,7 +24,7 @@ from tests.simulation.runner import run_chunk, run_many, run_seed, run_variant, 
 from tests.simulation.scenes import Kind
 from tests.simulation.shrink import Variant
 from tests.simulation.slips import Slip
-from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps
+from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, named_steps, stride
 from tests.simulation.workload import Layout
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "60"))
@@ -134,6 +135,13 @@ def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
     assert owed <= partial
     assert moves <= partial
     assert {"move.copy", "move.release", "replica.deliver", "erase.raise", "cache.fill"} <= set(named_steps())
+
+
+def test_what_a_seed_is_about_comes_round_regularly() -> None:
+    """Also to a pair that has few seeds. Where it did not, mutants that fall near one pair alone fell after some change to the engine, or not."""
+    for length in (*range(4000, 4400, 50), len(focuses())):
+        met = [seed for seed in range(2 * length) if seed * stride(length) % length < 8]
+        assert max(after - before for before, after in pairwise(met)) < length / 3
 
 
 def test_a_full_run_is_no_proof_while_a_pair_is_hit_too_seldom() -> None:
