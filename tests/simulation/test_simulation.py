@@ -15,7 +15,7 @@ import pytest
 from memory.orchestrator import tiering
 from memory.ports.contract.cells import cells
 from tests.simulation.endings import ENDINGS
-from tests.simulation.faults import Coverage, Fault
+from tests.simulation.faults import Coverage, Fault, FaultPlan
 from tests.simulation.mutants import CALLED, MUTANTS, Mutant, applied
 from tests.simulation.rare_slips import RARE_SLIPS
 from tests.simulation.report import LEAST, table, verdict
@@ -122,6 +122,16 @@ def test_every_scene_that_runs_end_with_is_drawn_and_slips_name_no_other() -> No
     assert {p.ending for p in plans} == {"", *ENDINGS}
     assert all(p.layout in (ENDINGS[p.ending].layouts or tuple(Layout)) for p in plans if p.ending)
     assert {near for slip in RARE_SLIPS.values() for near in slip.near if " " in near} <= set(ENDINGS)
+
+
+def test_what_a_scene_brings_can_strike_and_does_however_much_has_struck_before() -> None:
+    brought = {turn.lure for ending in ENDINGS.values() for turn in ending.scene if turn.lure is not None}
+    assert {(step, fault) for lure, fault in brought for step in [lure.partition(" of ")[0]] if not can_meet(step, fault)} == set()
+    assert {step for lure, _ in brought for step in [lure.partition(" of ")[0]]} <= set(named_steps())
+    plan = FaultPlan(0, rate=1.0, lures={7: ("read.home of short", Fault.DOWN)}, most=2)
+    drawn = [plan.draw((operation, 1), "read.home", (Fault.DELAY, Fault.DOWN), store) for operation in (6, 6, 6, 7) for store in ("short", "mid")]
+    assert [fault is not None for fault in drawn] == [True, True, False, False, False, False, True, False]
+    assert drawn[6] is Fault.DOWN
 
 
 def test_every_named_step_is_aimed_at_with_every_fault_it_can_meet() -> None:
