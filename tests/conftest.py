@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import THOROUGH
+from tests.support.depth import THOROUGH, drawn
 from tests.support.reporting import BackendReport
 
 LONGEST_FIRST = ("simulation", "month", "contract", "meta", "faults", "cli")
+
+if not THOROUGH:  # before any test says how much it draws
+    settings.register_profile("quick", settings(), max_examples=drawn(settings().max_examples))
+    settings.load_profile("quick")
 
 pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.installed"]
 
@@ -20,6 +29,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(BackendReport(config), "memory-backends")
     if config.option.contract_depth is None and not THOROUGH:
         config.option.contract_depth = "quick"
+    if not THOROUGH and quick_folders.programs_run_there():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(quick_folders.IN_MEMORY))  # where `tmp_path` is; CI has it on the disk
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: Python does not look through it for garbage again and again, now or in a test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
@@ -50,10 +73,13 @@ def _takes_long(item: pytest.Item) -> bool:
 
 
 def _share(item: pytest.Item) -> str:
-    """What one worker takes as a whole, its fixtures and servers made once: the contract of one harness, tests on the same servers, or a file."""
+    """What one worker takes as a whole, its fixtures and servers made once: the contract of one harness, what needs the wheel, tests on
+    the same servers, or a file."""
     chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
     if chosen is not None:
         return str(chosen.name)
+    if not {"wheel", "programs"}.isdisjoint(getattr(item, "fixturenames", ())):
+        return "the wheel"
     marked = {name for mark in item.iter_markers("backend") for name in mark.args}
     servers = sorted(name for name in marked if name in BACKENDS and BACKENDS[name].needs_server)
     return " and ".join(servers) or f"{item.path.parent.name}/{item.path.name}"

@@ -21,6 +21,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Put
 from tests.contract.in_a_folder import InAFolder
 from tests.contract.served import Served
+from tests.support import edge_folders, small_disk
 from tests.support.servers import Server
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ class QdrantEdge(InAFolder):
         return QdrantStore(f"qdrant+edge:///{self.folder / name}", name=self.name, **options)
 
     async def make(self) -> Store:
+        edge_folders.begun(self.folder / "data", DECLARED)
+        return self._store("data")
+
+    async def cramped(self) -> Store:
+        small_disk.mount(self.folder, self.megabytes)
         return self._store("data")
 
     async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
@@ -70,7 +76,7 @@ class QdrantEdge(InAFolder):
         if any(length > 1_000 for length in _edge(store)._dimensions):
             await store.close()
             shutil.rmtree(self.folder / "data")
-            fresh = self._store("data")
+            fresh = await self.make()
             await fresh.open(collections)
             return fresh
         shard = _edge(store)._open_shard
@@ -89,6 +95,7 @@ class QdrantEdge(InAFolder):
         return again
 
     async def tiny(self) -> Store:
+        edge_folders.begun(self.folder / "data", DECLARED)
         return self._store("data", thresholds=_tiny(), log_bytes=2**20)
 
     async def restart(self, store: Store) -> Store:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import mongo_servers, mysql_servers, postgres_servers, quick_folders, redis_servers
+from memory.orchestrator.kinds import KINDS
+from tests.support import edge_folders, mongo_servers, mysql_servers, postgres_servers, quick_folders, redis_servers
 
 _EMPTY = """DO $$ DECLARE name text; BEGIN
 FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'topology' AND tablename NOT IN ('memory_schema_version', 'memory_collections')
@@ -74,7 +75,7 @@ def _mariadb() -> str:
 def _edge(folder: Path) -> str:
     place = quick_folders.new(otherwise=folder)
     (folder / "edge").symlink_to(place)
-    return f"qdrant+edge:///{place / 'data'}"
+    return f"qdrant+edge:///{edge_folders.begun(place / 'data', KINDS.collections)}"
 
 
 def forget(folder: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
+from tests.support import quick_folders
 from tests.support.servers import Server
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class WithPgvector:
     """PostgreSQL 16 from the package `pgserver`, which brings pgvector: processes of this machine, reached through a socket in a folder."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="memory-pgserver-"))
+        self._folder = quick_folders.new(otherwise=Path(tempfile.gettempdir()))
         self._folder.chmod(0o755)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about where it keeps its lock

@@ -8,11 +8,24 @@ import tempfile
 from pathlib import Path
 
 IN_MEMORY = Path("/dev/shm")
+ON_DISK = Path("/var/tmp")
 ROOM = 2**30
 """Containers often have 64 MiB there, less than Edge keeps free."""
 
 
+def there_is_one() -> bool:
+    return os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM
+
+
 def new(otherwise: Path) -> Path:
     """A fresh folder, in `otherwise` where there is no such disk. Whoever asked for it removes it."""
-    fast = os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM
-    return Path(tempfile.mkdtemp(prefix="memory-tests-", dir=IN_MEMORY if fast else otherwise))
+    return Path(tempfile.mkdtemp(prefix="memory-tests-", dir=IN_MEMORY if there_is_one() else otherwise))
+
+
+def programs_run_there() -> bool:
+    return there_is_one() and not os.statvfs(IN_MEMORY).f_flag & os.ST_NOEXEC
+
+
+def on_disk(otherwise: Path) -> Path:
+    """A fresh folder that is on no disk in memory, for what is about disks. Whoever asked for it removes it."""
+    return Path(tempfile.mkdtemp(prefix="memory-tests-", dir=ON_DISK if os.access(ON_DISK, os.W_OK) else otherwise))

@@ -200,20 +200,22 @@ async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Ho
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "wrong",  # made when it is asked for: every worker reads this table
     [
-        {"tags": ["x"] * 1_000_000},
-        {"metadata": {"a": [""] * 1_000_000}},
-        {"metadata": {"a": ["x"] * 1_000_000}},
-        {"metadata": {"a": [[]] * 1_000_000}},
-        {"metadata": {str(n): None for n in range(1_000_000)}},
-        {"content": "é" * 30_000_000},
+        lambda: {"tags": ["x"] * 1_000_000},
+        lambda: {"metadata": {"a": [""] * 1_000_000}},
+        lambda: {"metadata": {"a": ["x"] * 1_000_000}},
+        lambda: {"metadata": {"a": [[]] * 1_000_000}},
+        lambda: {"metadata": {str(n): None for n in range(1_000_000)}},
+        lambda: {"content": "é" * 30_000_000},
     ],
     ids=["tags", "empty texts", "letters", "lists", "names", "content"],
 )
-async def test_refusing_what_is_far_too_large_does_not_hold_the_loop(memory: Memory, holding: Holding, wrong: dict[str, Any]) -> None:
+async def test_refusing_what_is_far_too_large_does_not_hold_the_loop(memory: Memory, holding: Holding, wrong: Callable[[], dict[str, Any]]) -> None:
+    given = {"content": "x", "scope": "user:ada", **wrong()}
+
     async def refused() -> None:
         with pytest.raises(InvalidInput):
-            await memory.write(**{"content": "x", "scope": "user:ada", **wrong})
+            await memory.write(**given)
 
     await holding.of(refused)

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.contract.collections import DECLARED
-from tests.support import quick_folders
+from tests.support import edge_folders, quick_folders
 
 ENGINES = [pytest.param(name, marks=pytest.mark.backend(name)) for name in ("qdrant_edge", "qdrant_local")]
 
@@ -24,9 +24,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Iterator[Path]:
+    made = quick_folders.on_disk(otherwise=tmp_path)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
 @pytest_asyncio.fixture
 async def edge(folder: Path) -> AsyncIterator[QdrantStore]:
-    opened = QdrantStore(f"qdrant+edge:///{folder}", name="edge")
+    opened = QdrantStore(f"qdrant+edge:///{edge_folders.begun(folder, DECLARED)}", name="edge")
     await opened.open(DECLARED)
     yield opened
     await opened.close()
@@ -35,7 +42,8 @@ async def edge(folder: Path) -> AsyncIterator[QdrantStore]:
 @pytest_asyncio.fixture(params=ENGINES)
 async def either(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[QdrantStore]:
     """A store on each engine in turn."""
-    opened = QdrantStore(f"qdrant+edge:///{folder}" if request.param == "qdrant_edge" else "qdrant://:memory:")
+    edge = request.param == "qdrant_edge"
+    opened = QdrantStore(f"qdrant+edge:///{edge_folders.begun(folder, DECLARED)}" if edge else "qdrant://:memory:")
     await opened.open(DECLARED)
     yield opened
     await opened.close()
