@@ -195,10 +195,10 @@ class Inspection:
                 self._broken("foreign", register, f"text written for {sorted(roots)} is in {name}: {record}")
 
     def _inspect_what_it_is_found_by(self, name: str, record: Record) -> None:
-        """Words and vector are those of the text."""
-        body, fields = dict(record.body), dict(record.fields)
-        words = texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
-        if dict(record.texts) != words or record.vector != vector_of(meaning_of(record)):
+        """Words and vector are those of the text, which stands nowhere else."""
+        texts, fields = record.texts, dict(record.fields)
+        words = texts_of(texts.get("title"), texts.get("content", ""), list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
+        if dict(texts) != words or record.vector != vector_of(meaning_of(record)) or record.body.keys() & {"title", "content"}:
             self._broken("stale", record.key.id, f"in {name} it is found by what it does not say: {record}")
 
     def _inspect_pasts(self) -> None:

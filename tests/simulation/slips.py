@@ -111,7 +111,7 @@ SLIPS: dict[str, Slip] = {
     "an-edit-leaves-the-words-it-is-found-by": Slip(
         entry_records,
         "changed",
-        'texts=texts_of(body.get("title"), body["content"], list(fields.get("tags") or ()), fields.get("source")),',
+        'texts=texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source")),',
         "texts=record.texts,",
         ("update.",),
     ),

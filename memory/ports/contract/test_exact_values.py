@@ -60,7 +60,9 @@ def _canonical(value: Any) -> str:
 
 
 async def _keep(store: Store, values: ExactValues) -> None:
-    await done(store, *[put(r, collection=EVERY_TYPE) for r in values.records()])
+    """Once: cells of a table share the store."""
+    if await found(store, 0, collection=EVERY_TYPE) is None:
+        await done(store, *[put(r, collection=EVERY_TYPE) for r in values.records()])
 
 
 async def _found(store: Store, part: Filter) -> set[int]:

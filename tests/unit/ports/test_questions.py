@@ -15,13 +15,14 @@ from memory.ports.contract.refusals import nested
 from memory.ports.contract.support import record
 from memory.ports.query import MAX_FILTER_DEPTH, And, Eq, Filter, Ge, In, Lt, Not, Or, StartsWith
 from memory.ports.questions import checked, text_range
+from tests.support.depth import drawn
 
 LAST = "\U0010ffff"
 CHARACTERS = st.characters(codec="utf-8") | st.sampled_from(["\ud7ff", "\ue000", "\uffff", "\U00010000", LAST, "a", "b", "\x00"])
 TEXTS = st.text(CHARACTERS, max_size=4)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=drawn(500), deadline=None)
 @given(prefix=TEXTS, others=st.lists(TEXTS, max_size=8))
 @example(prefix="", others=["", LAST])
 @example(prefix="\ud7ff", others=["\ud7ff" + LAST, "\ue000"])

@@ -12,6 +12,7 @@ from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.query import MAX_LIMIT, Query, Tenant
 from memory.ports.record import Key, Role
 from memory.ports.store import Store
+from tests.support.depth import drawn
 from tests.unit.adapters.file.helping import opened
 
 pytestmark = pytest.mark.backend("file")
@@ -28,7 +29,7 @@ async def _standing(store: Store) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(drawn(4, 1)))
 async def test_two_stores_in_turns_do_what_the_specification_does(folder: Path, seed: int) -> None:
     specification, ours, beside = InMemoryStore(), await opened(folder, fsync=False), await opened(folder, fsync=False)
     await specification.open(DECLARED)

@@ -17,6 +17,7 @@ from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_
 from memory.ports.query import Eq, Near, Order, Query, Search, within
 from memory.ports.record import Corrupt, Tombstone, pack_vector
 from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration, Status
+from tests.support.depth import drawn
 
 
 async def _damage(store: QdrantStore, point: str, **values: Any) -> None:
@@ -89,7 +90,7 @@ def _flip(page: Path, chance: random.Random) -> None:
 
 
 @pytest.mark.backend("qdrant_edge")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(drawn(6, 1)))
 async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Path, seed: int) -> None:
     """Some of the payloads cannot even be unpacked any more: Edge then fails whole calls, and the adapter must not."""
     chance = random.Random(seed)  # noqa: S311

@@ -20,6 +20,7 @@ from memory.ports.contract.support import HERE, delete, done, id_of, key_of, liv
 from memory.ports.query import MAX_LIMIT, Lt, Query, within
 from memory.ports.record import Partition, Record, Role, Tombstone
 from memory.ports.writes import Absent, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
+from tests.support.depth import drawn
 
 pytestmark = pytest.mark.backend("qdrant_local")
 WRITERS = 64
@@ -54,7 +55,7 @@ async def _clients(count: int, seed: int = 0) -> list[QdrantStore]:
     return stores
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(drawn(4, 1)))
 async def test_of_many_clients_that_create_one_record_exactly_one_wins(seed: int) -> None:
     stores = await _clients(WRITERS, seed)
     outcomes = await asyncio.gather(*(one(s, put(record(version=n + 1, body={"by": n}), Absent())) for n, s in enumerate(stores)))
@@ -65,7 +66,7 @@ async def test_of_many_clients_that_create_one_record_exactly_one_wins(seed: int
     assert all(o.stored == stands for o in outcomes if not o.applied)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(drawn(3, 1)))
 async def test_no_increment_of_many_clients_is_lost(seed: int) -> None:
     stores = await _clients(16, seed)
     await done(stores[0], put(record(version=1, body={"n": 0})))
@@ -82,14 +83,14 @@ async def test_no_increment_of_many_clients_is_lost(seed: int) -> None:
     assert (await live(stores[0])).version == 33
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(drawn(3, 1)))
 async def test_generations_raised_by_many_clients_are_each_given_once(seed: int) -> None:
     stores = await _clients(24, seed)
     raised = await asyncio.gather(*(one(s, RaiseGeneration(HERE)) for s in stores))
     assert sorted(o.number or 0 for o in raised) == list(range(1, 25))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(drawn(12, 1)))
 async def test_what_was_written_before_an_erasure_does_not_stand_after_it(seed: int) -> None:
     """Records of the old generation on their way while the generation is raised and the partition erased."""
     writer, eraser = await _clients(2, seed)
@@ -105,7 +106,7 @@ async def test_what_was_written_before_an_erasure_does_not_stand_after_it(seed: 
     assert await searched(eraser, "secret") == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(drawn(6, 1)))
 async def test_a_write_and_a_deletion_at_once_leave_what_the_later_version_says(seed: int) -> None:
     stores = await _clients(6, seed)
     writes: list[Write] = [delete(version=100), *[put(record(version=n + 1, body={"n": n}), Newer()) for n in range(5)]]
