@@ -1,0 +1,403 @@
+"""What one session can do: messages in and out of its window, its history, compactions, its end."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.message import Message, Role
+from memory.domain.session import Compaction, Context, HistoryPage, SessionInfo
+from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
+from memory.orchestrator.conversations.events import Draft, Event, EventType
+from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.history import History, HistoryAsked
+from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.placement import Placement
+from memory.orchestrator.turns import Patience
+from memory.policies.tokens import message_tokens, tools_tokens
+from memory.policies.window import arranged, fitted, split_for_compaction
+from memory.ports.query import Eq, And, Order, Query, within
+from memory.ports.record import JsonValue, Record
+from memory.ports.tokens import TokenCounter
+
+Summarise: TypeAlias = Callable[[list[Message]], "str | Message | Awaitable[str | Message]"]
+INTERRUPTED = "TOOL_CALL_INTERRUPTED"
+"""What the result says of a call that was never answered (B53)."""
+SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A place in a session's log to roll back to."""
+
+    session_id: str
+    incarnation: str
+    place: int
+
+
+class _SeenSince(Exception):
+    """A message of an id that was looked up has come into the log meanwhile, or may have."""
+
+
+class Conversation:
+    """One session, as one handle has it."""
+
+    def __init__(self, placement: Placement, sessions: SessionRecords, record: Record, log: Log, counter: TokenCounter) -> None:
+        self._placement = placement
+        self._sessions = sessions
+        self._record = record
+        self._log = log
+        self._counter = counter
+        self._history = History(placement, log)
+
+    @property
+    def id(self) -> str:
+        return self._log.life.session_id
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def info(self) -> SessionInfo:
+        """The session as it is now."""
+        self._record = await self._same_life()
+        return info_of(self._record, (await self._log.load()).state)
+
+    async def _same_life(self) -> Record:
+        record = await self._sessions.record(self._log.life.tenant, self.id)
+        if record.body["incarnation"] != self._log.life.incarnation:
+            raise NotFound(self.id, "session")  # deleted, and created again since: this handle is of its former life
+        return record
+
+    async def context(
+        self, budget: int | None = None, *, last: int | None = None, tools: Sequence[Mapping[str, Any]] = (), turns: bool = False, strict: bool = False
+    ) -> Context:
+        """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls."""
+        self._record = await self._same_life()
+        state, events = await self._log.window()
+        window = self._messages(events)
+        arrangement = arranged(window)
+        messages = arrangement.messages
+        counted = self._counted(events)
+        costs = [counted.get(message.id) or message_tokens(message, self._counter) for message in messages]
+        of_tools = tools_tokens(tools, self._counter) if tools else 0
+        kept = list(range(len(messages)))
+        over = 0
+        if budget is not None:
+            found = fitted(messages, costs, budget - of_tools, by="turns" if turns else "blocks", keep_last_user=not strict)
+            kept, over = list(found.kept), found.over_budget
+        if last is not None:
+            system = [i for i in kept if messages[i].role is Role.SYSTEM or messages[i].is_summary]
+            others = [i for i in kept if i not in system]
+            kept = sorted([*system, *(others[-last:] if last else [])])
+        return Context(
+            [messages[i] for i in kept],
+            [costs[i] for i in kept],
+            state.after.version,
+            [str(messages[i].id) for i in range(len(messages)) if i not in set(kept)],
+            over,
+            [str(message.id) for message in arrangement.invalid],
+            [call.id for call in arrangement.interrupted],
+            of_tools,
+        )
+
+    def _messages(self, events: Sequence[Event]) -> list[Message]:
+        """The window in the order that a model reads it: system, summaries, then by place."""
+        system = system_of(self._record)
+        said = [(event, message) for event in events if (message := event.message) is not None]
+        summaries = [message for event, message in said if event.type is EventType.COMPACTION]
+        others = [message for event, message in said if event.type is not EventType.COMPACTION]
+        return [*([] if system is None else [system]), *summaries, *others]
+
+    def _counted(self, events: Sequence[Event]) -> dict[str | None, int]:
+        """What messages take, as far as this counter has counted them when they were stored."""
+        drafts = ((event.message, event.draft) for event in events)
+        return {m.id: d.tokens for m, d in drafts if m is not None and d.tokens is not None and d.data.get("counter") == self._counter.name}
+
+    async def history(self, asked: HistoryAsked) -> HistoryPage:
+        self._record = await self._same_life()
+        return await self._history.page(asked, system_of(self._record))
+
+    async def compactions(self) -> list[Compaction]:
+        """Every compaction, the first one first (B39)."""
+        life = self._log.life
+        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
+        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        pages = self._placement.pages("history.compactions", self._log.store, query)
+        events = [event async for page in pages for event in self._log.events_of(page.records)]
+        return [await self._told(event) for event in events]
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
+        """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
+        given = {message.id: message for message in messages if message.id is not None}
+        if SYSTEM in given:
+            raise InvalidInput("id", "'system' is the id of a session's system message: update it")
+        patience = Patience(self._placement, self.id)
+        while True:
+            known = (self._log.seen or await self._log.load()).state.place
+            found = {message_id: await self._log.find(message_id) for message_id in given}
+            new = [message for message in messages if message.id is None or (found[message.id] is None and given[message.id] is message)]
+            try:
+                appended = await self._log.append(self._drafts(new, in_history, known)) if new else []
+                stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
+                for message_id, event in found.items():
+                    if event is not None:
+                        stored[id(given[message_id])] = await self._replaced(event, given[message_id])
+                break
+            except _SeenSince:
+                await patience.wait()
+        await self._touch()
+        answers = [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
+        return [answer for answer in answers if answer is not None]
+
+    def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int) -> Callable[[Seen], list[Draft]]:
+        """The messages as events; `looked_up` is the place up to which their ids are known not to be there."""
+
+        def decide(seen: Seen) -> list[Draft]:
+            if seen.state.after.status != "active":
+                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+            named = [message.id for message in messages if message.id is not None]
+            if named and (seen.since > looked_up + 1 or any(name in seen.ids for name in named)):
+                raise _SeenSince
+            data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
+            return [Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]
+
+        return decide
+
+    async def _replaced(self, event: Event, message: Message) -> Message | None:
+        """The message where it stands, saying this instead; what was excluded is in the window again (B29)."""
+        changed = await self._changed(event, lambda _: message)
+        seen = await self._log.load()
+        if changed.place not in seen.state.window and (await self._history.gone([changed]))[0].archived_by is None:
+            await self._restored(changed)
+        return changed.message
+
+    async def _changed(self, event: Event | None, change: Callable[[Message], Message]) -> Event:
+        patience, message_id = Patience(self._placement, self.id), "" if event is None else str(event.message.id if event.message else "")
+        while event is not None and event.draft.message is not None:
+            new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
+            if new == event.draft.message:
+                return event
+            changed = await self._log.change(event, new, message_tokens(new, self._counter))
+            if changed is not None:
+                return changed
+            await patience.wait()
+            event = await self._log.find(message_id)
+        raise NotFound(message_id, "message")
+
+    async def update(self, message_id: str, changes: Mapping[str, Any]) -> Message:
+        """Change a message where it stands; its number and its place in the window stay (B26)."""
+        if message_id == SYSTEM:
+            return await self._update_system(changes)
+        event = await self._log.find(message_id)
+        if event is None:
+            raise NotFound(message_id, "message")
+        changed = await self._changed(event, lambda message: message.model_copy(update=dict(changes)))
+        assert changed.message is not None  # noqa: S101 - it is one that was found as a message
+        return changed.message
+
+    async def _update_system(self, changes: Mapping[str, Any]) -> Message:
+        record = await self._same_life()
+        system = system_of(record)
+        if system is None:
+            raise NotFound(SYSTEM, "message")
+        new = system.model_copy(update=dict(changes))
+        said = new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
+        self._record = await self._sessions.follow(record, (await self._log.load()).state, self._placement.now(), system=said)
+        return new
+
+    async def exclude(self, message_id: str, reason: str) -> bool:
+        """Take a message out of the window, not out of the history (B27, B28); false where it is not in the window, and for the system message."""
+        event = None if message_id == SYSTEM else await self._log.find(message_id)
+        if event is None:
+            return False
+
+        def decide(seen: Seen) -> list[Draft]:
+            return [Draft(EventType.EXCLUDE, data={"place": event.place, "reason": reason})] if event.place in seen.state.window else []
+
+        return await self._done(decide)
+
+    async def restore(self, message_id: str) -> bool:
+        """Take an excluded message back into the window, at its place; false where it is there, or was taken out by a compaction."""
+        event = None if message_id == SYSTEM else await self._log.find(message_id)
+        if event is None or (await self._history.gone([event]))[0].archived_by is not None:
+            return False
+        return await self._restored(event)
+
+    async def _restored(self, event: Event) -> bool:
+        def decide(seen: Seen) -> list[Draft]:
+            return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data={"place": event.place})]
+
+        return await self._done(decide)
+
+    async def clear(self) -> int:
+        """Take every message that is known of out of the window, and none that comes meanwhile; how many (B30, B31)."""
+        seen = await self._log.load()
+        return await self._left(EventType.CLEAR, seen.state.window, "manual")
+
+    async def checkpoint(self, name: str | None = None) -> Checkpoint:
+        """The place to which the log has come."""
+        if name is None:
+            place = (await self._log.load()).state.place
+        else:
+            (event,) = await self._log.append(lambda _: [Draft(EventType.CHECKPOINT, data={"name": name})])
+            place = event.place
+        return Checkpoint(self.id, self._log.life.incarnation, place)
+
+    async def roll_back(self, checkpoint: Checkpoint, reason: str) -> int:
+        """Take what was said since, as far as it is known of, out of the window; how many messages (B52)."""
+        if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
+            raise InvalidInput("checkpoint", "is one of another session")
+        seen = await self._log.load()
+        return await self._left(EventType.ROLL_BACK, seen.state.window.between(checkpoint.place + 1, seen.state.place), reason)
+
+    async def _left(self, event: EventType, known: Places, reason: str) -> int:
+        """Let those of the known places that are in the window leave it."""
+        left = 0
+
+        def decide(seen: Seen) -> list[Draft]:
+            nonlocal left
+            leaving = Places.of(place for place in known if place in seen.state.window)
+            left = len(leaving)
+            return [Draft(event, data={"left": leaving.to_json(), "reason": reason})] if left else []
+
+        await self._done(decide)
+        return left
+
+    async def _done(self, decide: Callable[[Seen], list[Draft]]) -> bool:
+        done = bool(await self._log.append(decide))
+        await self._touch()
+        return done
+
+    async def mend_tool_calls(self) -> list[Message]:
+        """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
+        _, events = await self._log.window()
+        calls = arranged(self._messages(events)).interrupted
+        made = [Message(id=f"interrupted:{call.id}", role=Role.TOOL, content=INTERRUPTED, tool_call_id=call.id) for call in calls]
+        return await self.append(made) if made else []
+
+    # -- compaction ---------------------------------------------------------------------------------------------------
+
+    async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
+        """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
+
+        Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
+        changed, where the summary cannot be had.
+        """
+        self._record = await self._same_life()
+        state, events = await self._log.window()
+        messages = self._messages(events)
+        places = {str(event.message.id): event.place for event in events if event.message is not None}
+        archived = [m for m in split_for_compaction(messages, keep_last).archived if m.role is not Role.SYSTEM or m.is_summary]
+        archived += [m for m in messages if m.is_summary and m not in archived]
+        archived.sort(key=lambda message: places[str(message.id)])
+        summary = await _summary(summarise, archived)
+        left = Places.of(places[str(message.id)] for message in archived)
+        before = len(messages)
+        cost = sum(message_tokens(m, self._counter) for m in messages)
+        after_cost = cost - sum(message_tokens(m, self._counter) for m in archived) + message_tokens(summary, self._counter)
+        said: dict[str, JsonValue] = {
+            "left": left.to_json(),
+            "archived": [str(message.id) for message in archived],
+            "before": before,
+            "after": before - len(archived) + 1,
+            "tokens": [cost, after_cost],
+            "reason": reason,
+            "trigger": trigger_id,
+            "counter": self._counter.name,
+        }
+
+        def decide(seen: Seen) -> list[Draft]:
+            if seen.state.after.status != "active":
+                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
+            if seen.state.after.compactions != state.after.compactions or any(place not in seen.state.window for place in left):
+                return []
+            return [Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))]
+
+        appended = await self._log.append(decide)
+        await self._touch()
+        if appended:
+            return await self._told(appended[0])
+        if (await self._log.load()).state.after.compactions != state.after.compactions:
+            return (await self.compactions())[state.after.compactions]
+        return await self.compact(summarise, keep_last=keep_last, reason=reason, trigger_id=trigger_id)  # a message of them left the window meanwhile
+
+    async def _told(self, event: Event) -> Compaction:
+        data: Mapping[str, Any] = event.draft.data
+        message = event.message
+        assert message is not None  # noqa: S101 - a compaction is a message
+        before, after = data.get("tokens") or (None, None)
+        return Compaction(
+            event.key.id,
+            self.id,
+            event.created_at,
+            message,
+            list(data["archived"]),
+            data["before"],
+            data["after"],
+            data["reason"],
+            before,
+            after,
+            data.get("trigger"),
+        )
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    async def close(self, status: str) -> bool:
+        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already."""
+
+        def decide(seen: Seen) -> list[Draft]:
+            if seen.state.after.status == status:
+                return []
+            return [Draft(EventType.CLOSED, data={"status": status}, owed=self._sessions.owed_follow)]
+
+        return await self._turned(decide)
+
+    async def resume(self) -> bool:
+        """Go on with a session that was ended or archived; false where it is active."""
+
+        def decide(seen: Seen) -> list[Draft]:
+            return [] if seen.state.after.status == "active" else [Draft(EventType.RESUMED, owed=self._sessions.owed_follow)]
+
+        return await self._turned(decide)
+
+    async def _turned(self, decide: Callable[[Seen], list[Draft]]) -> bool:
+        events = await self._log.append(decide)
+        for event in events:
+            await self._sessions.finish(self._log.record_of(event))
+        return bool(events)
+
+    async def rename(self, **changes: JsonValue) -> SessionInfo:
+        """Change what of the session is no affair of its log: title and metadata."""
+        record = await self._same_life()
+        state = (await self._log.load()).state
+        self._record = await self._sessions.follow(record, state, self._placement.now(), **changes)
+        return info_of(self._record, state)
+
+    async def _touch(self) -> None:
+        """Tell the session's own record, for lists; not with each message of a burst."""
+        touched: Any = self._record.fields["touched_at"]
+        if self._log.seen is not None and self._placement.now() - touched >= FOLLOWS_WITHIN:
+            self._record = await self._sessions.follow(self._record, self._log.seen.state, self._placement.now())
+
+
+async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
+    names = [str(message.id) for message in archived]
+    try:
+        made = summarise([message.model_copy(deep=True) for message in archived])
+        said = await made if inspect.isawaitable(made) else made
+    except Exception as error:
+        raise CompactionError(names, str(error)) from error
+    if isinstance(said, str):
+        said = Message(role=Role.SYSTEM, content=said)
+    if not isinstance(said, Message):
+        raise CompactionError(names, f"the summary must be text or a message, not {type(said).__name__}")
+    if not said.text.strip() or said.tool_calls:
+        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool")
+    return said.model_copy(update={"is_summary": True})
