@@ -21,7 +21,7 @@ from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.turns import Patience
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import arranged, fitted, split_for_compaction
+from memory.policies.window import arranged, fitted, newest, split_for_compaction
 from memory.ports.query import Eq, And, Order, Query, within
 from memory.ports.record import JsonValue, Record
 from memory.ports.tokens import TokenCounter
@@ -74,34 +74,32 @@ class Conversation:
         return record
 
     async def context(
-        self, budget: int | None = None, *, last: int | None = None, tools: Sequence[Mapping[str, Any]] = (), turns: bool = False, strict: bool = False
+        self, budget: int | None = None, *, last: int | None = None, tools: Sequence[Mapping[str, Any]] = (), turns: bool = False
     ) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls."""
         self._record = await self._same_life()
         state, events = await self._log.window()
-        window = self._messages(events)
-        arrangement = arranged(window)
-        messages = arrangement.messages
-        counted = self._counted(events)
-        costs = [counted.get(message.id) or message_tokens(message, self._counter) for message in messages]
-        of_tools = tools_tokens(tools, self._counter) if tools else 0
-        kept = list(range(len(messages)))
-        over = 0
-        if budget is not None:
-            found = fitted(messages, costs, budget - of_tools, by="turns" if turns else "blocks", keep_last_user=not strict)
-            kept, over = list(found.kept), found.over_budget
+        messages = self._messages(events)
+        arrangement = arranged(messages)
+        shown, counted = arrangement.order, self._counted(events)
         if last is not None:
-            system = [i for i in kept if messages[i].role is Role.SYSTEM or messages[i].is_summary]
-            others = [i for i in kept if i not in system]
-            kept = sorted([*system, *(others[-last:] if last else [])])
+            within = {*newest(messages, last), *(at for at in shown if messages[at].role is Role.SYSTEM or messages[at].is_summary)}
+            shown = tuple(at for at in shown if at in within)
+        costs = [counted.get(message.id) or message_tokens(message, self._counter) for message in messages]
+        of_tools, over = tools_tokens(tools, self._counter), 0
+        if budget is not None:
+            some = [messages[at] for at in shown]
+            found = fitted(some, [costs[at] for at in shown], budget - of_tools, by="turns" if turns else "blocks")
+            shown, over = tuple(shown[at] for at in found.kept), found.over_budget
+        invalid = set(arrangement.invalid_response)
         return Context(
-            [messages[i] for i in kept],
-            [costs[i] for i in kept],
+            [messages[at] for at in shown],
+            [costs[at] for at in shown],
             state.after.version,
-            [str(messages[i].id) for i in range(len(messages)) if i not in set(kept)],
+            [str(message.id) for at, message in enumerate(messages) if at not in shown and at not in invalid],
             over,
-            [str(message.id) for message in arrangement.invalid],
-            [call.id for call in arrangement.interrupted],
+            [str(messages[at].id) for at in arrangement.invalid_response],
+            [open_call.call.id for open_call in arrangement.interrupted],
             of_tools,
         )
 
@@ -141,10 +139,11 @@ class Conversation:
         patience = Patience(self._placement, self.id)
         while True:
             known = (self._log.seen or await self._log.load()).state.place
-            found = {message_id: await self._log.find(message_id) for message_id in given}
+            found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [message for message in messages if message.id is None or (found[message.id] is None and given[message.id] is message)]
+            late = await self._stand_ins(new)
             try:
-                appended = await self._log.append(self._drafts(new, in_history, known)) if new else []
+                appended = [e for e in await self._log.append(self._drafts(new, in_history, known, late)) if e.type is EventType.MESSAGE] if new else []
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for message_id, event in found.items():
                     if event is not None:
@@ -156,8 +155,14 @@ class Conversation:
         answers = [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
         return [answer for answer in answers if answer is not None]
 
-    def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int) -> Callable[[Seen], list[Draft]]:
-        """The messages as events; `looked_up` is the place up to which their ids are known not to be there."""
+    async def _stand_ins(self, messages: Sequence[Message]) -> list[int]:
+        """The places of the results that were made up for calls which these messages answer after all."""
+        calls = [message.tool_call_id for message in messages if message.role is Role.TOOL and message.tool_call_id is not None]
+        named = {_stand_in(call) for call in calls} - {message.id for message in messages}
+        return [event.place for name in sorted(named) if (event := await self._log.find(name, as_seen=True)) is not None]
+
+    def _drafts(self, messages: Sequence[Message], in_history: bool, looked_up: int, late: Sequence[int]) -> Callable[[Seen], list[Draft]]:
+        """The messages as events; `looked_up` is the place up to which their ids are known not to be there, and what is at the `late` places goes."""
 
         def decide(seen: Seen) -> list[Draft]:
             if seen.state.after.status != "active":
@@ -166,7 +171,8 @@ class Conversation:
             if named and (seen.since > looked_up + 1 or any(name in seen.ids for name in named)):
                 raise _SeenSince
             data: dict[str, JsonValue] = {"counter": self._counter.name} | ({} if in_history else {"in_history": False})
-            return [Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]
+            gone = [Draft(EventType.EXCLUDE, data={"place": at, "reason": "invalid_response"}) for at in late if at in seen.state.window]
+            return [*gone, *[Draft(EventType.MESSAGE, message, data, message_tokens(message, self._counter)) for message in messages]]
 
         return decide
 
@@ -278,8 +284,8 @@ class Conversation:
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
         _, events = await self._log.window()
-        calls = arranged(self._messages(events)).interrupted
-        made = [Message(id=f"interrupted:{call.id}", role=Role.TOOL, content=INTERRUPTED, tool_call_id=call.id) for call in calls]
+        calls = [found.call.id for found in arranged(self._messages(events)).interrupted]
+        made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
         return await self.append(made) if made else []
 
     # -- compaction ---------------------------------------------------------------------------------------------------
@@ -294,9 +300,7 @@ class Conversation:
         state, events = await self._log.window()
         messages = self._messages(events)
         places = {str(event.message.id): event.place for event in events if event.message is not None}
-        archived = [m for m in split_for_compaction(messages, keep_last).archived if m.role is not Role.SYSTEM or m.is_summary]
-        archived += [m for m in messages if m.is_summary and m not in archived]
-        archived.sort(key=lambda message: places[str(message.id)])
+        archived = [messages[at] for at in split_for_compaction(messages, keep_last).archived]
         summary = await _summary(summarise, archived)
         left = Places.of(places[str(message.id)] for message in archived)
         before = len(messages)
@@ -385,6 +389,11 @@ class Conversation:
         touched: Any = self._record.fields["touched_at"]
         if self._log.seen is not None and self._placement.now() - touched >= FOLLOWS_WITHIN:
             self._record = await self._sessions.follow(self._record, self._log.seen.state, self._placement.now())
+
+
+def _stand_in(call_id: str) -> str:
+    """The id of the result that is made up for a call."""
+    return f"interrupted:{call_id}"
 
 
 async def _summary(summarise: Summarise, archived: list[Message]) -> Message:

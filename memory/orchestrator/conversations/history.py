@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.domain.session import HistoryItem, HistoryPage
 from memory.orchestrator.collections import MESSAGES
@@ -96,7 +97,8 @@ class History:
         if asked.roles:
             parts.append(In("role", tuple(asked.roles)))
         if asked.ids is not None:
-            parts.append(Or((In("message_id", tuple(asked.ids)), And((IsNull("message_id"), In("id", tuple(asked.ids)))))))
+            unnamed = And((IsNull("message_id"), In("id", tuple(filter(is_id, asked.ids)))))
+            parts.append(Or((In("message_id", tuple(asked.ids)), unnamed)))
         if asked.archived_by is not None:
             compaction = await self._log.find(asked.archived_by)
             if compaction is None or compaction.type is not EventType.COMPACTION:

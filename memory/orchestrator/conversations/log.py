@@ -162,8 +162,11 @@ class Log:
         there = seen.events | await self.at([place for place in seen.state.window if place not in seen.events])
         return seen.state, [there[place] for place in seen.state.window if place in there]
 
-    async def find(self, message_id: str) -> Event | None:
-        """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none."""
+    async def find(self, message_id: str, *, as_seen: bool = False) -> Event | None:
+        """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none.
+
+        With `as_seen`, where the log had none when this handle last saw it: enough for who appends, and meets what came since.
+        """
         seen = self._seen or await self.load()
         if (place := seen.ids.get(message_id)) is not None:
             return (await self.at([place])).get(place)
@@ -172,7 +175,7 @@ class Log:
                 (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])
             if (event := self._event(row)) is not None and is_spoken(event):
                 return event
-        if seen.since <= FIRST_PLACE:
+        if as_seen and seen.since <= FIRST_PLACE:
             return None
         asked = And((Eq("conversation_id", self.life.session_id), Eq("message_id", message_id)))
         page = await self._placement.page("log.find", self.store, Query(MESSAGES, within(self.life.partition), asked, limit=2))

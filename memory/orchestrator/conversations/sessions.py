@@ -17,6 +17,7 @@ from memory.orchestrator.conversations.log import Life, Log
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
@@ -34,7 +35,7 @@ FOLLOW = "follow"
 
 def scope_of(session_id: str) -> str:
     """The scope of a conversation: apart from that of the session's entries, whose erasure leaves the conversation, and the other way round."""
-    return f"conversation:{session_id}"
+    return f"{CONVERSATION}:{session_id}"
 
 
 def session_key(tenant: str, session_id: str) -> Key:
