@@ -14,7 +14,7 @@ from hashlib import sha256
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.tokens import message_tokens
-from memory.policies.weighing import importance, similarity_of, words_of
+from memory.policies.weighing import duplicates, importance
 from memory.policies.window import Block, blocks
 from memory.ports.tokens import TokenCounter
 
@@ -54,6 +54,8 @@ class CompactingSettings:
             raise InvalidInput("keep_recent", f"must be 0 or more, not {self.keep_recent}")
         if not 0 <= self.target <= self.threshold:
             raise InvalidInput("target", f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}")
+        if not 0 < self.similarity <= 1:
+            raise InvalidInput("similarity", f"must be above 0 and at most 1, not {self.similarity:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +114,6 @@ def format_token_count(count: int) -> str:
         return str(count)
     thousands = f"{count / 1_000:.1f}"
     return f"{thousands}k" if float(thousands) < 1_000 else f"{count / 1_000_000:.1f}M"
-
-
-def duplicates(messages: Sequence[Message], threshold: float = 0.85) -> dict[int, tuple[int, ...]]:
-    """The positions of messages that say much the same as an earlier one, by the position of the earliest (A118). Each is named once."""
-    said = [words_of(message.text) for message in messages]
-    found: dict[int, tuple[int, ...]] = {}
-    left = list(range(len(messages)))
-    while left:
-        earliest, *later = left
-        alike = tuple(n for n in later if similarity_of(said[earliest], said[n], least=threshold) >= threshold)
-        if alike:
-            found[earliest] = alike
-        left = [n for n in later if n not in alike] if alike else later
-    return found
 
 
 def summary_of(messages: Sequence[Message]) -> Message:

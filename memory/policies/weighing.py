@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 
 from memory.domain.message import Message, Role
 
@@ -55,20 +57,45 @@ def importance(message: Message, index: int, total: int, task_words: Iterable[st
 
 def similarity(one: str, other: str) -> float:
     """How many of their words two texts share, 0 to 1: Jaccard over lower-cased words of more than two characters; 0 where one has none (A117)."""
-    return similarity_of(words_of(one), words_of(other))
+    return _alike(_words(one), _words(other))
 
 
-def similarity_of(one: frozenset[str], other: frozenset[str], *, least: float = 0) -> float:
-    """`similarity` of words; 0 too where their numbers alone say that it is below `least`."""
-    fewer, more = sorted((len(one), len(other)))
-    if fewer < least * more:
-        return 0.0
+def duplicates(messages: Sequence[Message], threshold: float = 0.85) -> dict[int, tuple[int, ...]]:
+    """The positions of messages that say much the same as an earlier one, by the position of the earliest; each is named once (A118).
+
+    Two texts of which more than a part is the same share one of their rarest words: only those that do are compared.
+    """
+    said = [_words(message.text) for message in messages]
+    frequency = Counter(word for words in said for word in words)
+    rarest = [_rarest(words, frequency, threshold) for words in said]
+    sharing: dict[str, list[int]] = {}
+    for position, words in enumerate(rarest):
+        for word in words:
+            sharing.setdefault(word, []).append(position)
+    found: dict[int, tuple[int, ...]] = {}
+    named: set[int] = set()
+    for earliest, words in enumerate(rarest):
+        if earliest not in named:
+            others = {at for word in words for at in sharing[word] if at > earliest and at not in named}
+            alike = tuple(sorted(at for at in others if _alike(said[earliest], said[at]) >= threshold))
+            found |= {earliest: alike} if alike else {}
+            named.update(alike)
+    return found
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word in text.lower().split() if len(word) > 2)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> float:
     shared = len(one & other)
     return shared / (len(one) + len(other) - shared) if one and other else 0.0
 
 
-def words_of(text: str) -> frozenset[str]:
-    return frozenset(word for word in text.lower().split() if len(word) > 2)
+def _rarest(words: frozenset[str], frequency: Mapping[str, int], threshold: float) -> list[str]:
+    """So many of the words that a text alike enough cannot do without all of them."""
+    spared = len(words) - ceil(threshold * len(words) - 1e-9)
+    return sorted(words, key=lambda word: (frequency[word], word))[: spared + 1]
 
 
 def _speaks_of(text: str, words: Iterable[str]) -> bool:

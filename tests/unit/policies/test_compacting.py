@@ -18,13 +18,12 @@ from memory.policies.compacting import (
     compacted,
     context_tokens,
     cost_of,
-    duplicates,
     format_token_count,
     summary_of,
     token_budget,
 )
 from memory.policies.tokens import DefaultCounter
-from memory.policies.weighing import importance, similarity
+from memory.policies.weighing import duplicates, importance, similarity
 from memory.policies.window import blocks
 from tests.unit.policies.talk import answer, asks, said, talks
 
@@ -126,6 +125,24 @@ def test_duplicates_are_named_once_by_the_earliest() -> None:
     assert duplicates([]) == duplicates([said("u", "ok"), said("u", "ok")]) == {}
 
 
+@pytest.mark.behaviour("A118")
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(["one", "two", "three", "four", "five", "six"]), max_size=8), max_size=12),
+    st.sampled_from([0.1, 0.3, 0.5, 0.85, 1.0]),
+)
+def test_duplicates_are_those_that_comparing_every_pair_finds(texts: list[list[str]], threshold: float) -> None:
+    messages = [said("u", " ".join(words)) for words in texts]
+    expected: dict[int, tuple[int, ...]] = {}
+    left = list(range(len(messages)))
+    while left:
+        first, *later = left
+        alike = tuple(at for at in later if similarity(messages[first].text, messages[at].text) >= threshold)
+        expected |= {first: alike} if alike else {}
+        left = [at for at in later if at not in alike]
+    assert duplicates(messages, threshold) == expected
+
+
 @pytest.mark.behaviour("A119")
 def test_a_summary_without_a_model_is_the_first_sentence_of_the_first_five() -> None:
     messages = [said("u", f"Point {n} stands. Not this.\nNor this.", id=f"m{n}") for n in range(7)] + [said("u", "no id")]
@@ -154,7 +171,9 @@ def test_the_defaults_are_those_of_the_row() -> None:
     assert CompactingSettings() == expected
 
 
-@pytest.mark.parametrize(("field", "value"), [("max_tokens", 0), ("keep_recent", -1), ("target", 0.9), ("target", -0.1)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("max_tokens", 0), ("keep_recent", -1), ("target", 0.9), ("target", -0.1), ("similarity", 0.0), ("similarity", 1.1)]
+)
 def test_settings_that_cannot_be_are_refused_by_name(field: str, value: float) -> None:
     with pytest.raises(InvalidInput) as refused:
         CompactingSettings(**{field: value})  # type: ignore[arg-type]
