@@ -36,7 +36,9 @@ class Message(BaseModel):
     """One message: a copy of your own, changing it changes no store (C12).
 
     `content` is text, or a list of parts where it is more than text; each part is an object with a `type`, as it was given. Of a tool's message
-    `tool_call_id` names the call it answers. What else a framework's message carried is in `extra`, and goes back to that framework (`shape`) with it.
+    `tool_call_id` names the call it answers, and `is_error` says that the tool failed. `is_summary` marks what stands for messages that left the
+    window (B37). `tokens` is what it costs where the caller says so, which wins over counting (A114). What else a framework's message carried is in
+    `extra`, and goes back to that framework (`shape`) with it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -47,6 +49,9 @@ class Message(BaseModel):
     reasoning: str | None = None
     tool_calls: list[ToolCall] = Field(default_factory=list)
     tool_call_id: str | None = None
+    is_error: bool = False
+    is_summary: bool = False
+    tokens: int | None = None
     name: str | None = None
     at: datetime | None = None
     usage: dict[str, Any] | None = None
