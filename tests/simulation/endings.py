@@ -29,6 +29,8 @@ class Scene:
     scopes: tuple[Scope, ...] = ()
     share: int = 1
     """How often it is drawn, of those that fit."""
+    setback: bool = False
+    """Whether a durable store is set back after it."""
 
 
 ENDINGS: dict[str, Scene] = {
@@ -79,6 +81,29 @@ ENDINGS: dict[str, Scene] = {
         (Layout.THREE, Layout.FORGETFUL),
         (SESSION,),
     ),
+    "slow to let go of what another has let go of": Scene(
+        tuple(
+            turn
+            for entry in range(3)
+            for turn in (
+                *(Turn(_K.WRITE, entry=entry), Turn(_K.MOVE, entry=entry, meets=True, pick=0, lure=("move.release", Fault.DELAY))),
+                Turn(_K.MOVE, entry=entry, who=1, meets=True, late=0.003, pick=1, lure=("move.arrive", Fault.ERROR_BEFORE)),
+                Turn(_K.GET, entry=entry),
+            )
+        ),
+        (Layout.SHARED,),  # towards another tier of the same store
+        (SESSION,),
+        share=6,
+    ),
+    "a write comes once more when it has moved": Scene(
+        (
+            *(Turn(_K.WRITE, entry=entry, lure=("write.home", Fault.DUPLICATE)) for entry in range(4)),
+            *(Turn(_K.MOVE, entry=entry, pick=0) for entry in range(4)),
+            *(Turn(_K.SWEEP, rest=1.5), *(Turn(_K.GET, entry=entry) for entry in range(4))),
+        ),
+        (Layout.THREE, Layout.SHARED, Layout.SPLIT, Layout.FORGETFUL),
+        (SESSION,),
+    ),
     # expiries
     "an expiry is put off": Scene(
         (
@@ -114,6 +139,16 @@ ENDINGS: dict[str, Scene] = {
             *(Turn(_K.WRITE), Turn(_K.COMPACT_AWAY, lure=("delete.home", Fault.ERROR_BEFORE)), Turn(_K.UPDATE, made=True)),
             *(Turn(_K.GET), Turn(_K.WRITE, entry=1), Turn(_K.COMPACT_AWAY, entry=1, lure=("delete.home", Fault.ERROR_BEFORE))),
             Turn(_K.DELETE, made=True),
+        )
+    ),
+    "summed up while its scope is erased": Scene(
+        tuple(
+            turn
+            for entry in range(3)
+            for turn in (
+                *(Turn(_K.WRITE, entry=entry), Turn(_K.COMPACT, entry=entry, meets=True, lure=("derive.home", Fault.DELAY))),
+                *(Turn(_K.DELETE_SCOPE, entry=entry, who=1, meets=True, late=0.02), Turn(_K.RETRIEVE, entry=entry, pick=4)),
+            )
         )
     ),
     # the past
@@ -156,6 +191,28 @@ ENDINGS: dict[str, Scene] = {
         (SESSION,),
         share=3,
     ),
+    "slow to edit what fills the cache": Scene(
+        tuple(
+            turn
+            for entry in range(3)
+            for turn in (
+                *(Turn(_K.WRITE, entry=entry), Turn(_K.UPDATE, entry=entry, meets=True, lure=("update.home", Fault.DELAY))),
+                *(Turn(_K.GET, entry=entry, who=1, meets=True, late=0.02), Turn(_K.GET, entry=entry), Turn(_K.GET, entry=entry, who=1)),
+            )
+        ),
+        (Layout.CACHE,),
+        (SESSION,),
+        share=3,
+    ),
+    "edited while the cache is silent": Scene(
+        (
+            *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.UPDATE, who=1, meets=True, lure=("cache.invalidate", Fault.ERROR_BEFORE))),
+            *(Turn(_K.GET, meets=True), Turn(_K.GET, rest=_AGES + 60.0)),
+        ),
+        (Layout.CACHE,),
+        (SESSION,),
+        share=3,
+    ),
     "the cache is rolled back to before an edit": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.GET), Turn(_K.GET, lure=("cache.look", Fault.ROLLED_BACK)), Turn(_K.UPDATE, pick=1)),
@@ -174,6 +231,13 @@ ENDINGS: dict[str, Scene] = {
         (SESSION,),
         share=3,
     ),
+    # setbacks
+    "erased, and a store is set back": Scene(
+        (Turn(_K.WRITE), Turn(_K.DELETE_SCOPE), Turn(_K.WRITE, entry=1), Turn(_K.UPDATE, entry=1)),
+        (Layout.THREE, Layout.CACHE, Layout.TOGETHER, Layout.SPLIT, Layout.FORGETFUL),
+        (USER, WORKSPACE),
+        setback=True,
+    ),
     # keys
     "revived while a sweeper is frozen": Scene(
         (
@@ -183,6 +247,7 @@ ENDINGS: dict[str, Scene] = {
         ),
         (Layout.CACHE,),
         (USER, WORKSPACE),
+        share=3,
     ),
     "revived where a tier is split": Scene(
         (
@@ -199,11 +264,10 @@ ENDINGS: dict[str, Scene] = {
     "linked, and swept while a store is silent": Scene(
         (
             *(Turn(_K.WRITE), Turn(_K.WRITE, entry=1), Turn(_K.RELATE, pick=-1), Turn(_K.RELATE, entry=1, pick=-2)),
-            *(Turn(_K.SWEEP, rest=70.0, lure=("sweep.due", Fault.DOWN)), Turn(_K.RELATED, pick=4)),
+            *(Turn(_K.SWEEP, rest=70.0, lure=("read.home of short", Fault.ERROR_BEFORE)), Turn(_K.RELATED, pick=4)),
         ),
-        (Layout.FORGETFUL,),  # what expired is looked for in its short store alone: that is down then
+        (Layout.THREE, Layout.SHARED, Layout.SPLIT, Layout.FORGETFUL),
         (SESSION,),
-        share=3,
     ),
     "an arrival is told of once its tombstone is forgotten": Scene(
         (

@@ -129,28 +129,33 @@ class FaultPlan:
     rare: frozenset[str] = frozenset()
     """Steps so seldom taken that faults strike there more readily."""
     most: int = 30
+    """Once so many have struck, only those do that operations bring of their own."""
     dropped: frozenset[tuple[int, int]] = frozenset()
     active: bool = True
     struck: list[Struck] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
 
-    def draw(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...]) -> Fault | None:
-        if len(self.struck) >= self.most:
+    def draw(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...], store: str = "") -> Fault | None:
+        """What strikes this call. Operations get the faults of their own also where many have struck before them."""
+        lured = self._lured(where[0], step, possible, store)
+        if lured is None and len(self.struck) >= self.most:
             return None
         self.coverage.chances.add((step, possible))
-        chosen = self._chosen(where, step, possible)
+        chosen = lured or self._chosen(where, step, possible)
         if chosen is None or where in self.dropped:
             return None
         self.struck.append(Struck(where, step, chosen))
         self.coverage.hits[step, chosen] += 1
         return chosen
 
+    def _lured(self, operation: int, step: str, possible: tuple[Fault, ...], store: str) -> Fault | None:
+        """The fault of the operation's own, at every call of that step, or at those of one store, as in `read.home of short`."""
+        asked, fault = self.lures.get(operation, ("", None))
+        return fault if asked in (step, f"{step} of {store}") and fault in possible else None
+
     def _chosen(self, where: tuple[int, int], step: str, possible: tuple[Fault, ...]) -> Fault | None:
         bits = mixed(self.seed, *where)
         chance = (bits & 0xFFFFFFFF) / 2**32
-        step_of_its_own, fault = self.lures.get(where[0], ("", None))
-        if step_of_its_own == step and fault in possible:
-            return fault
         if self.lure is not None and self.lure[0] == step and self.lure[1] in possible and self._lures(where[0], chance):
             return Fault(self.lure[1])
         if self.focus[0] == step and self.focus[1] in possible and chance < FOCUS and self.focus != self.lure:

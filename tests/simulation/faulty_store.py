@@ -127,7 +127,8 @@ class FaultyStore:
         if not process.plan.active and process.trace is None:
             return await act()
         where = (process.operation, process.calls)
-        fault = process.plan.draw(where, step, _POSSIBLE[writes, partial is not None, bool(self._volatile)]) if process.plan.active else None
+        possible = _POSSIBLE[writes, partial is not None, bool(self._volatile)]
+        fault = process.plan.draw(where, step, possible, self.name) if process.plan.active else None
         if process.trace is not None:
             process.trace(f"{step:<18} {self.name}.{method} {summary(shown)}{f'  *** {fault} ***' if fault else ''}")
         random = None if fault is None else seeded(process.plan.seed, *where, 1)

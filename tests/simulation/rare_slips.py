@@ -5,6 +5,7 @@ from __future__ import annotations
 from memory.orchestrator import (
     births,
     browsing,
+    cache,
     dangling,
     derivation,
     entries,
@@ -56,6 +57,16 @@ RARE_SLIPS: dict[str, Slip] = {
         "        return seen.record\n",
         ("slow to look into the cache",),
     ),
+    "a-write-is-stamped-only-before": Slip(
+        entries,
+        "Entries._replace",
+        "    await self._cache.invalidate(ENTRIES, old.key)\n    await self._outbox",
+        "    await self._outbox",
+        ("slow to edit what fills the cache",),
+    ),
+    "a-cache-keeps-copies-for-ever": Slip(
+        cache, "Cache._is_fresh", " and abs(age) <= self._placement.settings.cache_max_age", "", ("edited while the cache is silent",)
+    ),
     # keys and births
     "a-repeat-is-answered-the-last-kept-version": Slip(
         births,
@@ -84,6 +95,9 @@ RARE_SLIPS: dict[str, Slip] = {
         "entry_of(await self._entries.live_record(tenant, located.key.id))",
         "entry_of(located.record)",
         ("promoted again once the copy is retired",),
+    ),
+    "summaries-outlive-erased-sources": Slip(
+        derivation, "Derivation.compact", "replace(record, generation=generation)", "record", ("summed up while its scope is erased",)
     ),
     "sources-go-for-an-expired-copy": Slip(
         derivation,
@@ -114,6 +128,13 @@ RARE_SLIPS: dict[str, Slip] = {
         ("deleted while the cache is silent",),
     ),
     # setbacks
+    "what-is-refused-for-its-generation-is-given-up": Slip(
+        outbox,
+        "Outbox._is_settled",
+        "return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner, pending.store))",
+        "return True",
+        ("erased, and a store is set back",),
+    ),
     "a-healer-erases-what-is-of-after": Slip(
         generations,
         "Generations._erase_older",
@@ -144,6 +165,16 @@ RARE_SLIPS: dict[str, Slip] = {
         "        return False\n    return outcome.applied or outcome.stored is not None",
         ("an arrival is told of once its tombstone is forgotten",),
     ),
+    "a-move-is-aborted-though-marked": Slip(
+        tiering,
+        "Tiering.drop_arriving",
+        "if released is not None and isinstance(released.stored, Mark):",
+        "if False:",
+        ("slow to let go of what another has let go of",),
+    ),
+    "marks-live-a-second": Slip(
+        outbox, "Outbox._mark_life", "else settings.mark_life", "else settings.mark_life / 3600", ("a write comes once more when it has moved",)
+    ),
     # what is owed, and sweeps
     "one-step-done-and-all-are-settled": Slip(outbox, "Outbox.finish_all", "(one, tuple(steps))", "(one, one.owner.owed)", ("owed.", "replica.")),
     # browsing and searching
@@ -172,6 +203,9 @@ RARE_SLIPS: dict[str, Slip] = {
     "a-tombstone-speaks-for-the-record": Slip(
         split, "SplitStore._find", "counts = max(found", "counts = min(found", ("revived where a tier is split",)
     ),
+    "the-first-part-speaks-for-all": Slip(
+        split, "SplitStore.get", "counting(found.values()) if", "next(iter(found.values())) if", ("revived where a tier is split",)
+    ),
     # what a later life, a healer and a silent store are for
     "unplacing-is-as-of-now": Slip(
         outbox,
@@ -183,8 +217,5 @@ RARE_SLIPS: dict[str, Slip] = {
     "a-half-healed-store-stays-so": Slip(generations, "Generations.lives_on", "dict.fromkeys((*behind, home))", "dict.fromkeys(behind)", _SETBACK),
     "a-silent-store-has-no-ends": Slip(dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)),
 }
-"""Not listed: `a-cache-keeps-copies-for-ever`, `a-move-is-aborted-though-marked`, `a-write-is-stamped-only-before`, `marks-live-a-second`,
-`summaries-outlive-erased-sources`, `the-first-part-speaks-for-all` and `what-is-refused-for-its-generation-is-given-up`. They fell within seconds
-before sweeps asked what is due, and fall within none of 160 to 970 seeds since: they want scenes of their own (docs/plan.md). And
-`tombstones-that-owe-are-purged`, `Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and every store
-refuses one that would forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same."""
+"""Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and
+every store refuses one that would forget what owes (`memory.ports.deciding`): without the condition a sweep asks for more and forgets the same."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count
 from math import gcd
 from pathlib import Path
 
@@ -332,5 +332,19 @@ def focuses() -> tuple[tuple[str, str], ...]:
 def focus_of(seed: int) -> tuple[str, str]:
     """What this seed is about: seeds in a row are about all there is, each as often as its share, in mixed order."""
     every = focuses()
-    stride = next(n for n in count(len(every) * 5 // 8) if gcd(n, len(every)) == 1)
-    return every[seed * stride % len(every)]
+    return every[seed * stride(len(every)) % len(every)]
+
+
+@cache
+def stride(length: int) -> int:
+    """The steps in which to go round so many things that any stretch of them is come by as regularly as can be.
+
+    That is told by the quotients of Euclid's algorithm: a large one means that all of a stretch is met in one go, and then for long nothing of it.
+    """
+    return min((n for n in range(length // 2 + 1, length) if gcd(n, length) == 1), key=lambda n: max(_quotients(length, n)))
+
+
+def _quotients(a: int, b: int) -> Iterator[int]:
+    while b:
+        yield a // b
+        a, b = b, a % b

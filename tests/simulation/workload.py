@@ -147,6 +147,7 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
     fitting = [name for name, ending in (endings or {}).items() if layout in (ending.layouts or tuple(Layout))]
     shares = [endings[name].share for name in fitting] if endings else []
     ending = last.choices(fitting, shares)[0] if fitting and last.random() < ENDS_WITH_A_SCENE else ""
+    scene = endings[ending] if endings and ending else None
     return Scenario(
         seed=seed,
         layout=layout,
@@ -155,9 +156,9 @@ def scenario(seed: int, focus: tuple[str, str] = ("", ""), aim: Aim | None = Non
         rate=random.choice((0.0, 0.01, 0.03) if aim is not None and aim.scene else (0.0, 0.01, 0.03, 0.06, 0.12, 0.2)),
         focus=focus,
         lure=aim.lure if aim else None,
-        operations=tuple(_operations(random, workers, weights, scopes, aim, (last, endings[ending]) if endings and ending else None)),
+        operations=tuple(_operations(random, workers, weights, scopes, aim, (last, scene) if scene is not None else None)),
         wrapped=random.random() < 0.1,
-        setback=random.random() < (0.5 if focus[0].startswith("generation.") else 0.06),
+        setback=random.random() < (0.5 if focus[0].startswith("generation.") else 0.06) or (scene is not None and scene.setback),
         narrow=peculiar < 0.12,
         unfenced=peculiar > 0.85,
         ending=ending,
