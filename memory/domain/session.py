@@ -63,6 +63,18 @@ class HistoryItem(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class FoundMessage(Shown):
+    """A message that a search found; a higher score answers better, and says nothing beside that of another search."""
+
+    item: HistoryItem
+    score: float
+
+    @property
+    def message(self) -> Message:
+        return self.item.message
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class HistoryPage(Shown):
     """Some messages of a history in order; `cursor` asks for those behind them, None where there are none."""
 

@@ -20,7 +20,8 @@ from memory.facade.entries import Entries
 from memory.facade.life import Life
 from memory.facade.relations import Relations
 from memory.facade.session import Session
-from memory.facade.sessions import Sessions, draft_of as session_draft
+from memory.facade.sessions import Sessions
+from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
@@ -106,7 +107,7 @@ class Memory:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
-        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, unless `create` is false."""
+        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`."""
         draft = session_draft(
             door.identifier("session_id", session_id),
             system=system,

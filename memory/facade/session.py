@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from memory.domain import door
-from memory.domain.errors import InvalidInput, NotFound
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
-from memory.domain.message_shapes import messages_of
-from memory.domain.session import Compaction, Context, HistoryPage, SessionInfo
-from memory.facade.access import Access
-from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, Summarise
-from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.promotion import PromotionReport
 from memory.domain.scope import Scope
+from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
+from memory.domain.shapes import messages_of
+from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, Summarise
+from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.promotion import PromotionReport
 
 MOST_AT_ONCE = 500
 """Messages of one append."""
@@ -34,7 +34,8 @@ class Session:
         context = await session.context(4_000)
 
     Made without a call to any store; the session is created by the first call where there is none, or with `create=False` that raises `NotFound`.
-    Its history is a log: every change is one write at the next place, so several processes may write to one session, lose nothing and agree on one order.
+    Its history is a log: every change is one write at the next place, so several processes may write to one session, lose nothing, and agree on
+    one order.
     """
 
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None:
@@ -68,8 +69,8 @@ class Session:
         """Add a message, or several in order; returns them as stored, each with its id.
 
         Messages are taken as they are: ours, plain `{role, content}`, OpenAI's, Anthropic's, LangChain's. One whose `id` the session has
-        replaces what that message said, where it stands: so a streamed answer is one message however often it is told (B20 to B23), and a call that failed
-        can be repeated. Without ids a repeat is said twice. With `in_history=False` it is in the window only (B24).
+        replaces what that message said, where it stands: so a streamed answer is one message however often it is told (B20 to B23), and a call
+        that failed can be repeated. Without ids a repeat is said twice. With `in_history=False` it is in the window only (B24).
         """
         given = [message] if not isinstance(message, list | tuple) else list(message)
         if len(given) > MOST_AT_ONCE:
@@ -82,7 +83,7 @@ class Session:
         return await (await self._conversation()).update(door.identifier("message_id", message_id), _checked(changes))
 
     async def exclude(self, message_id: str, reason: str = "manual") -> bool:
-        """Take a message out of the window; the history keeps it, and says why (B27, B28). False where it is not there, and for the system message."""
+        """Take a message out of the window; the history keeps it and says why (B27, B28). False where it is not there, or is the system message."""
         return await (await self._conversation()).exclude(
             door.identifier("message_id", message_id), door.text("reason", reason, min_chars=1, max_chars=200)
         )
@@ -165,6 +166,14 @@ class Session:
             cursor=None if cursor is None else door.text("cursor", cursor, max_bytes=4096),
         )
         return await (await self._conversation()).history(asked)
+
+    async def search(self, query: str, *, limit: int | None = None) -> list[FoundMessage]:
+        """What was said here that answers best, by words; 10 unless told. Compacted messages are found, excluded ones are not.
+
+        The query is plain text, never syntax (D62).
+        """
+        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT))
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 

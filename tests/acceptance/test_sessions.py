@@ -23,7 +23,7 @@ def assistant(text: str, message_id: str, **more: Any) -> dict[str, Any]:
 
 
 def summary(message_id: str) -> Callable[[list[Message]], Message]:
-    return lambda _: Message(id=message_id, role="system", content="so far")  # type: ignore[arg-type]
+    return lambda _: Message(id=message_id, role="system", content="so far")
 
 
 async def window(session: Session) -> list[str]:

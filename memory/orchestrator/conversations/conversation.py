@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
-from memory.domain.session import Compaction, Context, HistoryPage, SessionInfo
+from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.conversations.events import Draft, Event, EventType
-from memory.orchestrator.conversations.folding import left_by
-from memory.orchestrator.conversations.history import History, HistoryAsked
+from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.placement import Placement
+from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
+from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import arranged, fitted, newest, split_for_compaction
-from memory.ports.query import Eq, And, Order, Query, within
+from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
 from memory.ports.record import JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
+log = logging.getLogger(__name__)
+
 Summarise: TypeAlias = Callable[[list[Message]], "str | Message | Awaitable[str | Message]"]
+SEARCHED = 200
+"""Messages that are looked at to leave out those that were excluded."""
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
 SYSTEM = "system"
@@ -120,6 +125,23 @@ class Conversation:
         self._record = await self._same_life()
         return await self._history.page(asked, system_of(self._record))
 
+    async def search(self, text: str, limit: int) -> list[FoundMessage]:
+        """The messages that answer best by words, archived ones too; not those that were excluded."""
+        self._record = await self._same_life()
+        where = within(self._log.life.partition)
+        if self._log.store.capabilities.lexical:
+            with step("messages.search"):
+                hits = await self._log.store.search(Search(MESSAGES, where, Words(text), SEARCHED))
+        else:
+            query = Query(MESSAGES, where, limit=self._placement.settings.page, select=frozenset({WORDS}))
+            pages = self._placement.pages("messages.look", self._log.store, query)
+            hits = await rank_by_words([head async for page in pages for head in page.heads], MESSAGES, text, SEARCHED)
+        scores = {hit.head.key: hit.score for hit in hits}
+        found = sorted([event for event in await self._log.of(list(scores)) if event.number is not None], key=lambda event: event.place)
+        told = zip(found, await self._history.gone(found), strict=True)
+        messages = [FoundMessage(item_of(event, gone), scores[event.key]) for event, gone in told if gone.excluded is None]
+        return sorted(messages, key=lambda message: (-message.score, message.item.number))[:limit]
+
     async def compactions(self) -> list[Compaction]:
         """Every compaction, the first one first (B39)."""
         life = self._log.life
@@ -143,7 +165,8 @@ class Conversation:
             new = [message for message in messages if message.id is None or (found[message.id] is None and given[message.id] is message)]
             late = await self._stand_ins(new)
             try:
-                appended = [e for e in await self._log.append(self._drafts(new, in_history, known, late)) if e.type is EventType.MESSAGE] if new else []
+                events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
+                appended = [event for event in events if event.type is EventType.MESSAGE]
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for message_id, event in found.items():
                     if event is not None:
@@ -385,10 +408,14 @@ class Conversation:
         return info_of(self._record, state)
 
     async def _touch(self) -> None:
-        """Tell the session's own record, for lists; not with each message of a burst."""
+        """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
+        that it is not."""
         touched: Any = self._record.fields["touched_at"]
         if self._log.seen is not None and self._placement.now() - touched >= FOLLOWS_WITHIN:
-            self._record = await self._sessions.follow(self._record, self._log.seen.state, self._placement.now())
+            try:
+                self._record = await self._sessions.follow(self._record, self._log.seen.state, self._placement.now())
+            except MemoryTiersError as error:
+                log.info("the record of session %s is behind its log: %s", self.id, error)
 
 
 def _stand_in(call_id: str) -> str:

@@ -39,7 +39,7 @@ class State:
         carries = place % BASE_EVERY == 0 or draft.type in LEAVING - {EventType.EXCLUDE, EventType.RESTORE}
         key = place_key(tenant, incarnation, place)
         compacts = draft.type is EventType.COMPACTION
-        event = Event(
+        return Event(
             key,
             place,
             draft,
@@ -59,7 +59,6 @@ class State:
             window if carries else None,
             draft.owed,
         )
-        return event
 
     def with_event(self, event: Event) -> State:
         """After the event, which stands behind all that went in so far."""

@@ -10,7 +10,7 @@ from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.domain.session import HistoryItem, HistoryPage
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVING, SPOKEN, Event, EventType
+from memory.orchestrator.conversations.events import LEAVING, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -27,7 +27,6 @@ NEWEST = BASE_EVERY + 16
 IDS_REMEMBERED = 10_000
 TAKEN_FROM_US = 2
 """Places lost to others one after the other before the log is read again, rather than taken in event by event."""
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +84,11 @@ Decide = Callable[[Seen], Sequence[Draft]]
 class Log:
     """The log of one life of a session."""
 
-    def __init__(self, placement: Placement, life: Life) -> None:
+    def __init__(self, placement: Placement, life: Life, renewed: Callable[[Life], Awaitable[Life]]) -> None:
         self._placement = placement
         self.life = life
+        self._renewed = renewed
+        """The life as its session's record tells it now. Raises `NotFound` where it has ended."""
         self._seen: Seen | None = None
         self._turn = asyncio.Lock()
 
@@ -120,6 +121,8 @@ class Log:
             base = newest.after.base
             missing = [p for p in range(max(base, FIRST_PLACE), newest.place) if p not in events]
             events |= await self.at(missing)
+            if base >= FIRST_PLACE and base not in events:  # damaged: what it told is told by all that came before
+                events |= await self.at(range(FIRST_PLACE, base))
             if base in events and (window := events[base].window) is not None:
                 seen.state = State(base, events[base].after, window, events[base].created_at)
                 seen.keep(events[base])
@@ -155,6 +158,11 @@ class Log:
                 rows = await self.store.get(MESSAGES, keys[start : start + most])
             found |= {event.place: event for event in self.events_of(rows)}
         return found
+
+    async def of(self, keys: Sequence[Key]) -> list[Event]:
+        """The events of these records, those that can be read."""
+        with step("log.read"):
+            return self.events_of(await self.store.get(MESSAGES, keys)) if keys else []
 
     async def window(self) -> tuple[State, list[Event]]:
         """The log's state as it is now, and the messages of its window by place; damaged ones are left out."""
@@ -210,7 +218,7 @@ class Log:
                     seen.take(event)
                 done, left = [*done, *events], left[len(events) :]
                 continue
-            self._met(seen, outcomes, events)
+            await self._meet(seen, outcomes, events)
             lost += 1
             if lost % TAKEN_FROM_US == 0:
                 await patience.wait()
@@ -241,19 +249,27 @@ class Log:
         there = self._event(outcome.stored)
         return there is not None and there.draft.nonce == event.draft.nonce
 
-    def _met(self, seen: Seen, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
+    async def _meet(self, seen: Seen, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
         """Take in what stands at the place instead. Raises where nothing is to be put there at all."""
         for outcome, event in zip(outcomes, events, strict=True):
             if (error := refused(self.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
-                raise NotFound("session", self.life.session_id)
+                return await self._renew()
             if outcome.status is Status.CONFLICT and event.place == seen.state.place + 1:
                 there = self._event(outcome.stored)
                 if there is not None:
                     seen.take(there)
                 else:
                     seen.state = seen.state.past(event.place)
+
+    async def _renew(self) -> None:
+        """After a put that was refused for its generation. Raises `NotFound` where the session was deleted: only its generation may have been raised,
+        as that of a store is which was set back."""
+        life = await self._renewed(self.life)
+        if life.generation <= self.life.generation:
+            raise NotFound(self.life.session_id, "session")
+        self.life = life
 
     async def change(self, event: Event, message: Message, tokens: int | None) -> Event | None:
         """Let the message at its place say this instead; None where it is no longer what it was when it was read."""
@@ -263,7 +279,7 @@ class Log:
         if (error := refused(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:
-            raise NotFound("session", self.life.session_id)
+            await self._renew()
         if not outcome.applied:
             return None
         if self._seen is not None and event.place in self._seen.events:

@@ -10,6 +10,7 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.errors import Conflict, NotFound
 from memory.domain.message import Message, Role
+from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
@@ -21,7 +22,6 @@ from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.domain.scope import Scope
 from memory.ports.query import Eq, Filter, Ge, Has, Le, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
@@ -128,16 +128,13 @@ class SessionRecords:
 
     def log(self, record: Record) -> Log:
         """The log of the session whose record this is."""
-        life = Life(
-            record.key.tenant,
-            str(record.fields["session_id"]),
-            record.scope,
-            str(record.body["incarnation"]),
-            record.generation or 0,
-            "system" in record.body,
-            record.created_at,
-        )
-        return Log(self._placement, life)
+        return Log(self._placement, _life_of(record), self._renewed)
+
+    async def _renewed(self, life: Life) -> Life:
+        now = _life_of(await self.record(life.tenant, life.session_id))
+        if now.incarnation != life.incarnation:
+            raise NotFound(life.session_id, "session")  # deleted, and created again since
+        return now
 
     async def follow(self, record: Record, state: State, touched_at: datetime, **changes: JsonValue) -> Record:
         """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`)."""
@@ -237,6 +234,18 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         compaction_count=body.get("compactions", 0) if state is None else state.after.compactions,
         version=None if state is None else state.after.version,
         last_compaction_id=None if state is None else state.after.last_compaction,
+    )
+
+
+def _life_of(record: Record) -> Life:
+    return Life(
+        record.key.tenant,
+        str(record.fields["session_id"]),
+        record.scope,
+        str(record.body["incarnation"]),
+        record.generation or 0,
+        "system" in record.body,
+        record.created_at,
     )
 
 

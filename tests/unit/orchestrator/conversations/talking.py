@@ -23,7 +23,7 @@ def assistant(text: str, message_id: str | None = None, **more: Any) -> Message:
 
 
 def calling(*calls: str, message_id: str | None = None) -> Message:
-    return Message(id=message_id, role=Role.ASSISTANT, tool_calls=[{"id": call, "name": "look"} for call in calls])  # type: ignore[list-item]
+    return Message(id=message_id, role=Role.ASSISTANT, tool_calls=[{"id": call, "name": "look"} for call in calls])
 
 
 def answer(call: str, text: str = "found", message_id: str | None = None) -> Message:

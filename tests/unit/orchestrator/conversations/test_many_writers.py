@@ -68,6 +68,9 @@ async def until_done(call: Callable[[], Awaitable[object]]) -> None:
 
 
 async def _writes(handle: Conversation, name: str, chance: random.Random, acknowledged: list[str]) -> None:
+    def one() -> str:
+        return chance.choice(acknowledged)
+
     for number in range(EACH):
         ids = [f"{name}{number}{letter}" for letter in "ab"[: chance.randint(1, 2)]]
         messages = [user(f"says {message_id}", message_id) for message_id in ids]
@@ -75,13 +78,13 @@ async def _writes(handle: Conversation, name: str, chance: random.Random, acknow
         acknowledged += ids
         match chance.randrange(8):
             case 0:
-                await until_done(lambda: handle.exclude(chance.choice(acknowledged), "manual"))
+                await until_done(lambda: handle.exclude(one(), "manual"))
             case 1:
-                await until_done(lambda: handle.restore(chance.choice(acknowledged)))
+                await until_done(lambda: handle.restore(one()))
             case 2:
                 await until_done(lambda: handle.compact(lambda _: "so far", keep_last=3, reason="auto"))
             case 3:
-                await until_done(lambda: handle.update(chance.choice(acknowledged), {"metadata": {"seen": True}}))
+                await until_done(lambda: handle.update(one(), {"metadata": {"seen": True}}))
             case 4:
                 await until_done(handle.clear)
             case 5:
@@ -90,7 +93,7 @@ async def _writes(handle: Conversation, name: str, chance: random.Random, acknow
                 await until_done(handle.context)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "not atomic"])
 async def test_nothing_acknowledged_is_lost_or_doubled_and_all_agree(seed: int, atomic: bool) -> None:
     world, mid = shaky_world(seed, atomic=atomic)
