@@ -255,7 +255,8 @@ class Log:
             if (error := refused(self.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
-                return await self._renew()
+                await self._renew()
+                break
             if outcome.status is Status.CONFLICT and event.place == seen.state.place + 1:
                 there = self._event(outcome.stored)
                 if there is not None:

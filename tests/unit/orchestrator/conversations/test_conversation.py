@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.message import Message, Role
+from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import INTERRUPTED
 from memory.orchestrator.conversations.history import HistoryAsked
-from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.sessions import SessionDraft, session_key
+from memory.ports.record import Key, Record
+from memory.ports.writes import Always, Put, RaiseGeneration
 from tests.unit.orchestrator.conversations.talking import SYSTEM, answer, assistant, begun, calling, marks, opened, told, user, window
-from tests.unit.orchestrator.world import TENANT, World
+from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
 
 async def test_a_new_session_has_its_system_message(world: World) -> None:
@@ -398,8 +402,64 @@ async def test_a_deleted_session_is_gone_and_a_new_one_of_its_id_knows_nothing_o
         await session.append([user("later", "u2")])
     await again.append([user("new", "u1")])
     assert [m.text for m in (await again.context()).messages] == [SYSTEM.text, "new"]
-    for store in world.stores:
-        assert "secret" not in str(store.state.__dict__) if hasattr(store, "state") else True
+
+
+async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user("the heron stands", "u1"), user("the harbour is quiet", "u2"), user("a heron again, a heron", "u3")])
+    await session.compact(lambda _: "birds", keep_last=1, reason="manual")
+    found = await session.search("heron", 10)
+    assert {hit.message.id for hit in found} == {"u1", "u3"}
+    assert found[0].score >= found[1].score > 0
+    assert [hit.item.archived_by is None for hit in found if hit.message.id == "u1"] == [False]
+    await session.exclude("u3", "manual")
+    assert [hit.message.id for hit in await session.search("heron", 10)] == ["u1"]
+    assert await session.search("the", 1) != []
+    assert await session.search("nobody said this", 10) == []
+
+
+async def test_what_was_said_is_found_where_the_store_has_no_index_of_words() -> None:
+    async with World(mid=replace(DURABLE, lexical=False)) as world:
+        session = await begun(world.engine)
+        await session.append([user("the heron stands", "u1"), user("the harbour is quiet", "u2")])
+        assert [hit.message.id for hit in await session.search("herons", 10)] == ["u1"]
+
+
+async def test_a_handle_goes_on_where_only_the_generation_was_raised(world: World) -> None:
+    """As it is brought up where a store had been set back: the session lives on under the higher one."""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1")])
+    key = session_key(TENANT, "s1")
+    (record,) = await world.mid.get(SESSIONS, [key])
+    assert isinstance(record, Record)
+    await world.mid.apply([RaiseGeneration(record.partition, to=3), Put(SESSIONS, replace(record, generation=3), Always())])
+    await session.append([user("u2", "u2")])
+    await session.update("u1", {"content": "changed"})
+    assert [m.text for m in (await session.context()).messages] == [SYSTEM.text, "changed", "u2"]
+
+
+async def test_that_a_list_is_not_told_is_no_reason_to_say_that_nothing_was_stored(world: World) -> None:
+    session = await begun(world.engine)
+    world.clock.advance(timedelta(minutes=1))
+    world.mid.fails_before.add("session.follow")
+    await session.append([user("u1", "u1")])
+    world.heal()
+    assert await told(session) == ["system", "u1"]
+
+
+@pytest.mark.parametrize("lost", [2, 64, 70, 75, 76])
+async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None:
+    session = await begun(world.engine)
+    for n in range(2, 76):
+        await session.append([user(f"m{n}", f"m{n}")])
+    await session.exclude("m5", "manual")
+    world.mid.state.damage(MESSAGES.name, Key(TENANT, session._log.key(lost)))
+    others = [f"m{n}" for n in range(2, 76) if n != lost and (n != 5 or lost == 76)]
+    for handle in (session, await opened(await world.another_process())):
+        assert await window(handle) == ["system", *others]
+        assert await told(handle) == ["system", *[f"m{n}" for n in range(2, 76) if n != lost]]
+    await session.append([user("more", "more")])
+    assert await window(session) == ["system", *others, "more"]
 
 
 async def test_pages_of_a_history(world: World) -> None:
