@@ -11,6 +11,7 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.message import Message, Role
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.entry_records import copied
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
 FIRST_PLACE = 2
@@ -160,7 +161,7 @@ def event_of(record: Record) -> Event:
     place: Any = record.fields["place"]
     draft = Draft(
         EventType(str(record.fields["event"])),
-        None if said is None else Message.model_validate(said),
+        None if said is None else Message.model_validate(copied(said)),
         dict(body.get("data") or {}),
         tokens,
         nonce=str(body["nonce"]),

@@ -15,6 +15,7 @@ from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
@@ -227,7 +228,7 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         namespace=fields.get("namespace"),
         title=body.get("title"),
         tags=list(fields.get("tags") or ()),
-        metadata=dict(body.get("metadata") or {}),
+        metadata=copied(body.get("metadata") or {}),
         created_at=record.created_at,
         updated_at=fields["touched_at"] if state is None else max(fields["touched_at"], state.created_at),
         message_count=body.get("messages", int(has_system)) if state is None else state.after.number,
@@ -252,4 +253,4 @@ def _life_of(record: Record) -> Life:
 def system_of(record: Record) -> Message | None:
     """The session's system message, under the id that every session's has (B14)."""
     said = record.body.get("system")
-    return None if said is None else Message.model_validate(said).model_copy(update={"id": "system", "role": Role.SYSTEM})
+    return None if said is None else Message.model_validate(copied(said)).model_copy(update={"id": "system", "role": Role.SYSTEM})
