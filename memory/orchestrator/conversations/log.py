@@ -98,7 +98,7 @@ class Log:
 
     @property
     def seen(self) -> Seen | None:
-        """What this handle has seen of the log; None where it has not read it yet, or does not know how a call of its own ended."""
+        """What this handle has seen of the log; None where it has not read it yet."""
         return self._seen
 
     def key(self, place: int) -> str:
@@ -198,11 +198,7 @@ class Log:
         Raises `NotFound` where the session was deleted, `Contended` where others were faster for all of the deadline.
         """
         async with self._turn:
-            try:
-                return await self._append(decide)
-            except BaseException:
-                self._seen = None  # what became of the put is not known here
-                raise
+            return await self._append(decide)
 
     async def _append(self, decide: Decide) -> list[Event]:
         seen = self._seen or await self.load()

@@ -89,6 +89,25 @@ async def test_an_update_that_comes_after_another_message_doubles_nothing(world:
     assert await told(session) == ["system", "u1", "a1", "t1"]
 
 
+@pytest.mark.parametrize("before", [0, 40, 200])
+async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: int) -> None:
+    """However much the other says meanwhile, before and behind it: more than is read of the end of a log, too."""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1")])
+    other = await opened(await world.another_process())
+
+    async def meanwhile() -> None:
+        await other.append([user("theirs", "x")])
+        await other.append([user(f"m{n}", f"m{n}") for n in range(before)])
+
+    world.mid.before["log.append"] = meanwhile
+    (stored,) = await session.append([user("ours", "x")])
+    assert stored.text == "ours"
+    for handle in (session, other):
+        assert await told(handle, limit=1_000) == ["system", "u1", "x", *[f"m{n}" for n in range(before)]]
+        assert (await handle.context()).messages[2].text == "ours"
+
+
 async def test_a_message_may_be_in_the_window_only(world: World) -> None:
     """B24, AC-B11"""
     session = await begun(world.engine)
@@ -447,17 +466,17 @@ async def test_that_a_list_is_not_told_is_no_reason_to_say_that_nothing_was_stor
     assert await told(session) == ["system", "u1"]
 
 
-@pytest.mark.parametrize("lost", [2, 64, 70, 75, 76])
+@pytest.mark.parametrize("lost", [2, 64, 128, 140, 150, 151])
 async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None:
     session = await begun(world.engine)
-    for n in range(2, 76):
+    for n in range(2, 151):
         await session.append([user(f"m{n}", f"m{n}")])
     await session.exclude("m5", "manual")
     world.mid.state.damage(MESSAGES.name, Key(TENANT, session._log.key(lost)))
-    others = [f"m{n}" for n in range(2, 76) if n != lost and (n != 5 or lost == 76)]
+    others = [f"m{n}" for n in range(2, 151) if n != lost and (n != 5 or lost == 151)]
     for handle in (session, await opened(await world.another_process())):
         assert await window(handle) == ["system", *others]
-        assert await told(handle) == ["system", *[f"m{n}" for n in range(2, 76) if n != lost]]
+        assert await told(handle, limit=1_000) == ["system", *[f"m{n}" for n in range(2, 151) if n != lost]]
     await session.append([user("more", "more")])
     assert await window(session) == ["system", *others, "more"]
 
