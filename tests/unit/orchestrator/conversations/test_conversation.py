@@ -97,15 +97,15 @@ async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: 
     other = await opened(await world.another_process())
 
     async def meanwhile() -> None:
-        await other.append([user("theirs", "x")])
+        await other.append([user("f0", "f0"), user("f1", "f1"), user("theirs", "x")])
         await other.append([user(f"m{n}", f"m{n}") for n in range(before)])
 
     world.mid.before["log.append"] = meanwhile
     (stored,) = await session.append([user("ours", "x")])
     assert stored.text == "ours"
     for handle in (session, other):
-        assert await told(handle, limit=1_000) == ["system", "u1", "x", *[f"m{n}" for n in range(before)]]
-        assert (await handle.context()).messages[2].text == "ours"
+        assert await told(handle, limit=1_000) == ["system", "u1", "f0", "f1", "x", *[f"m{n}" for n in range(before)]]
+        assert (await handle.context()).messages[4].text == "ours"
 
 
 async def test_a_message_may_be_in_the_window_only(world: World) -> None:
