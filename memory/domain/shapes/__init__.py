@@ -6,7 +6,7 @@ wants apart: the system's text.
 """
 
 from memory.domain.shapes.anthropic import system_of
-from memory.domain.shapes.giving import SHAPES, given_as
+from memory.domain.shapes.giving import SHAPES, given_as, langchain_messages
 from memory.domain.shapes.taking import messages_of
 
-__all__ = ["SHAPES", "given_as", "messages_of", "system_of"]
+__all__ = ["SHAPES", "given_as", "langchain_messages", "messages_of", "system_of"]

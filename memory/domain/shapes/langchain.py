@@ -10,13 +10,18 @@ from memory.domain.errors import ConfigError
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import openai
 from memory.domain.shapes.blocks import Blocks, Call, together
-from memory.domain.shapes.calls import call_back, call_of, kept_of, parsed, worth_keeping
+from memory.domain.shapes.calls import call_back, call_of, id_without, kept_of, parsed, worth_keeping
 from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
 ROLES = {
     **{f"{name}{end}": role for name, role in (("Human", Role.USER), ("AI", Role.ASSISTANT), ("System", Role.SYSTEM)) for end in ("MessageChunk",)},
-    **{"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL, "function": Role.TOOL, "ToolMessageChunk": Role.TOOL},
+    "human": Role.USER,
+    "ai": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "tool": Role.TOOL,
+    "function": Role.TOOL,
+    "ToolMessageChunk": Role.TOOL,
 }
 """Who speaks in a message of each type."""
 _BY_ITSELF = {"chat": "chat", "ChatMessageChunk": "chat"}
@@ -63,7 +68,7 @@ def taken(fields: Fields) -> list[Message]:
         content=content if found is None else found.parts or "",
         reasoning=(found.reasoning if found else None) or (reasoned if isinstance(reasoned, str) and reasoned else None),
         tool_calls=[call for call, _ in calls],
-        tool_call_id=tool_call_id if tool_call_id is not None or kind != "function" else openai.id_without(name or ""),
+        tool_call_id=tool_call_id if tool_call_id is not None or kind != "function" else id_without(name or ""),
         is_error=given.left.get("status") == "error",
         name=name,
         usage=given.look_at("usage_metadata", dict),

@@ -9,7 +9,7 @@ from typing import Any
 from memory.domain import door
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
-from memory.domain.shapes import anthropic, openai, ours, plain
+from memory.domain.shapes import anthropic, langchain, openai, ours, plain
 from memory.domain.shapes.fields import MOMENTS, Fields
 
 _OPENAI_ROLES = {"developer", "function"}
@@ -29,6 +29,8 @@ def messages_of(given: object) -> list[Message]:
     fields = _copied(_as_mapping(given))
     if ours.is_dump(fields):
         return ours.taken(fields)
+    if _is_langchain(fields):
+        return langchain.taken(fields)
     if _is_openai(fields):
         return openai.taken(fields)
     if _is_anthropic(fields):
@@ -41,7 +43,9 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
         return given.model_dump(warnings=False)
     if isinstance(given, Mapping):
         return given
-    raise InvalidInput("message", f"must be a message, an object with a role and content, not {type(given).__name__}")
+    if getattr(given, "type", None) in langchain.TYPES and hasattr(given, "content"):
+        return langchain.dictionary_of(given)
+    raise InvalidInput("message", f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}")
 
 
 def _copied(given: Mapping[Any, Any]) -> Fields:
@@ -52,6 +56,10 @@ def _copied(given: Mapping[Any, Any]) -> Fields:
     except InvalidInput as exc:
         raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None
     return {**copied, **moments}
+
+
+def _is_langchain(fields: Fields) -> bool:
+    return isinstance(fields.get("data"), dict) and fields.get("type") in langchain.TYPES and "role" not in fields
 
 
 def _is_openai(fields: Fields) -> bool:
