@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,7 @@ class AIMessage:
 
 
 def test_objects_are_taken_by_what_they_have() -> None:
-    given = AIMessage("so", id="a1", tool_calls=[dict(CALL)], response_metadata={"stop_reason": "tool_use"})
+    given = AIMessage("so", id="a1", tool_calls=[deepcopy(CALL)], response_metadata={"stop_reason": "tool_use"})
     (message,) = messages_of(given)
     assert (message.role, message.text, message.id, message.finish_reason) == (Role.ASSISTANT, "so", "a1", "tool_use")
     assert [(call.id, call.name, call.arguments) for call in message.tool_calls] == [("c1", "look", '{"at": "sky"}')]
