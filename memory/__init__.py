@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from memory.domain.errors import StoreUnavailable as StoreUnavailable
     from memory.domain.errors import Unsupported as Unsupported
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
+    from memory.domain.message import Message as Message
+    from memory.domain.message import ToolCall as ToolCall
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.facade.blocking import BlockingMemory as BlockingMemory
     from memory.facade.blocking import BlockingScopedMemory as BlockingScopedMemory
     from memory.facade.config import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
+    from memory.facade.session import Session as Session
     from memory.facade.view import ScopedMemory as ScopedMemory
     from memory.orchestrator.searching import FoundEntry as FoundEntry
     from memory.orchestrator.searching import SearchResult as SearchResult
@@ -61,10 +64,12 @@ _HOMES = {
         "Unsupported",
         "WrongEventLoop",
     ),
+    "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.facade.memory": ("Memory",),
     "memory.facade.blocking": ("BlockingMemory", "BlockingScopedMemory"),
     "memory.facade.config": ("MemoryConfig",),
+    "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
     "memory.orchestrator.searching": ("FoundEntry", "SearchResult"),
 }
@@ -88,6 +93,7 @@ __all__ = [
     "Memory",
     "MemoryConfig",
     "MemoryTiersError",
+    "Message",
     "NotFound",
     "NotOpen",
     "PartialWrite",
@@ -95,10 +101,12 @@ __all__ = [
     "ScopeKind",
     "ScopedMemory",
     "SearchResult",
+    "Session",
     "StoreError",
     "StoreFull",
     "StoreTimeout",
     "StoreUnavailable",
+    "ToolCall",
     "Unsupported",
     "WrongEventLoop",
     "__version__",

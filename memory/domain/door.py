@@ -23,6 +23,7 @@ MAX_SOURCE_CHARS = 200  # D4
 MAX_TAGS, MAX_TAG_CHARS = 32, 64  # D5
 _MAX_TAGS_GIVEN = 1_000  # duplicates included, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
+MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_LIMIT = 1_000  # decision D49
 MAX_SCOPES = 1_000
@@ -77,19 +78,20 @@ def tags(value: object) -> list[str]:
     return distinct
 
 
-def json_object(field: str, value: object) -> dict[str, Any]:
+def json_object(field: str, value: object, *, max_bytes: int = MAX_METADATA_BYTES) -> dict[str, Any]:
     """A deep copy of a JSON object: string keys, finite numbers, integers within 64 bits, at most 32 levels (A9)."""
     if not isinstance(value, Mapping):
         raise InvalidInput(field, f"must be an object, not {type(value).__name__}")
-    return dict(_Copy(field).of(value, 1))
+    return dict(_Copy(field, max_bytes).of(value, 1))
 
 
 class _Copy:
     """Copies JSON until it has taken more room than it may have: a million nodes are not looked at to be refused."""
 
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: str, max_bytes: int) -> None:
         self._field = field
-        self._room = MAX_METADATA_BYTES
+        self._most = max_bytes
+        self._room = max_bytes
 
     def of(self, value: object, depth: int, field: str = "") -> Any:
         field = field or self._field
@@ -128,7 +130,7 @@ class _Copy:
     def _take(self, size: int) -> None:
         self._room -= size
         if self._room < 0:
-            raise InvalidInput(self._field, f"exceeds {MAX_METADATA_BYTES} bytes")
+            raise InvalidInput(self._field, f"exceeds {self._most} bytes")
 
 
 def sequence(field: str, value: object, *, at_most: int | None = None) -> list[Any]:

@@ -9,6 +9,7 @@ from memory.facade.admin import Admin
 from memory.facade.entries import Entries
 from memory.facade.memory import Memory
 from memory.facade.relations import Relations
+from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.twin import blocking
 from memory.facade.view import ScopedMemory
@@ -17,5 +18,6 @@ BlockingMemory = blocking(Memory)
 BlockingScopedMemory = blocking(ScopedMemory)
 BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
+BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
 BlockingAdmin = blocking(Admin)

@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
+from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo, SessionPage
 from memory.facade.access import Access
 from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
@@ -18,6 +20,8 @@ from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.conversations.conversation import Checkpoint, Summarise
+from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
@@ -27,6 +31,7 @@ from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 
 EmbedFunction = Callable[[Sequence[str]], Any]
+Given = Message | Mapping[str, Any] | object
 
 class BlockingMemory:
     def __init__(
@@ -48,6 +53,19 @@ class BlockingMemory:
     def relations(self) -> BlockingRelations: ...
     @property
     def sessions(self) -> BlockingSessions: ...
+    def session(
+        self,
+        session_id: str,
+        *,
+        create: bool = ...,
+        system: str | None = ...,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        title: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Mapping[str, Any] | None = ...,
+    ) -> BlockingSession: ...
     @property
     def admin(self) -> BlockingAdmin: ...
     def open(self) -> Self: ...
@@ -198,9 +216,76 @@ class BlockingRelations:
     def all(self) -> Iterator[Relation]: ...
     def unrelate(self, relation_id: str) -> bool: ...
 
+class BlockingSession:
+    def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...
+    @property
+    def id(self) -> str: ...
+    def append(self, message: Given | Sequence[Given], *, in_history: bool = ...) -> list[Message]: ...
+    def update(self, message_id: str, **changes: Any) -> Message: ...
+    def exclude(self, message_id: str, reason: str = ...) -> bool: ...
+    def restore(self, message_id: str) -> bool: ...
+    def clear(self) -> int: ...
+    def checkpoint(self, name: str | None = ...) -> Checkpoint: ...
+    def roll_back(self, checkpoint: Checkpoint, reason: str = ...) -> int: ...
+    def mend_tool_calls(self) -> list[Message]: ...
+    def info(self) -> SessionInfo: ...
+    def context(
+        self, budget: int | None = ..., *, last: int | None = ..., tools: Sequence[Mapping[str, Any]] = ..., by: Literal["blocks", "turns"] = ...
+    ) -> Context: ...
+    def history(
+        self,
+        *,
+        ids: Sequence[str] | None = ...,
+        first: int | None = ...,
+        last: int | None = ...,
+        roles: Sequence[Role | str] = ...,
+        summaries: bool = ...,
+        archived_by: str | None = ...,
+        order: Literal["oldest", "newest"] = ...,
+        limit: int | None = ...,
+        offset: int = ...,
+        cursor: str | None = ...,
+    ) -> HistoryPage: ...
+    def search(self, query: str, *, limit: int | None = ...) -> list[FoundMessage]: ...
+    def compact(self, summarise: Summarise, *, keep_last: int, reason: str = ..., trigger_id: str | None = ...) -> Compaction: ...
+    def compactions(self) -> list[Compaction]: ...
+    def end(self) -> PromotionReport: ...
+    def archive(self) -> bool: ...
+    def resume(self) -> bool: ...
+    def delete(self) -> bool: ...
+
 class BlockingSessions:
     def __init__(self, access: Access) -> None: ...
+    def create(
+        self,
+        session_id: str | None = ...,
+        *,
+        system: str | None = ...,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        title: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Mapping[str, Any] | None = ...,
+    ) -> BlockingSession: ...
+    def get(self, session_id: str) -> SessionInfo | None: ...
+    def list(
+        self,
+        *,
+        status: str | None = ...,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        tags: Sequence[str] = ...,
+        since: Moment | None = ...,
+        until: Moment | None = ...,
+        by: Literal["updated", "created"] = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> SessionPage: ...
     def end(self, session_id: str) -> PromotionReport: ...
+    def delete(self, session_id: str) -> bool: ...
 
 class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...

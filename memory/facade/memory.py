@@ -19,7 +19,9 @@ from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
 from memory.facade.relations import Relations
+from memory.facade.session import Session
 from memory.facade.sessions import Sessions
+from memory.facade.sessions import draft_of as session_draft
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
@@ -91,6 +93,32 @@ class Memory:
     def sessions(self) -> Sessions:
         """Sessions as a whole."""
         return Sessions(self._access)
+
+    def session(
+        self,
+        session_id: str,
+        *,
+        create: bool = True,
+        system: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        namespace: str | None = None,
+        title: str | None = None,
+        tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`."""
+        draft = session_draft(
+            door.identifier("session_id", session_id),
+            system=system,
+            user=user,
+            agent=agent,
+            namespace=namespace,
+            title=title,
+            tags=tags,
+            metadata=metadata,
+        )
+        return Session(self._access, draft, create=flag("create", create))
 
     @property
     def admin(self) -> Admin:

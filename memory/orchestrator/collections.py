@@ -51,6 +51,37 @@ RELATIONS = Collection(
 )
 """Directed, labelled links between two entries of one tenant."""
 
+SESSIONS = Collection(
+    "sessions",
+    (
+        Field("session_id", FieldType.TEXT),
+        Field("status", FieldType.TEXT, indexed=True),
+        Field("subject", FieldType.TEXT, indexed=True),  # the user it is with
+        Field("agent", FieldType.TEXT),
+        Field("namespace", FieldType.TEXT, indexed=True),
+        Field("tags", FieldType.TAGS),
+        Field("touched_at", FieldType.TIME, indexed=True, required=True),
+    ),
+)
+"""The sessions of conversations, one record each."""
+
+MESSAGES = Collection(
+    "messages",
+    (
+        Field("conversation_id", FieldType.TEXT),
+        Field("place", FieldType.INTEGER),
+        Field("number_in_conversation", FieldType.INTEGER),
+        Field("event", FieldType.TEXT),
+        Field("message_id", FieldType.TEXT),
+        Field("role", FieldType.TEXT),
+        Field("speaker", FieldType.TEXT),
+        Field("tokens", FieldType.INTEGER),
+    ),
+    (TextPart("content", 1.0),),
+    indexes=(("conversation_id", "message_id"), ("conversation_id", "event")),
+)
+"""The logs of conversations: a record for each event, most of which are messages."""
+
 OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
 """Operations of several steps that are under way; what remains is in what they owe."""
 

@@ -12,6 +12,7 @@ from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.browsing import Browsing
 from memory.orchestrator.cache import Cache
 from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.derivation import Derivation
 from memory.orchestrator.entries import Entries
@@ -77,6 +78,7 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
+        self.conversations = Conversations(self.placement, outbox=self.outbox, erasure=self.erasure)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)

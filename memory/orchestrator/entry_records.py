@@ -29,7 +29,7 @@ def entry_of(record: Record) -> Entry:
         content=record.texts.get("content", ""),
         source=fields.get("source"),
         tags=list(fields.get("tags") or ()),
-        metadata=_copied(body.get("metadata") or {}),
+        metadata=copied(body.get("metadata") or {}),
         created_at=record.created_at,
         updated_at=record.updated_at,
         expires_at=record.expires_at,
@@ -37,7 +37,7 @@ def entry_of(record: Record) -> Entry:
         valid_to=fields.get("valid_to"),
         promoted_from_id=fields.get("promoted_from_id"),
         compacted_from_ids=None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"]),
-        contributors=None if contributors is None else [Contributor(**_copied(c)) for c in contributors],
+        contributors=None if contributors is None else [Contributor(**copied(c)) for c in contributors],
         **{name: fields.get(name) for name in CARRIED},
         version=record.version,
         tier=record.tier,
@@ -152,7 +152,8 @@ def confidence_of(metadata: dict[str, Any]) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """JSON of the caller's own: what a store holds in memory is not handed out."""
     if isinstance(value, dict):
-        return {name: _copied(inner) for name, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {name: copied(inner) for name, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -140,8 +140,11 @@ class Erasure:
         A store that fails is left to maintenance, the others are erased, and the call fails. The generation is one above the highest of all stores:
         they may disagree (see `generations`).
         """
-        partition = Partition(tenant, scope.text)
-        return (await self._begin(partition, 1 + await self._generations.highest(partition)))[ENTRIES.name]
+        return (await self.erase(Partition(tenant, scope.text)))[ENTRIES.name]
+
+    async def erase(self, partition: Partition) -> Counter[str]:
+        """Delete every record of a partition, in every store; how many of each collection. See `erase_scope`."""
+        return await self._begin(partition, 1 + await self._generations.highest(partition))
 
     async def _begin(self, partition: Partition, generation: int) -> Counter[str]:
         archive, operation = self._placement.topology.archive, self._operation(partition, generation)

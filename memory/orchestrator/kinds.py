@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, OPERATIONS, RELATIONS, SETTINGS
+from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, MESSAGES, OPERATIONS, RELATIONS, SESSIONS, SETTINGS
 from memory.policies.routing import Route, replicas_of, route
 from memory.ports.collections import Collection
 
@@ -104,6 +104,8 @@ KINDS = Kinds(
     ),
     Kind(ENTRY_VERSIONS, exported=False),
     Kind(RELATIONS),
+    Kind(SESSIONS, exported=False),
+    Kind(MESSAGES, exported=False),
     Kind(OPERATIONS, scoped=False, exported=False),
     Kind(LEASES, scoped=False, exported=False),
     Kind(SETTINGS, scoped=False, exported=False),

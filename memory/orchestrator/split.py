@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 _ALL = 10**9
 """More partitions than there are."""
+CONVERSATION = "conversation"
+"""What the scope of a session's conversation begins with. It goes where the session's entries go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Share:
     def takes_some(self, partition: Partition) -> bool:
         """Whether some collection of this partition goes there."""
         kind = partition.scope.partition(":")[0]
+        kind = ScopeKind.SESSION if kind == CONVERSATION else kind
         return (not self.tenants or partition.tenant in self.tenants) and (not self.scope_kinds or kind in self.scope_kinds)
 
     def takes(self, partition: Partition, collection: str) -> bool:

@@ -59,7 +59,8 @@ async def _put(store: Flaky, collection: Collection, record: Record) -> Record:
 @pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 async def test_erasing_a_scope_reaches_every_kind_in_every_store_and_role(drawn: World, collection: Collection, role: Role, scope: Scope) -> None:
     texts = {"content": "a heron"} if collection.texts else {}
-    record = _record(drawn, scope, "mid", role=role, texts=texts)
+    fields = {name: drawn.clock() for name in collection.required}  # moments all of them
+    record = _record(drawn, scope, "mid", role=role, texts=texts, fields=fields)
     for store in drawn.stores:
         await _put(store, collection, record)
     await drawn.engine.erasure.erase_scope(TENANT, scope)

@@ -1,0 +1,121 @@
+"""Sessions and what is read of them, as callers see it: copies of your own, changing them changes no store (B17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from memory.domain.message import Message
+from memory.domain.shown import Shown
+
+STATUSES = ("active", "archived", "ended")
+EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input")
+"""Why a message is no longer in the window (B28); callers may give reasons of their own."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SessionInfo(Shown):
+    """A session and its counts. `message_count` is the length of its history, the system message and summaries included (B25).
+
+    `version` counts the changes of its window, and `last_compaction_id` names the last compaction: both are None in a list, where counts may be
+    some seconds behind for a session that is being written to.
+    """
+
+    id: str
+    status: str
+    user: str | None
+    agent: str | None
+    namespace: str | None
+    title: str | None
+    tags: list[str]
+    metadata: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    message_count: int
+    compaction_count: int
+    version: int | None = None
+    last_compaction_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SessionPage(Shown):
+    """Some sessions in order; `cursor` asks for those behind them, None where there are none."""
+
+    sessions: list[SessionInfo]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HistoryItem(Shown):
+    """A message of a session's history. `number` counts from 1 in the order of insertion and never changes (B23)."""
+
+    message: Message
+    number: int
+    turn: int
+    created_at: datetime
+    updated_at: datetime
+    is_summary: bool = False
+    excluded: str | None = None
+    """Why it left the window otherwise than by a compaction (B28); None where it did not."""
+    archived_by: str | None = None
+    """The compaction that took it out of the window (B36)."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FoundMessage(Shown):
+    """A message that a search found; a higher score answers better, and says nothing beside that of another search."""
+
+    item: HistoryItem
+    score: float
+
+    @property
+    def message(self) -> Message:
+        return self.item.message
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HistoryPage(Shown):
+    """Some messages of a history in order; `cursor` asks for those behind them, None where there are none."""
+
+    items: list[HistoryItem]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Context(Shown):
+    """What a model would be sent: messages in order, and what each takes.
+
+    `left_out` are the ids of messages of the window that the budget had no room for, `over_budget` by how many tokens what must be kept is too much;
+    `invalid` are the ids of results that answer no call of the window, and `interrupted` those of calls that were never answered.
+    """
+
+    messages: list[Message]
+    tokens: list[int]
+    version: int
+    left_out: list[str] = field(default_factory=list)
+    over_budget: int = 0
+    invalid: list[str] = field(default_factory=list)
+    interrupted: list[str] = field(default_factory=list)
+    tools_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return sum(self.tokens) + self.tools_tokens
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Compaction(Shown):
+    """One compaction (B38): which messages it took out of the window, and what stands in their place."""
+
+    id: str
+    session_id: str
+    compacted_at: datetime
+    summary: Message
+    archived_ids: list[str]
+    messages_before: int
+    messages_after: int
+    reason: str
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+    trigger_id: str | None = None

@@ -1,0 +1,152 @@
+"""Messages of Anthropic's API: blocks, results of tools among what the user says, and the system's text apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from memory.domain import door
+from memory.domain.message import Message, Role, ToolCall
+from memory.domain.shapes.blocks import Blocks, together
+from memory.domain.shapes.calls import call_back, call_of
+from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, parts
+from memory.domain.shapes.parts import content_as
+
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+
+
+def taken(fields: Fields) -> list[Message]:
+    """One message; where a user's holds results of tools several, in the order of the blocks: each result, and what is said before and behind it.
+
+    A given id is that of the first; the others have it with their number, from 2.
+    """
+    given = Given(fields)
+    role, content, seen = given.role(_ROLES), given.content(), given.seen()
+    usage, finish_reason = given.look_at("usage", dict), given.look_at("stop_reason", str)
+    groups = [content] if isinstance(content, str) or not content else _groups(content)
+    messages = [_result(group[0]) if _is_result(group) else _said(role, group) for group in groups]
+    for number, message in enumerate(messages, start=1):
+        message.at = seen.get("at")
+        if "id" in seen:
+            message.id = seen["id"] if number == 1 else door.identifier("id", f"{seen['id']}:{number}")
+        if number > 1:
+            message.extra["joined"] = True
+    first = messages[0]
+    first.usage, first.finish_reason = usage, finish_reason
+    first.extra |= {"message": kept} if (kept := given.kept()) else {}
+    return messages
+
+
+def given(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> list[Fields]:
+    """The messages without system ones (`system_of`). Results of tools, and what a user says right behind them, become one message of the user."""
+    found: list[Fields] = []
+    before: Message | None = None
+    for message in messages:
+        if message.role is Role.SYSTEM:
+            continue
+        one = _message(message, foreign_reasoning)
+        if before is not None and _joins(before, message):
+            found[-1]["content"] = [*_as_blocks(found[-1]["content"]), *_as_blocks(one["content"])]
+        else:
+            found.append(one)
+        before = message
+    return found
+
+
+def system_of(messages: Iterable[Message]) -> str | list[Fields] | None:
+    """What goes into `system`: the text of all system messages, as blocks where one of them came so (and may say what to cache); None without."""
+    system = [message for message in messages if message.role is Role.SYSTEM and message.content]
+    if all(isinstance(message.content, str) for message in system):
+        return "\n\n".join(message.text for message in system) or None
+    return [block for message in system for block in _as_blocks(content_as(message, "anthropic"))]
+
+
+def _groups(blocks: list[Fields]) -> list[list[Fields]]:
+    """Results one by one, other blocks together."""
+    groups: list[list[Fields]] = []
+    for block in blocks:
+        if groups and block["type"] != "tool_result" and not _is_result(groups[-1]):
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    return groups
+
+
+def _is_result(group: str | list[Fields]) -> bool:
+    return not isinstance(group, str) and bool(group) and group[0]["type"] == "tool_result"
+
+
+def _result(block: Fields | str) -> Message:
+    assert isinstance(block, dict)  # noqa: S101
+    given = Given({name: value for name, value in block.items() if name != "type"})
+    message = Message(
+        role=Role.TOOL, content=given.content(), tool_call_id=given.text("tool_use_id"), is_error=given.true("is_error"), shape="anthropic"
+    )
+    message.extra = given.kept()
+    return message
+
+
+def _said(role: Role, content: str | list[Fields]) -> Message:
+    if isinstance(content, str):
+        return Message(role=role, content=content, shape="anthropic")
+    found = Blocks()
+    for number, block in enumerate(content):
+        if block["type"] == "tool_use":
+            call, kept = call_of(f"content[{number}]", {n: v for n, v in block.items() if n != "type"}, "input")
+            found.call((call, {name: value for name, value in kept.items() if (name, value) != ("arguments", "object")}))
+        elif block["type"] == "thinking" and isinstance(block.get("thinking"), str):
+            found.thought("thinking", block)
+        elif block["type"] == "redacted_thinking":
+            found.as_it_is(block)
+        else:
+            found.part(block)
+    calls = [call for call, _ in found.calls]
+    return Message(role=role, content=found.parts, reasoning=found.reasoning, tool_calls=calls, shape="anthropic", extra=found.kept)
+
+
+def _message(message: Message, foreign_reasoning: bool) -> Fields:
+    kept = own(message, "anthropic").get("message", {})
+    role = "assistant" if message.role is Role.ASSISTANT else "user"
+    if message.role is Role.TOOL:
+        content: str | list[Fields] = [_result_block(message)]
+    else:
+        content = _content(message, foreign_reasoning)
+    return {"role": role, **given_back(kept, message), **content_back(kept, content)}
+
+
+def _result_block(message: Message) -> Fields:
+    kept = own(message, "anthropic")
+    fields = {**kept.get("fields", {}), **({"is_error": True} if message.is_error else {})}
+    if message.tool_call_id is not None:
+        fields["tool_use_id"] = message.tool_call_id
+    return {"type": "tool_result", **fields, **content_back(kept, content_as(message, "anthropic"))}
+
+
+def _content(message: Message, foreign_reasoning: bool) -> str | list[Fields]:
+    kept = own(message, "anthropic")
+    content = content_as(message, "anthropic")
+    if "blocks" not in kept and not message.tool_calls and not (message.reasoning and foreign_reasoning):
+        return content
+    thinking: list[Fields] = []
+    if message.reasoning and message.shape != "anthropic" and foreign_reasoning:
+        thinking = [{"type": "thinking", "thinking": message.reasoning, "signature": ""}]
+    return [*thinking, *together(message, kept, _as_blocks(content), _tool_use)]
+
+
+def _tool_use(call: ToolCall, kept: Fields) -> Fields:
+    return {"type": "tool_use", **call_back(call, kept, "object", "input")}
+
+
+def _as_blocks(content: str | list[Fields]) -> list[Fields]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content
+
+
+def _joins(before: Message, message: Message) -> bool:
+    """Whether it goes into the same message of the user as the one before."""
+    if Role.ASSISTANT in (before.role, message.role):
+        return False
+    return before.role is Role.TOOL or bool(own(message, "anthropic").get("joined"))
+
+
+__all__ = ["given", "parts", "system_of", "taken"]

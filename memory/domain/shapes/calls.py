@@ -1,0 +1,88 @@
+"""Calls of tools: as a model wrote them, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, ToolCall
+from memory.domain.shapes.fields import Fields, own
+
+
+def call_of(field: str, given: Fields, arguments: str = "arguments") -> tuple[ToolCall, Fields]:
+    """A call, from its `id`, `name` and arguments, and what else there was of it.
+
+    Arguments are JSON text, kept to the letter whatever the model wrote, or an object. A call without an id, as older models make them, is known by
+    the name of its function: a result belongs to the nearest earlier call of its id that has none, so that is enough (B53).
+    """
+    name = _not_empty(f"{field}.name", given.pop("name", None))
+    kept: Fields = {}
+    value = given.get(arguments)
+    if value is None:
+        text, kept["arguments"] = "{}", "none"
+    elif isinstance(value, str):
+        text, kept["arguments"] = str(given.pop(arguments)), "text"
+    elif isinstance(value, dict):
+        text, kept["arguments"] = as_json(given.pop(arguments)), "object"
+    else:
+        raise InvalidInput(f"{field}.{arguments}", f"must be JSON text or an object, not {type(value).__name__}")
+    call_id = id_without(name) if given.get("id") in (None, "") else _not_empty(f"{field}.id", given.pop("id"))
+    if call_id == id_without(name):
+        kept["unnamed"] = True
+    return ToolCall(id=call_id, name=name, arguments=text), {**kept, **({"fields": given} if given else {})}
+
+
+def call_back(call: ToolCall, kept: Fields, form: str, arguments: str = "arguments") -> Fields:
+    """`id`, `name` and arguments as `call_of` took them; of a call that came in another shape the arguments in this form, `text` or `object`."""
+    form = kept.get("arguments", form)
+    given: Fields = {**kept.get("fields", {}), "name": call.name}
+    if not (kept.get("unnamed") and call.id == id_without(call.name)):
+        given["id"] = call.id
+    if form != "none" or call.arguments != "{}":
+        given[arguments] = arguments_of(call) if form == "object" else call.arguments
+    return given
+
+
+def worth_keeping(kept: list[Fields], form: str) -> Fields:
+    """What is kept of all calls, under its name; nothing where each was written as usual."""
+    return {"calls": kept} if any(one != {"arguments": form} for one in kept) else {}
+
+
+def kept_of(message: Message, shape: str) -> list[Fields]:
+    """What is kept of each call; nothing where calls were added or taken away since."""
+    kept: list[Fields] = own(message, shape).get("calls", [])
+    return kept if len(kept) == len(message.tool_calls) else [{}] * len(message.tool_calls)
+
+
+def id_without(name: str) -> str:
+    """By what a call without an id, and its result, are known."""
+    return f"function_{name}"
+
+
+def arguments_of(call: ToolCall) -> Fields:
+    """The arguments as an object; where the model wrote something else, its text under `arguments`."""
+    given = parsed(call)
+    return {"arguments": call.arguments} if given is None else given
+
+
+def parsed(call: ToolCall) -> Fields | None:
+    """The arguments as an object; None where the model wrote something else."""
+    if not call.arguments.strip():
+        return {}
+    try:
+        return door.json_object("arguments", json.loads(call.arguments), max_bytes=door.MAX_MESSAGE_BYTES)
+    except (ValueError, RecursionError):  # not JSON, or JSON that would not come back in: NaN, a lone surrogate, too deep
+        return None
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _not_empty(field: str, value: object) -> str:
+    checked = door.text(field, value)
+    if not checked:
+        raise InvalidInput(field, "must not be empty")
+    return checked

@@ -1,0 +1,167 @@
+"""The fields of a given message: each taken once and checked, and what was left of them given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, Role
+
+Fields = dict[str, Any]
+MOMENTS = ("at", "time")
+"""Under which names a message may say when it was said."""
+_OURS = {"id", *MOMENTS, "usage", "metadata", "tokens", "is_error", "is_summary", "reasoning", "finish_reason"}
+
+
+class Given:
+    """The fields of one given message. What is not taken, or was given as nothing, is kept as it was (`extra["fields"]`)."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.left = fields
+        self.extra: Fields = {}
+
+    def role(self, roles: Mapping[str, Role]) -> Role:
+        given = self.left.pop("role", None)
+        role = roles[door.one_of("role", given, roles)]
+        if given != role:
+            self.extra["role"] = given
+        return role
+
+    def text(self, *names: str) -> str | None:
+        """The text under the first of these names that has any."""
+        for name in names:
+            if self.left.get(name) not in (None, ""):
+                return _text(name, self.left.pop(name))
+        return None
+
+    def object(self, name: str) -> Fields | None:
+        return _object(name, self.left.pop(name)) if self.left.get(name) not in (None, {}) else None
+
+    def objects(self, name: str) -> list[Fields]:
+        return objects(name, self.left.pop(name)) if self.left.get(name) not in (None, []) else []
+
+    def true(self, name: str) -> bool:
+        value = self.left.get(name)
+        if value is None or value is False:
+            return False
+        if value is not True:
+            raise InvalidInput(name, f"must be true or false, not {type(value).__name__}")
+        return bool(self.left.pop(name))
+
+    def count(self, name: str) -> int | None:
+        value = self.left.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InvalidInput(name, "must be a whole number of 0 or more")
+        return int(self.left.pop(name))
+
+    def content(self) -> str | list[Fields]:
+        """Text, or parts as they were given; a bare text among parts becomes one."""
+        value = self.left.get("content")
+        if value is None or value in ("", []):
+            self.extra |= {} if "content" in self.left else {"no_content": True}
+            return [] if isinstance(value, list) else ""
+        del self.left["content"]
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, list):
+            raise InvalidInput("content", f"must be text or a list of parts, not {type(value).__name__}")
+        if bare := [at for at, part in enumerate(value) if isinstance(part, str)]:
+            self.extra["bare"] = bare
+        return parts([{"type": "text", "text": part} if isinstance(part, str) else part for part in value])
+
+    def seen(self) -> Fields:
+        """Id and moment, which also stay as they were given."""
+        seen: Fields = {}
+        if self.left.get("id") is not None:
+            seen["id"] = door.identifier("id", self.left["id"])
+        for name in MOMENTS:
+            if self.left.get(name) is not None:
+                seen["at"] = door.time(name, self.left[name])
+                if isinstance(self.left[name], datetime):
+                    self.left[name] = None
+                    self.extra["moment"] = name
+                break
+        return seen
+
+    def look_at(self, name: str, kind: type) -> Any:
+        """What stands under the name, which stays there too; None where it is something else."""
+        value = self.left.get(name)
+        return value if isinstance(value, kind) and value else None
+
+    def kept(self) -> Fields:
+        """What goes into `extra`: nothing where everything had its place."""
+        return {**self.extra, **({"fields": self.left} if self.left else {})}
+
+
+def parts(value: object) -> list[Fields]:
+    """Parts of a content: each is an object and says of what type it is."""
+    checked = objects("content", value)
+    for number, part in enumerate(checked):
+        if not isinstance(part.get("type"), str):
+            raise InvalidInput(f"content[{number}].type", "must be text")
+    return checked
+
+
+def objects(name: str, value: object) -> list[Fields]:
+    if not isinstance(value, list):
+        raise InvalidInput(name, f"must be a list, not {type(value).__name__}")
+    return [_object(f"{name}[{number}]", one) for number, one in enumerate(value)]
+
+
+def _object(name: str, value: object) -> Fields:
+    if not isinstance(value, dict):
+        raise InvalidInput(name, f"must be an object, not {type(value).__name__}")
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(name, f"must be text, not {type(value).__name__}")
+    return value
+
+
+def own(message: Message, shape: str) -> Fields:
+    """What is kept for this shape; nothing where the message came in another.
+
+    A plain message may as well be one of OpenAI or Anthropic that had nothing of its own: what we do not know of it goes there too.
+    """
+    if message.shape == shape:
+        return message.extra
+    if message.shape == "plain" and shape == "openai":
+        return _without_ours(message.extra)
+    if message.shape == "plain" and shape == "anthropic" and message.role is not Role.TOOL:
+        return {"message": {name: value for name, value in _without_ours(message.extra).items() if name != "no_content"}}
+    return {}
+
+
+def _without_ours(extra: Fields) -> Fields:
+    fields = {name: value for name, value in extra.get("fields", {}).items() if name not in _OURS}
+    return {**{name: extra[name] for name in ("no_content", "bare") if name in extra}, **({"fields": fields} if fields else {})}
+
+
+def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
+    """The fields, each where it holds something, over what was kept; id and moment as they are now, where they had been given."""
+    given: Fields = {**kept.get("fields", {}), **{name: value for name, value in fields.items() if value not in (None, "", [], {}, False)}}
+    if given.get("id") is not None:
+        given["id"] = message.id
+    for name in MOMENTS:
+        if kept.get("moment") == name:
+            given[name] = message.at
+        elif given.get(name) is not None and message.at is not None and door.time(name, given[name]) != message.at:
+            given[name] = message.at.isoformat()
+    return given
+
+
+def content_back(kept: Fields, content: str | list[Fields], nothing: Any = "") -> Fields:
+    """The content under its name; where it says nothing, in the way in which it was given."""
+    if not content:
+        return {} if kept.get("no_content") or "content" in kept.get("fields", {}) else {"content": nothing}
+    bare = kept.get("bare", [])
+    if isinstance(content, list) and bare:
+        return {"content": [part["text"] if at in bare and set(part) == {"type", "text"} else part for at, part in enumerate(content)]}
+    return {"content": content}

@@ -1,0 +1,196 @@
+"""LangChain's messages: as objects, known by their attributes, and as the dictionaries that `message_to_dict` makes of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from memory.domain import door
+from memory.domain.errors import ConfigError
+from memory.domain.message import Message, Role, ToolCall
+from memory.domain.shapes import openai
+from memory.domain.shapes.blocks import Blocks, Call, together
+from memory.domain.shapes.calls import call_back, call_of, id_without, kept_of, parsed, worth_keeping
+from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
+from memory.domain.shapes.parts import content_as
+
+ROLES = {
+    **{f"{name}{end}": role for name, role in (("Human", Role.USER), ("AI", Role.ASSISTANT), ("System", Role.SYSTEM)) for end in ("MessageChunk",)},
+    "human": Role.USER,
+    "ai": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "tool": Role.TOOL,
+    "function": Role.TOOL,
+    "ToolMessageChunk": Role.TOOL,
+}
+"""Who speaks in a message of each type."""
+_BY_ITSELF = {"chat": "chat", "ChatMessageChunk": "chat"}
+_SPEAKERS = {**{role.value: role for role in Role}, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "developer": Role.SYSTEM}
+"""Who speaks in a message that names its role."""
+TYPES = frozenset((*ROLES, *_BY_ITSELF))
+_NAMES = {Role.USER: "human", Role.ASSISTANT: "ai", Role.SYSTEM: "system", Role.TOOL: "tool"}
+_ATTRIBUTES = (
+    "content",
+    "additional_kwargs",
+    "response_metadata",
+    "type",
+    "name",
+    "id",
+    "role",
+    "tool_calls",
+    "invalid_tool_calls",
+    "usage_metadata",
+    "tool_call_id",
+    "artifact",
+    "status",
+)
+_USAGE = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def dictionary_of(message: object) -> Fields:
+    """The dictionary of a message that came as an object."""
+    dump = getattr(message, "model_dump", None)
+    data = dict(dump()) if callable(dump) else {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
+    return {"type": getattr(message, "type", None), "data": data}
+
+
+def taken(fields: Fields) -> list[Message]:
+    kind, given = fields["type"], Given(dict(fields["data"]))
+    content, seen = given.content(), given.seen()
+    found = _taken_apart(content)
+    calls = _calls(given)
+    thought = given.look_at("additional_kwargs", dict) or {}
+    answered = given.look_at("response_metadata", dict) or {}
+    reasoned = thought.get("reasoning_content")
+    name, tool_call_id = given.text("name"), given.text("tool_call_id")
+    message = Message(
+        role=_role(kind, given),
+        content=content if found is None else found.parts or "",
+        reasoning=(found.reasoning if found else None) or (reasoned if isinstance(reasoned, str) and reasoned else None),
+        tool_calls=[call for call, _ in calls],
+        tool_call_id=tool_call_id if tool_call_id is not None or kind != "function" else id_without(name or ""),
+        is_error=given.left.get("status") == "error",
+        name=name,
+        usage=given.look_at("usage_metadata", dict),
+        finish_reason=next((answered[key] for key in ("finish_reason", "stop_reason") if isinstance(answered.get(key), str)), None),
+        shape="langchain",
+        **seen,
+    )
+    kept = worth_keeping([kept for _, kept in calls], "object")
+    outer = {name: value for name, value in fields.items() if name not in ("type", "data")}
+    message.extra = {"type": kind, **given.kept(), **(found.kept if found else {}), **kept, **({"outer": outer} if outer else {})}
+    return [message]
+
+
+def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
+    kept = own(message, "langchain")
+    kind = kept.get("type", _NAMES[message.role])
+    is_own = message.shape == "langchain"
+    calls = list(zip(message.tool_calls, kept_of(message, "langchain"), strict=True))
+    sound = [(call, known) for call, known in calls if not known.get("invalid") and parsed(call) is not None]
+    data: Fields = {} if is_own else _defaults(message, kind, foreign_reasoning)
+    data |= given_back(
+        kept,
+        message,
+        name=message.name,
+        tool_call_id=None if kind == "function" else message.tool_call_id,
+        tool_calls=[_call_back(call, known) for call, known in sound if not known.get("elsewhere")],
+        invalid_tool_calls=[_invalid_back(call, known) for call, known in calls if (call, known) not in sound and not known.get("elsewhere")],
+    )
+    if message.role is Role.TOOL and message.is_error:
+        data["status"] = "error"
+    if message.id is not None:
+        data["id"] = message.id
+    content = content_as(message, "langchain")
+    if "blocks" in kept:
+        content = together(message.model_copy(update={"tool_calls": []}), kept, _as_parts(content), _call_back)
+    return {**kept.get("outer", {}), "type": kind, "data": {**data, **content_back(kept, content)}}
+
+
+def objects_of(dictionaries: list[Fields]) -> list[Any]:
+    """LangChain's own objects, where it is installed."""
+    try:
+        messages = import_module("langchain_core.messages")
+    except ImportError as exc:
+        raise ConfigError("LangChain's message objects need 'langchain-core': pip install langchain-core, or take the dictionaries") from exc
+    return list(messages.messages_from_dict(dictionaries))
+
+
+def _role(kind: str, given: Given) -> Role:
+    if kind in ROLES:
+        return ROLES[kind]
+    return _SPEAKERS[door.one_of("message.data.role", given.left.get("role"), _SPEAKERS)]
+
+
+def _taken_apart(content: str | list[Fields]) -> Blocks | None:
+    """Thinking and repeated calls taken from among the parts: calls stand in `tool_calls` too."""
+    if isinstance(content, str):
+        return None
+    found = Blocks()
+    for block in content:
+        kind = block["type"]
+        if kind in ("thinking", "reasoning") and isinstance(block.get(kind), str):
+            found.thought(kind, block)
+        elif kind in ("tool_use", "tool_call", "redacted_thinking", "input_json_delta"):
+            found.as_it_is(block)
+        else:
+            found.part(block)
+    return found
+
+
+def _calls(given: Given) -> list[Call]:
+    """Calls, those whose arguments are no JSON, and of older messages those that only OpenAI's fields hold."""
+    calls = [_call(f"message.tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
+    for n, call in enumerate(given.objects("invalid_tool_calls")):
+        made, kept = _call(f"message.invalid_tool_calls[{n}]", {**call, "name": call.get("name") or "unknown"})
+        calls.append((made, {**kept, "invalid": True, **({} if call.get("name") else {"nameless": True})}))
+    raw = (given.look_at("additional_kwargs", dict) or {}).get("tool_calls")
+    if not calls and isinstance(raw, list):
+        copies = [{**call, "function": dict(call["function"])} for call in raw if isinstance(call, dict) and isinstance(call.get("function"), dict)]
+        calls = [(openai.tool_call(f"message.additional_kwargs.tool_calls[{n}]", call)[0], {"elsewhere": True}) for n, call in enumerate(copies)]
+    return calls
+
+
+def _call(field: str, call: Fields) -> Call:
+    made, kept = call_of(field, call, "args")
+    if kept.get("fields") == {"type": "tool_call"}:
+        del kept["fields"]
+    return made, kept
+
+
+def _call_back(call: ToolCall, kept: Fields) -> Fields:
+    usual = {} if "fields" in kept else {"type": "tool_call"}
+    return {**usual, **call_back(call, {**kept, "arguments": "none" if kept.get("arguments") == "none" else "object"}, "object", "args")}
+
+
+def _invalid_back(call: ToolCall, kept: Fields) -> Fields:
+    if not kept.get("invalid"):
+        return {"type": "invalid_tool_call", "id": call.id, "name": call.name, "args": call.arguments, "error": None}
+    back = call_back(call, kept, "text", "args")
+    return {**back, **({"name": None} if kept.get("nameless") else {})}
+
+
+def _defaults(message: Message, kind: str, foreign_reasoning: bool) -> Fields:
+    """What LangChain's own dictionary has of a message that came in another shape."""
+    reasoning = {"reasoning_content": message.reasoning} if message.reasoning and foreign_reasoning else {}
+    data: Fields = {"additional_kwargs": reasoning, "response_metadata": {}, "type": kind, "name": None, "id": None}
+    if message.role is Role.ASSISTANT:
+        data["response_metadata"] = {"finish_reason": message.finish_reason} if message.finish_reason else {}
+        data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": _usage(message.usage or {})}
+    if message.role is Role.TOOL:
+        data |= {"tool_call_id": "", "artifact": None, "status": "success"}
+    return data
+
+
+def _usage(usage: Fields) -> Fields | None:
+    """The counts by LangChain's names, from its own, Anthropic's or OpenAI's."""
+    asked, answered = usage.get("input_tokens", usage.get("prompt_tokens")), usage.get("output_tokens", usage.get("completion_tokens"))
+    if not isinstance(asked, int) or not isinstance(answered, int):
+        return None
+    return dict(zip(_USAGE, (asked, answered, asked + answered), strict=True))
+
+
+def _as_parts(content: str | list[Fields]) -> list[Fields]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content

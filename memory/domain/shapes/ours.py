@@ -1,0 +1,29 @@
+"""Our own messages, or what `model_dump` made of them: checked like any other."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, Role
+from memory.domain.shapes.fields import Fields, parts
+
+
+def is_dump(fields: Fields) -> bool:
+    return "shape" in fields and "extra" in fields and fields.keys() <= Message.model_fields.keys()
+
+
+def taken(fields: Fields) -> list[Message]:
+    door.one_of("role", fields.get("role"), [role.value for role in Role])
+    if fields.get("id") is not None:
+        door.identifier("id", fields["id"])
+    if fields.get("at") is not None:
+        fields["at"] = door.time("at", fields["at"])
+    if isinstance(fields.get("content"), list):
+        parts(fields["content"])
+    try:
+        return [Message.model_validate(fields)]
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise InvalidInput(".".join(str(part) for part in first["loc"]), first["msg"]) from None

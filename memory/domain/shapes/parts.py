@@ -1,0 +1,95 @@
+"""Parts of a content that is more than text, from one framework's form to another's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from memory.domain.message import Message, Role
+
+Part = dict[str, Any]
+
+_DATA_URL = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
+_SHOWS_IMAGES = {"openai": {Role.USER}, "anthropic": {Role.USER, Role.TOOL}, "langchain": set(Role), "plain": set(Role)}
+_OWN = {"anthropic": "anthropic", "openai": "openai", "langchain": "openai", "plain": "openai"}
+"""In whose form each shape gives an image."""
+_SPEAK_PLAIN = {"openai", "anthropic"}
+"""Whose messages are taken as plain where they hold nothing of their own: their text may say more than its text, such as what to cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture, by its address or as base64."""
+
+    url: str | None = None
+    media_type: str = "image/png"
+    data: str | None = None
+
+    @property
+    def address(self) -> str:
+        return self.url if self.url is not None else f"data:{self.media_type};base64,{self.data}"
+
+
+def content_as(message: Message, shape: str) -> str | list[Part]:
+    """The content for a shape: as it is where it came in that shape, else with parts that the shape knows.
+
+    What it does not know becomes a text that names it, such as `[document]`: nothing goes silently.
+    """
+    if isinstance(message.content, str) or message.shape == shape:
+        return message.content
+    if message.shape == "plain" and shape in _SPEAK_PLAIN:
+        return [part if part["type"] == "text" else _part_as(part, shape, message.role) for part in message.content]
+    return [_part_as(part, shape, message.role) for part in message.content]
+
+
+def _part_as(part: Part, shape: str, role: Role) -> Part:
+    if isinstance(text := part.get("text"), str):
+        return {"type": "text", "text": text}
+    if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
+        return {"type": "text", "text": part["refusal"]}
+    source = part.get("source")
+    if isinstance(source, dict) and source.get("type") == "text" and isinstance(source.get("data"), str):
+        return {"type": "text", "text": source["data"]}
+    image = image_of(part)
+    if image is not None and role in _SHOWS_IMAGES[shape]:
+        return _image_as(image, _OWN[shape])
+    return {"type": "text", "text": f"[{part.get('type', 'part')}]"}
+
+
+def image_of(part: Part) -> Image | None:
+    """The picture that a part shows, in any of the forms of OpenAI, Anthropic and LangChain; None where it shows none that can be carried over."""
+    kind = part.get("type")
+    if kind == "image_url":
+        address = part.get("image_url")
+        return _by_address(address.get("url") if isinstance(address, dict) else address)
+    if kind == "input_image":
+        return _by_address(part.get("image_url"))
+    if kind != "image":
+        return None
+    form: Any = part.get("source") if isinstance(part.get("source"), dict) else part
+    media = _first_text(form, ("media_type", "mime_type")) or "image/png"
+    if data := _first_text(form, ("data", "base64")):
+        return Image(media_type=media, data=data)
+    return _by_address(form.get("url"))
+
+
+def _by_address(address: object) -> Image | None:
+    if not isinstance(address, str) or not address:
+        return None
+    if found := _DATA_URL.fullmatch(address):
+        return Image(media_type=found["media"], data=found["data"])
+    return Image(url=address)
+
+
+def _image_as(image: Image, form: str) -> Part:
+    if form == "openai":
+        return {"type": "image_url", "image_url": {"url": image.address}}
+    if image.data is not None:
+        return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
+    return {"type": "image", "source": {"type": "url", "url": image.url}}
+
+
+def _first_text(form: Part, names: Collection[str]) -> str | None:
+    return next((form[name] for name in names if isinstance(form.get(name), str) and form[name]), None)

@@ -1,0 +1,84 @@
+"""One given message, checked and copied, in whichever shape it came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message
+from memory.domain.shapes import anthropic, langchain, openai, ours, plain
+from memory.domain.shapes.fields import MOMENTS, Fields
+
+_OPENAI_ROLES = {"developer", "function"}
+_OPENAI_FIELDS = ("function_call", "reasoning_content", "refusal", "annotations", "audio")
+_OPENAI_PARTS = {"image_url", "input_audio", "file", "refusal"}
+_ANTHROPIC_ROLES = {"user", "assistant", "system"}
+_ANTHROPIC_FIELDS = ("stop_reason", "stop_sequence")
+_ANTHROPIC_PARTS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use", "search_result"}
+
+
+def messages_of(given: object) -> list[Message]:
+    """One given message as ours; several where one of Anthropic's holds results of tools.
+
+    Taken are dicts of OpenAI, Anthropic and LangChain, LangChain's message objects, `{role, content}` with our fields beside it, and our own
+    `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput` names the field that is wrong, `message` where it is none at all.
+    """
+    fields = _copied(_as_mapping(given))
+    if ours.is_dump(fields):
+        return ours.taken(fields)
+    if _is_langchain(fields):
+        return langchain.taken(fields)
+    if _is_openai(fields):
+        return openai.taken(fields)
+    if _is_anthropic(fields):
+        return anthropic.taken(fields)
+    return plain.taken(fields)
+
+
+def _as_mapping(given: object) -> Mapping[Any, Any]:
+    if isinstance(given, Message):
+        return given.model_dump(warnings=False)
+    if isinstance(given, Mapping):
+        return given
+    if getattr(given, "type", None) in langchain.TYPES and hasattr(given, "content"):
+        return langchain.dictionary_of(given)
+    raise InvalidInput("message", f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}")
+
+
+def _copied(given: Mapping[Any, Any]) -> Fields:
+    """A checked copy of at most 1 MiB. A moment may be a datetime, which JSON has not; it is checked where it is taken."""
+    moments = {name: value for name in MOMENTS if isinstance(value := given.get(name), datetime)}
+    try:
+        copied = door.json_object("message", {**given, **dict.fromkeys(moments)}, max_bytes=door.MAX_MESSAGE_BYTES)
+    except InvalidInput as exc:
+        raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None
+    return {**copied, **moments}
+
+
+def _is_langchain(fields: Fields) -> bool:
+    return isinstance(fields.get("data"), dict) and fields.get("type") in langchain.TYPES and "role" not in fields
+
+
+def _is_openai(fields: Fields) -> bool:
+    if fields.get("role") in _OPENAI_ROLES or any(name in fields for name in _OPENAI_FIELDS):
+        return True
+    return any("function" in call or "custom" in call for call in _objects(fields.get("tool_calls"))) or _has_part(fields, _OPENAI_PARTS)
+
+
+def _is_anthropic(fields: Fields) -> bool:
+    if fields.get("role") not in _ANTHROPIC_ROLES:
+        return False
+    if any(name in fields for name in _ANTHROPIC_FIELDS) or _has_part(fields, _ANTHROPIC_PARTS):
+        return True
+    return any(part.get("type") == "image" and "source" in part for part in _objects(fields.get("content")))
+
+
+def _has_part(fields: Fields, kinds: set[str]) -> bool:
+    return any(isinstance(kind := part.get("type"), str) and kind in kinds for part in _objects(fields.get("content")))
+
+
+def _objects(value: object) -> list[Fields]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,233 @@
+"""`memory.session("s1")`: one session's conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, Role
+from memory.domain.scope import Scope
+from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
+from memory.domain.shapes import messages_of
+from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, Summarise
+from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.promotion import PromotionReport
+
+MOST_AT_ONCE = 500
+"""Messages of one append."""
+HISTORY_LIMIT = 100
+_UNSET: Any = object()
+
+Given = Message | Mapping[str, Any] | object
+"""A message as one of the common frameworks has it; see `memory.domain.message_shapes`."""
+
+
+class Session:
+    """One session: what was said in it, and what of that a model is to be sent.
+
+        session = memory.session("s1", user="ada", system="You are a helpful assistant.")
+        await session.append({"role": "user", "content": "hello"})
+        context = await session.context(4_000)
+
+    Made without a call to any store; the session is created by the first call where there is none, or with `create=False` that raises `NotFound`.
+    Its history is a log: every change is one write at the next place, so several processes may write to one session, lose nothing, and agree on
+    one order.
+    """
+
+    def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None:
+        self._access = access
+        self._draft = draft
+        self._creates = create
+        self._held: Conversation | None = None
+
+    @classmethod
+    def _of(cls, access: Access, held: Conversation) -> Session:
+        session = cls(access, SessionDraft(held.id), create=False)
+        session._held = held
+        return session
+
+    def __repr__(self) -> str:
+        return f"<Session tenant={self._access.tenant!r} id={self._draft.id!r}>"
+
+    @property
+    def id(self) -> str:
+        return str(self._draft.id)
+
+    async def _conversation(self) -> Conversation:
+        engine = self._access.engine
+        if self._held is None:
+            self._held = await engine.conversations.open(self._access.tenant, self._draft, create=self._creates)
+        return self._held
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    async def append(self, message: Given | Sequence[Given], *, in_history: bool = True) -> list[Message]:
+        """Add a message, or several in order; returns them as stored, each with its id.
+
+        Messages are taken as they are: ours, plain `{role, content}`, OpenAI's, Anthropic's, LangChain's. One whose `id` the session has
+        replaces what that message said, where it stands: so a streamed answer is one message however often it is told (B20 to B23), and a call
+        that failed can be repeated. Without ids a repeat is said twice. With `in_history=False` it is in the window only (B24).
+        """
+        given = [message] if not isinstance(message, list | tuple) else list(message)
+        if len(given) > MOST_AT_ONCE:
+            raise InvalidInput("message", f"at most {MOST_AT_ONCE} at once")
+        messages = [said for one in given for said in messages_of(one)]
+        return await (await self._conversation()).append(messages, in_history=bool(in_history))
+
+    async def update(self, message_id: str, **changes: Any) -> Message:
+        """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26)."""
+        return await (await self._conversation()).update(door.identifier("message_id", message_id), _checked(changes))
+
+    async def exclude(self, message_id: str, reason: str = "manual") -> bool:
+        """Take a message out of the window; the history keeps it and says why (B27, B28). False where it is not there, or is the system message."""
+        return await (await self._conversation()).exclude(
+            door.identifier("message_id", message_id), door.text("reason", reason, min_chars=1, max_chars=200)
+        )
+
+    async def restore(self, message_id: str) -> bool:
+        """Take an excluded message back into the window. False where it is there, unknown, or was compacted away."""
+        return await (await self._conversation()).restore(door.identifier("message_id", message_id))
+
+    async def clear(self) -> int:
+        """Take all messages out of the window but the system message; the history keeps them (B30, B31). How many."""
+        return await (await self._conversation()).clear()
+
+    async def checkpoint(self, name: str | None = None) -> Checkpoint:
+        """A point to roll back to. One with a name is noted in the log."""
+        return await (await self._conversation()).checkpoint(None if name is None else door.identifier("name", name))
+
+    async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
+        """Take what was said since the checkpoint out of the window; the history keeps it (B52). How many messages."""
+        if not isinstance(checkpoint, Checkpoint):
+            raise InvalidInput("checkpoint", f"must be one that `checkpoint` returned, not {type(checkpoint).__name__}")
+        return await (await self._conversation()).roll_back(checkpoint, door.text("reason", reason, min_chars=1, max_chars=200))
+
+    async def mend_tool_calls(self) -> list[Message]:
+        """Answer calls that were never answered, once each, with a result that says so (B53): after a run that was cut off."""
+        return await (await self._conversation()).mend_tool_calls()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def info(self) -> SessionInfo:
+        """The session and its counts, as they are now."""
+        return await (await self._conversation()).info()
+
+    async def context(
+        self,
+        budget: int | None = None,
+        *,
+        last: int | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        by: Literal["blocks", "turns"] = "blocks",
+    ) -> Context:
+        """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
+
+        A result never comes without its call, nor a call of several parts in part; with `by="turns"` no turn is cut. The last user message is always
+        kept, and `over_budget` says by how much that is too much. What `tools` (their schemas) take counts too.
+        """
+        for name, value in (("budget", budget), ("last", last)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise InvalidInput(name, "must be a whole number, not below 0")
+        door.one_of("by", by, ("blocks", "turns"))
+        return await (await self._conversation()).context(budget, last=last, tools=tools, turns=by == "turns")
+
+    async def history(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        roles: Sequence[Role | str] = (),
+        summaries: bool = True,
+        archived_by: str | None = None,
+        order: Literal["oldest", "newest"] = "oldest",
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+    ) -> HistoryPage:
+        """A page of all that was ever said: of these ids, numbers from `first` to `last`, these roles; what one compaction archived (B33).
+
+        100 messages unless told, 1,000 at most; the page's `cursor` asks for those behind it.
+        """
+        asked = HistoryAsked(
+            ids=None if ids is None else [door.identifier("ids", one) for one in door.sequence("ids", ids, at_most=door.MAX_LIMIT)],
+            first=_number("first", first),
+            last=_number("last", last),
+            roles=[door.one_of("role", role, Role) for role in door.sequence("roles", roles, at_most=len(Role))],
+            summaries=bool(summaries),
+            archived_by=None if archived_by is None else door.identifier("archived_by", archived_by),
+            descending=door.one_of("order", order, ("oldest", "newest")) == "newest",
+            limit=door.whole_limit(limit, default=HISTORY_LIMIT),
+            offset=_number("offset", offset) or 0,
+            cursor=None if cursor is None else door.text("cursor", cursor, max_bytes=4096),
+        )
+        return await (await self._conversation()).history(asked)
+
+    async def search(self, query: str, *, limit: int | None = None) -> list[FoundMessage]:
+        """What was said here that answers best, by words; 10 unless told. Compacted messages are found, excluded ones are not.
+
+        The query is plain text, never syntax (D62).
+        """
+        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        return await (await self._conversation()).search(text, door.whole_limit(limit, default=SEARCH_LIMIT))
+
+    # -- compaction ---------------------------------------------------------------------------------------------------
+
+    async def compact(self, summarise: Summarise, *, keep_last: int, reason: str = "manual", trigger_id: str | None = None) -> Compaction:
+        """Let a summary stand for all but the last `keep_last` messages of the window (B34 to B42): one write.
+
+        `summarise` gets copies of the messages, an earlier summary first, and returns (or awaits) the text or a message. Where another compaction was
+        first, that one is returned. Raises `CompactionError` where there is no summary; then nothing has changed.
+        """
+        if isinstance(keep_last, bool) or not isinstance(keep_last, int):
+            raise InvalidInput("keep_last", "must be a whole number")
+        return await (await self._conversation()).compact(
+            summarise, keep_last=keep_last, reason=door.text("reason", reason, min_chars=1, max_chars=200), trigger_id=trigger_id
+        )
+
+    async def compactions(self) -> list[Compaction]:
+        """Every compaction of the session, the first one first."""
+        return await (await self._conversation()).compactions()
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    async def end(self) -> PromotionReport:
+        """The session is over: nothing is appended until `resume`, and the promotion rules for that move its entries onward. Again is no error."""
+        conversation = await self._conversation()
+        await conversation.close("ended")
+        return await self._access.engine.promotion.end_session(self._access.tenant, Scope.session(self.id))
+
+    async def archive(self) -> bool:
+        """Put the session away: nothing is appended until `resume`. False where it was archived already."""
+        return await (await self._conversation()).close("archived")
+
+    async def resume(self) -> bool:
+        """Go on with a session that was ended or archived; false where it is active."""
+        return await (await self._conversation()).resume()
+
+    async def delete(self) -> bool:
+        """Erase the session with everything said in it, and the entries of its scope; false where there was none."""
+        self._held = None
+        return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
+
+
+_CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
+
+
+def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes as a message takes them, by the checks that every message passes."""
+    for name in changes:
+        if name not in _CHANGEABLE:
+            raise InvalidInput(name, f"cannot be changed; update takes {', '.join(_CHANGEABLE)}")
+    (checked,) = messages_of({"role": "assistant", "content": "", **changes})
+    return {name: getattr(checked, name) for name in changes}
+
+
+def _number(field: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
+        raise InvalidInput(field, "must be a whole number, not below 0")
+    return value

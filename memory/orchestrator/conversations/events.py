@@ -1,0 +1,179 @@
+"""What stands at one place of a conversation's log, and its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.message import Message, Role
+from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.entry_records import copied
+from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
+
+FIRST_PLACE = 2
+"""Of an event. Place 1 is the system message's, which stands in the session's own record."""
+INDEXED_CHARACTERS = 8_192
+"""How much of a message is found by words."""
+
+
+class EventType(StrEnum):
+    MESSAGE = "message"
+    COMPACTION = "compaction"  # the event is the summary's message, and what B38 records
+    EXCLUDE = "exclude"
+    RESTORE = "restore"
+    CLEAR = "clear"
+    ROLL_BACK = "roll_back"
+    REPLACE = "replace"
+    CHECKPOINT = "checkpoint"
+    CLOSED = "closed"
+    RESUMED = "resumed"
+
+
+SPOKEN = frozenset({EventType.MESSAGE, EventType.COMPACTION})
+"""Events that are messages."""
+LEAVING = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION})
+"""Events that change which messages are in the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What is true after an event. Its writer had to know the event before, so this is exact.
+
+    `number` counts the messages of the history, the system message among them (B25); `version` the changes of the window; `base` is the newest place
+    whose event carries the whole window.
+    """
+
+    number: int
+    version: int
+    turn: int = 0
+    compactions: int = 0
+    last_compaction: str | None = None
+    status: str = "active"
+    base: int = FIRST_PLACE - 1
+
+    def to_json(self) -> list[JsonValue]:
+        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base]
+
+    @classmethod
+    def told(cls, said: list[Any]) -> After:
+        return cls(*said)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event that has no place yet."""
+
+    type: EventType
+    message: Message | None = None
+    data: Mapping[str, JsonValue] = field(default_factory=dict)
+    tokens: int | None = None
+    owed: tuple[Owed, ...] = ()
+    nonce: str = ""
+    """Tells a writer its own event from another's at the same place, when the answer to its put was lost."""
+
+    @property
+    def is_in_history(self) -> bool:
+        """Whether it counts as a message of the history, or is in the window only (B24)."""
+        return self.type in SPOKEN and bool(self.data.get("in_history", True))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event at its place. `window`, where it carries it, is the whole window after it."""
+
+    key: Key
+    place: int
+    draft: Draft
+    after: After
+    created_at: datetime
+    updated_at: datetime
+    version: int
+    window: Places | None = None
+    owed: tuple[Owed, ...] = ()
+
+    @property
+    def type(self) -> EventType:
+        return self.draft.type
+
+    @property
+    def message(self) -> Message | None:
+        """The message as callers get it: under its own id, or that of its record."""
+        said = self.draft.message
+        return None if said is None else said if said.id is not None else said.model_copy(update={"id": self.key.id})
+
+    @property
+    def number(self) -> int | None:
+        """Its number in the history, from 1; None for what is not in it."""
+        return self.after.number if self.draft.is_in_history else None
+
+    def changed(self, message: Message, tokens: int | None, *, version: int, now: datetime) -> Event:
+        """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
+        return replace(self, draft=replace(self.draft, message=message, tokens=tokens), version=version, updated_at=now)
+
+
+def place_key(tenant: str, incarnation: str, place: int) -> Key:
+    """The key of a place. A session that was created again has another incarnation, and shares no key with its former life."""
+    return Key(tenant, ids.beside(incarnation, "place", str(place)))
+
+
+def record_of(event: Event, *, conversation_id: str, scope: str, generation: int) -> Record:
+    draft, message = event.draft, event.draft.message
+    fields: dict[str, FieldValue] = {
+        "conversation_id": conversation_id,
+        "place": event.place,
+        "number_in_conversation": event.number,
+        "event": event.type.value,
+    }
+    body: dict[str, JsonValue] = {"after": event.after.to_json(), "nonce": draft.nonce}
+    if draft.data:
+        body["data"] = dict(draft.data)
+    if event.window is not None:
+        body["window"] = event.window.to_json()
+    texts: dict[str, str] = {}
+    if message is not None:
+        fields |= {"message_id": message.id, "role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
+        body["message"] = message.model_dump(mode="json", exclude_defaults=True)
+        if message.role is not Role.TOOL and (text := message.text[:INDEXED_CHARACTERS]):
+            texts["content"] = text
+    return Record(
+        key=event.key,
+        scope=scope,
+        version=event.version,
+        created_at=event.created_at,
+        updated_at=event.updated_at,
+        fields=fields,
+        body=body,
+        texts=texts,
+        generation=generation,
+        tier="mid",
+        owed=event.owed,
+    )
+
+
+def event_of(record: Record) -> Event:
+    body: Mapping[str, Any] = record.body
+    said: Any = body.get("message")
+    tokens: Any = record.fields.get("tokens")
+    place: Any = record.fields["place"]
+    draft = Draft(
+        EventType(str(record.fields["event"])),
+        None if said is None else Message.model_validate(copied(said)),
+        dict(body.get("data") or {}),
+        tokens,
+        nonce=str(body["nonce"]),
+    )
+    return Event(
+        record.key,
+        place,
+        draft,
+        After.told(body["after"]),
+        record.created_at,
+        record.updated_at,
+        record.version,
+        Places.told(body["window"]) if "window" in body else None,
+        record.owed,
+    )

@@ -1,0 +1,107 @@
+"""What a log comes to: its window and its counts, event by event. Pure: what comes out is told by what goes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain.message import Role
+from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVING, SPOKEN, After, Draft, Event, EventType, place_key
+from memory.orchestrator.conversations.places import Places
+
+BASE_EVERY = 64
+"""Places after which the whole window is written down again: no more events are read to know it."""
+_TICK = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A log up to a place."""
+
+    place: int
+    after: After
+    window: Places
+    """The places of the messages that a model is sent, the system message aside."""
+    created_at: datetime
+    """Of the newest event: the next one's is later, so that the order of places is the order of creation."""
+
+    @classmethod
+    def born(cls, has_system: bool, created_at: datetime) -> State:
+        """Before the first event (B13)."""
+        return cls(FIRST_PLACE - 1, After(number=int(has_system), version=1), Places(), created_at)
+
+    def next(self, draft: Draft, *, tenant: str, incarnation: str, now: datetime, version: int) -> Event:
+        """The event that this draft is at the next place."""
+        place = self.place + 1
+        window = window_after(self.window, place, draft)
+        after, said = self.after, draft.message
+        carries = place % BASE_EVERY == 0 or draft.type in LEAVING - {EventType.EXCLUDE, EventType.RESTORE}
+        key = place_key(tenant, incarnation, place)
+        compacts = draft.type is EventType.COMPACTION
+        return Event(
+            key,
+            place,
+            draft,
+            replace(
+                after,
+                number=after.number + draft.is_in_history,
+                version=after.version + (window != self.window),
+                turn=after.turn + (said is not None and said.role is Role.USER and draft.type is EventType.MESSAGE),
+                compactions=after.compactions + compacts,
+                last_compaction=key.id if compacts else after.last_compaction,
+                status=_status_after(after.status, draft),
+                base=place if carries else after.base,
+            ),
+            max(self.created_at + _TICK, now),
+            now,
+            version,
+            window if carries else None,
+            draft.owed,
+        )
+
+    def with_event(self, event: Event) -> State:
+        """After the event, which stands behind all that went in so far."""
+        window = event.window if event.window is not None else window_after(self.window, event.place, event.draft)
+        return State(event.place, event.after, window, event.created_at)
+
+    def past(self, place: int) -> State:
+        """After a place at which what stands cannot be read: nothing is known of it but that the place is taken."""
+        return replace(self, place=place, created_at=self.created_at + _TICK)
+
+
+def window_after(window: Places, place: int, draft: Draft) -> Places:
+    """The window once this has happened at the place."""
+    data: Any = draft.data
+    match draft.type:
+        case EventType.MESSAGE:
+            return window.with_one(place)
+        case EventType.EXCLUDE:
+            return window.without(Places.of([data["place"]]))
+        case EventType.RESTORE:
+            return window.with_one(data["place"])
+        case EventType.CLEAR | EventType.ROLL_BACK | EventType.REPLACE:
+            return window.without(left_by(draft))
+        case EventType.COMPACTION:
+            return window.without(left_by(draft)).with_one(place)
+        case _:
+            return window
+
+
+def left_by(draft: Draft) -> Places:
+    """The places of the messages that this takes out of the window."""
+    data: Any = draft.data
+    if draft.type is EventType.EXCLUDE:
+        return Places.of([data["place"]])
+    return Places.told(data["left"]) if draft.type in LEAVING and "left" in data else Places()
+
+
+def _status_after(status: str, draft: Draft) -> str:
+    if draft.type is EventType.CLOSED:
+        return str(draft.data["status"])
+    return "active" if draft.type is EventType.RESUMED else status
+
+
+def is_spoken(event: Event) -> bool:
+    """Whether the event is a message."""
+    return event.type in SPOKEN

@@ -1,0 +1,153 @@
+"""The history of a session: its messages by number, each with what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.domain.ids import is_id
+from memory.domain.message import Message
+from memory.domain.session import HistoryItem, HistoryPage
+from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.conversations.events import LEAVING, Event, EventType
+from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.log import Log
+from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.placement import Placement
+from memory.ports.query import And, Eq, Filter, Ge, Gt, In, IsNull, Le, Not, Or, Order, Query, all_of, within
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryAsked:
+    """Which messages of a history are asked for (B33): those of these ids, numbers, roles, and those that one compaction took out of the window."""
+
+    ids: Sequence[str] | None = None
+    first: int | None = None
+    last: int | None = None
+    roles: Sequence[str] = ()
+    summaries: bool = True
+    archived_by: str | None = None
+    descending: bool = False
+    limit: int = 100
+    offset: int = 0
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Why a message is not in the window."""
+
+    excluded: str | None = None
+    archived_by: str | None = None
+
+
+_IN_IT = Gone()
+
+
+class History:
+    """Pages of one log."""
+
+    def __init__(self, placement: Placement, log: Log) -> None:
+        self._placement = placement
+        self._log = log
+
+    async def page(self, asked: HistoryAsked, system: Message | None) -> HistoryPage:
+        """A page of it; the system message is number 1."""
+        conditions = await self._conditions(asked)
+        if conditions is None:
+            return HistoryPage([])
+        first = self._system_item(asked, system)
+        leads = first is not None and not asked.descending and asked.cursor is None
+        order = (Order("created_at", descending=asked.descending),)
+        wanted = asked.offset + asked.limit - leads
+        events: list[Event] = []
+        cursor, more = asked.cursor, wanted > 0
+        while more:
+            query = Query(MESSAGES, within(self._log.life.partition), conditions, order, min(wanted - len(events), 1_000), cursor=cursor)
+            page = await self._placement.page("history.read", self._log.store, query)
+            events += self._log.events_of(page.records)
+            cursor = page.cursor
+            more = cursor is not None and len(events) < wanted
+        items = [item_of(event, gone) for event, gone in zip(events, await self.gone(events), strict=True)]
+        if first is not None and leads:
+            items.insert(0, first)
+        elif first is not None and asked.descending and cursor is None and len(items) < asked.offset + asked.limit:
+            items.append(first)
+        return HistoryPage(items[asked.offset :], cursor)
+
+    def _system_item(self, asked: HistoryAsked, system: Message | None) -> HistoryItem | None:
+        """The system message as an item, where it is asked for."""
+        if system is None or asked.archived_by is not None or (asked.first or 1) > 1 or (asked.last is not None and asked.last < 1):
+            return None
+        if (asked.ids is not None and "system" not in asked.ids) or (asked.roles and "system" not in asked.roles):
+            return None
+        at = self._log.life.created_at
+        return HistoryItem(system, 1, 0, at, at)
+
+    async def _conditions(self, asked: HistoryAsked) -> Filter | None:
+        """What the log's records are asked; None where none can be meant."""
+        parts: list[Filter] = [Eq("conversation_id", self._log.life.session_id), Not(IsNull("number_in_conversation"))]
+        if not asked.summaries:
+            parts.append(Eq("event", EventType.MESSAGE.value))
+        if asked.first is not None:
+            parts.append(Ge("number_in_conversation", asked.first))
+        if asked.last is not None:
+            parts.append(Le("number_in_conversation", asked.last))
+        if asked.roles:
+            parts.append(In("role", tuple(asked.roles)))
+        if asked.ids is not None:
+            unnamed = And((IsNull("message_id"), In("id", tuple(filter(is_id, asked.ids)))))
+            parts.append(Or((In("message_id", tuple(asked.ids)), unnamed)))
+        if asked.archived_by is not None:
+            compaction = await self._log.find(asked.archived_by)
+            if compaction is None or compaction.type is not EventType.COMPACTION:
+                return None
+            ranges = left_by(compaction.draft).ranges
+            if not ranges:
+                return None
+            parts.append(Or(tuple([And((Ge("place", low), Le("place", high))) for low, high in ranges])))
+        return all_of(*parts)
+
+    async def gone(self, events: Sequence[Event]) -> list[Gone]:
+        """What became of each of these messages: told by what happened behind the first of them."""
+        if not events:
+            return []
+        found: dict[int, Gone] = {event.place: _IN_IT for event in events}
+        behind = min(found)
+        names = tuple([event.value for event in LEAVING])
+        asked = And((Eq("conversation_id", self._log.life.session_id), In("event", names), Gt("place", behind)))
+        query = Query(MESSAGES, within(self._log.life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        async for page in self._placement.pages("history.marks", self._log.store, query):
+            for event in self._log.events_of(page.records):
+                _mark(found, event)
+        return [found[event.place] for event in events]
+
+
+def _mark(found: dict[int, Gone], event: Event) -> None:
+    """Take in what an event made of the messages."""
+    data: Mapping[str, Any] = event.draft.data
+    if event.type is EventType.RESTORE:
+        if data["place"] in found:
+            found[data["place"]] = _IN_IT
+        return
+    left: Places = left_by(event.draft)
+    gone = Gone(archived_by=event.key.id) if event.type is EventType.COMPACTION else Gone(excluded=str(data.get("reason", "manual")))
+    for place in found:
+        if place in left:
+            found[place] = gone
+
+
+def item_of(event: Event, gone: Gone) -> HistoryItem:
+    message = event.message
+    assert message is not None  # noqa: S101 - only messages are in a history
+    return HistoryItem(
+        message,
+        event.number or 0,
+        event.after.turn,
+        event.created_at,
+        event.updated_at,
+        event.type is EventType.COMPACTION,
+        gone.excluded,
+        gone.archived_by,
+    )

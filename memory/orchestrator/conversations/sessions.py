@@ -1,0 +1,256 @@
+"""The sessions: created, told apart, listed, ended, deleted. What stands in one is its log's affair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import Conflict, NotFound
+from memory.domain.message import Message, Role
+from memory.domain.scope import Scope
+from memory.domain.session import SessionInfo, SessionPage
+from memory.orchestrator.collections import MESSAGES, SESSIONS
+from memory.orchestrator.conversations.folding import State
+from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.entry_records import copied
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.split import CONVERSATION
+from memory.orchestrator.steps import step
+from memory.orchestrator.turns import Patience
+from memory.orchestrator.versions import version_at
+from memory.ports.query import Eq, Filter, Ge, Has, Le, Order, Query, Tenant, all_of
+from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
+from memory.ports.writes import Absent, AtVersion, Put
+
+FOLLOWS_WITHIN = timedelta(seconds=5)
+"""How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
+
+
+FOLLOW = "follow"
+
+
+def scope_of(session_id: str) -> str:
+    """The scope of a conversation: apart from that of the session's entries, whose erasure leaves the conversation, and the other way round."""
+    return f"{CONVERSATION}:{session_id}"
+
+
+def session_key(tenant: str, session_id: str) -> Key:
+    return Key(tenant, ids.derived_id(tenant, scope_of(session_id), "session"))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDraft:
+    """A session as handed in, checked."""
+
+    id: str | None = None
+    system: Message | None = None
+    user: str | None = None
+    agent: str | None = None
+    namespace: str | None = None
+    title: str | None = None
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SessionRecords:
+    """The repository of sessions: each one's own record."""
+
+    owed_follow = (Owed(FOLLOW, FOLLOW),)
+    """What an event owes that lists must know of: see `follow`."""
+
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
+        self._placement = placement
+        self._outbox = outbox
+        self._erasure = erasure
+        outbox.register(FOLLOW, self._follow_noted)
+
+    # -- one session --------------------------------------------------------------------------------------------------
+
+    async def create(self, tenant: str, draft: SessionDraft) -> tuple[Record, Log]:
+        """A new session under this id, or under one of its own. Raises `Conflict` where there is one (B12)."""
+        session_id = draft.id or self._placement.new_id(tenant, "session")
+        now = self._placement.now()
+        record, stands = self._record(tenant, session_id, draft, now), 0
+        patience = Patience(self._placement, session_id)
+        while True:
+            version = version_at(now, stands)
+            put = Put(SESSIONS, replace(record, version=version), AtVersion(stands) if stands else Absent())
+            outcome = await self._placement.write_one("session.create", self._placement.topology.archive, put)
+            if outcome.applied:
+                record = replace(record, version=version, generation=outcome.generation)
+                log = self.log(record)
+                log.begun()
+                return record, log
+            if (error := refused(self._placement.topology.archive, outcome)) is not None:
+                raise error
+            if isinstance(outcome.stored, Record | Corrupt):
+                if isinstance(outcome.stored, Record) and outcome.stored.body.get("incarnation") == record.body["incarnation"]:
+                    return outcome.stored, self.log(outcome.stored)  # this very put, whose answer was lost
+                raise Conflict(f"Session already exists: {session_id}", session_id)
+            if isinstance(outcome.stored, Tombstone):
+                await self._outbox.finish(Pending(SESSIONS, self._placement.topology.archive, outcome.stored))
+            stands = outcome.version or 0
+            await patience.wait()
+
+    def _record(self, tenant: str, session_id: str, draft: SessionDraft, now: datetime) -> Record:
+        scope = scope_of(session_id)
+        fields: dict[str, FieldValue] = {
+            "session_id": session_id,
+            "status": "active",
+            "subject": draft.user,
+            "agent": draft.agent,
+            "namespace": draft.namespace,
+            "tags": tuple(draft.tags),
+            "touched_at": now,
+        }
+        said = {
+            "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
+            "title": draft.title,
+            "metadata": dict(draft.metadata),
+        }
+        body: dict[str, JsonValue] = {"incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)}
+        body |= {name: value for name, value in said.items() if value}
+        return Record(session_key(tenant, session_id), scope, version_at(now), now, now, fields=fields, body=body, tier="mid")
+
+    async def record(self, tenant: str, session_id: str) -> Record:
+        """The session's own record. Raises `NotFound` where there is no such session (B19)."""
+        with step("session.read"):
+            (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
+        if isinstance(stored, Corrupt):
+            await self._placement.locate(SESSIONS, stored.key)  # raises what says so
+        if not isinstance(stored, Record):
+            raise NotFound(session_id, "session")
+        return stored
+
+    def log(self, record: Record) -> Log:
+        """The log of the session whose record this is."""
+        return Log(self._placement, _life_of(record), self._renewed)
+
+    async def _renewed(self, life: Life) -> Life:
+        now = _life_of(await self.record(life.tenant, life.session_id))
+        if now.incarnation != life.incarnation:
+            raise NotFound(life.session_id, "session")  # deleted, and created again since
+        return now
+
+    async def follow(self, record: Record, state: State, touched_at: datetime, **changes: JsonValue) -> Record:
+        """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`)."""
+        patience = Patience(self._placement, str(record.fields["session_id"]))
+        while True:
+            now = self._placement.now()
+            facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
+            body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
+            before: Any = record.fields["touched_at"]
+            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at)}
+            if body == dict(record.body) and fields == dict(record.fields):
+                return record
+            new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
+            store = self._placement.topology.archive
+            outcome = await self._placement.write_one("session.follow", store, Put(SESSIONS, new, AtVersion(record.version)))
+            if outcome.applied:
+                return new
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            there = outcome.stored
+            if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
+                raise NotFound(str(record.fields["session_id"]), "session")
+            record = there
+            if not changes and int(record.body.get("place", 0)) >= state.place:
+                return record  # another told it of more
+            await patience.wait()
+
+    async def finish(self, event: Record) -> None:
+        """Do what an event owes."""
+        await self._outbox.finish(Pending(MESSAGES, self._placement.topology.archive, event))
+
+    async def _follow_noted(self, pending: Pending, owed: Owed) -> bool:
+        """What a crash left undone: the session's record says what its log has come to."""
+        if not isinstance(pending.owner, Record):
+            return True
+        try:
+            record = await self.record(pending.owner.key.tenant, str(pending.owner.fields["conversation_id"]))
+            await self.follow(record, (await self.log(record).load()).state, pending.owner.created_at)
+        except NotFound:
+            return True  # deleted meanwhile
+        return True
+
+    async def delete(self, tenant: str, session_id: str) -> bool:
+        """Erase a session with everything said in it, and the entries of its scope; false where there was none."""
+        try:
+            await self.record(tenant, session_id)
+            there = True
+        except NotFound:
+            there = False
+        await self._erasure.erase(Partition(tenant, scope_of(session_id)))
+        entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
+        return there or entries > 0
+
+    # -- many ---------------------------------------------------------------------------------------------------------
+
+    async def list(
+        self,
+        tenant: str,
+        *,
+        asked: Mapping[str, FieldValue],
+        tags: Sequence[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        order: str = "updated",
+        descending: bool = True,
+        limit: int,
+        cursor: str | None = None,
+    ) -> SessionPage:
+        """A page of sessions with these fields, created between the two moments, both included (B15, B16)."""
+        conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
+        conditions += [Has("tags", tag) for tag in tags]
+        conditions += [] if since is None else [Ge("created_at", since)]
+        conditions += [] if until is None else [Le("created_at", until)]
+        by = Order("touched_at" if order == "updated" else "created_at", descending=descending)
+        query = Query(SESSIONS, Tenant(tenant), all_of(*conditions), (by,), limit, cursor=cursor)
+        page = await self._placement.page("session.list", self._placement.topology.archive, query)
+        return SessionPage([info_of(r) for r in page.records if isinstance(r, Record)], page.cursor)
+
+
+def info_of(record: Record, state: State | None = None) -> SessionInfo:
+    """What a session's record says of it, and its log where it was read."""
+    body: Mapping[str, Any] = record.body
+    fields: Mapping[str, Any] = record.fields
+    has_system = "system" in body
+    return SessionInfo(
+        id=fields["session_id"],
+        status=fields["status"] if state is None else state.after.status,
+        user=fields.get("subject"),
+        agent=fields.get("agent"),
+        namespace=fields.get("namespace"),
+        title=body.get("title"),
+        tags=list(fields.get("tags") or ()),
+        metadata=copied(body.get("metadata") or {}),
+        created_at=record.created_at,
+        updated_at=fields["touched_at"] if state is None else max(fields["touched_at"], state.created_at),
+        message_count=body.get("messages", int(has_system)) if state is None else state.after.number,
+        compaction_count=body.get("compactions", 0) if state is None else state.after.compactions,
+        version=None if state is None else state.after.version,
+        last_compaction_id=None if state is None else state.after.last_compaction,
+    )
+
+
+def _life_of(record: Record) -> Life:
+    return Life(
+        record.key.tenant,
+        str(record.fields["session_id"]),
+        record.scope,
+        str(record.body["incarnation"]),
+        record.generation or 0,
+        "system" in record.body,
+        record.created_at,
+    )
+
+
+def system_of(record: Record) -> Message | None:
+    """The session's system message, under the id that every session's has (B14)."""
+    said = record.body.get("system")
+    return None if said is None else Message.model_validate(copied(said)).model_copy(update={"id": "system", "role": Role.SYSTEM})

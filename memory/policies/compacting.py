@@ -1,0 +1,266 @@
+"""Compacting a plain list of messages (A114–A126). Pure: no clock, no store, no model but the summariser that is given.
+
+Four steps, each only while more is there than wanted: duplicates go, then what matters least, then the older part becomes a summary, then the
+oldest go. A call and its results go together or stay together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, Role
+from memory.policies.tokens import message_tokens
+from memory.policies.weighing import duplicates, importance
+from memory.policies.window import Block, blocks
+from memory.ports.tokens import TokenCounter
+
+Summarise = Callable[[Sequence[Message]], Message | str]
+"""Makes one message, or its text, of those given."""
+
+BESIDE = 2
+"""What each message of a list costs besides itself (A115)."""
+FEWEST_TO_SUMMARISE = 3
+_SENTENCES = 5
+_SENTENCE_CHARS = 200
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactingSettings:
+    """When a list is compacted, and how far (A120). `threshold` and `target` are shares of `max_tokens`.
+
+    The last `keep_recent` messages are protected; 0 protects none (A124). `keep_last_user` protects the last user message too (B46).
+    """
+
+    max_tokens: int = 100_000
+    target: float = 0.7
+    threshold: float = 0.85
+    min_importance: float = 30
+    keep_recent: int = 10
+    summarise: bool = True
+    deduplicate: bool = True
+    similarity: float = 0.85
+    task_words: tuple[str, ...] = ()
+    keep_last_user: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise InvalidInput("max_tokens", f"must be 1 or more, not {self.max_tokens}")
+        if self.keep_recent < 0:
+            raise InvalidInput("keep_recent", f"must be 0 or more, not {self.keep_recent}")
+        if not 0 <= self.target <= self.threshold:
+            raise InvalidInput("target", f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}")
+        if not 0 < self.similarity <= 1:
+            raise InvalidInput("similarity", f"must be above 0 and at most 1, not {self.similarity:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A list after compaction, and what became of the rest.
+
+    `strategy` is the last step that took something: none, dedupe, importance, summarise or trim. `removed` are positions in the list given, with
+    those that `summary` stands for. `over_target` says by how much what is protected exceeds the target.
+    """
+
+    messages: list[Message]
+    strategy: str
+    tokens_before: int
+    tokens_after: int
+    removed: tuple[int, ...] = ()
+    summary: Message | None = None
+    over_target: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A list with one message more (A125)."""
+
+    messages: list[Message]
+    compacted: bool
+    result: Compacted
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """How much of the maximum is used (A126). `remaining` is below 0 where more is used than there is."""
+
+    used: int
+    remaining: int
+    percent_used: float
+
+
+def cost_of(message: Message, counter: TokenCounter) -> int:
+    """What a message costs: what it says of itself, else counted (A114)."""
+    return message.tokens if message.tokens is not None else message_tokens(message, counter)
+
+
+def context_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
+    """What a list costs: each message, and 2 beside it; an empty list nothing (A115)."""
+    return sum(cost_of(message, counter) + BESIDE for message in messages)
+
+
+def token_budget(messages: Iterable[Message], settings: CompactingSettings, counter: TokenCounter) -> TokenBudget:
+    used = context_tokens(messages, counter)
+    return TokenBudget(used, settings.max_tokens - used, 100 * used / settings.max_tokens)
+
+
+def format_token_count(count: int) -> str:
+    """`999`, `1.0k`, `1.5M` (A126)."""
+    if count < 1_000:
+        return str(count)
+    thousands = f"{count / 1_000:.1f}"
+    return f"{thousands}k" if float(thousands) < 1_000 else f"{count / 1_000_000:.1f}M"
+
+
+def summary_of(messages: Sequence[Message]) -> Message:
+    """A summary made without a model: the first sentence of each of the first five messages (A119). The same messages give the same summary."""
+    sentences = [sentence for message in messages[:_SENTENCES] if (sentence := _first_sentence(message.text))]
+    return _as_summary("Summary of the conversation so far: " + " ".join(sentences), messages)
+
+
+def compacted(messages: Sequence[Message], settings: CompactingSettings, counter: TokenCounter, summarise: Summarise | None = None) -> Compacted:
+    """The list brought down to the target where it has reached the threshold, else as it is (A121).
+
+    Neither what is removed nor what is kept is changed. A summary that would cost no less than what it stands for is not used.
+    """
+    before = context_tokens(messages, counter)
+    if not messages or before < settings.threshold * settings.max_tokens:
+        return Compacted(list(messages), "none", before, before)
+    work = _Work(messages, settings, counter)
+    steps = (
+        ("dedupe", work.deduplicate if settings.deduplicate else None),
+        ("importance", work.drop_least),
+        ("summarise", (lambda: work.summarise(summarise or summary_of)) if settings.summarise else None),
+        ("trim", work.trim),
+    )
+    strategy = "none"
+    for name, step in steps:
+        if step is not None and work.tokens > work.target and step():
+            strategy = name
+    return work.result(strategy, before)
+
+
+def appended(
+    messages: Sequence[Message], message: Message, settings: CompactingSettings, counter: TokenCounter, summarise: Summarise | None = None
+) -> Appended:
+    """The list with the message behind it, compacted where that crosses the threshold (A125)."""
+    result = compacted([*messages, message], settings, counter, summarise)
+    return Appended(result.messages, result.strategy != "none", result)
+
+
+class _Work:
+    """One compaction under way."""
+
+    def __init__(self, messages: Sequence[Message], settings: CompactingSettings, counter: TokenCounter) -> None:
+        self._all = messages
+        self._settings = settings
+        self._counter = counter
+        self._costs = [cost_of(message, counter) + BESIDE for message in messages]
+        self._removed: set[int] = set()
+        self._summary: tuple[int, Message] | None = None
+        self.tokens = sum(self._costs)
+        self.target = settings.target * settings.max_tokens
+        recent = set(range(max(0, len(messages) - settings.keep_recent), len(messages)))
+        if settings.keep_last_user:
+            recent |= {max((at for at, m in enumerate(messages) if m.role is Role.USER), default=len(messages))}
+        in_blocks = blocks(messages)
+        known = {at for block in in_blocks for at in block}
+        lost = [(at,) for at, m in enumerate(messages) if at not in known and m.role is Role.TOOL]
+        self._free: set[Block] = {block for block in (*in_blocks, *lost) if recent.isdisjoint(block)}
+        self._summaries: list[Block] = [(at,) for at, m in enumerate(messages) if m.is_summary and at not in recent]
+
+    def deduplicate(self) -> bool:
+        """Of messages much alike the earliest stays; so does what is protected, asks a tool or shows more than text (A118, A122)."""
+        takable = {block for block in self._free if len(block) == 1 and _is_only_text(self._all[block[0]])}
+        alike = {(at,) for later in duplicates(self._all, self._settings.similarity).values() for at in later}
+        for block in alike & takable:
+            self._remove(block)
+        return bool(alike & takable)
+
+    def drop_least(self) -> bool:
+        """Blocks below the importance that is kept, the least important first (A116, A122)."""
+        weighed = sorted((self._weight(block), block) for block in self._free)
+        least = [block for weight, block in weighed if weight < self._settings.min_importance]
+        return self._remove_while_over(least)
+
+    def summarise(self, make: Summarise) -> bool:
+        """One summary for all that is not protected, if that is three messages or more (A121)."""
+        positions = sorted(at for block in self._free for at in block)
+        if len(positions) < FEWEST_TO_SUMMARISE:
+            return False
+        summary = _checked(make, [self._all[at].model_copy(deep=True) for at in positions])
+        cost = cost_of(summary, self._counter) + BESIDE
+        if summary.is_empty or cost >= sum(self._costs[at] for at in positions):
+            return False
+        for block in sorted(self._free):
+            self._remove(block)
+        self._summary = (positions[0], summary)
+        self.tokens += cost
+        return True
+
+    def trim(self) -> bool:
+        """The oldest first, earlier summaries last, while more than the recent ones and one are there (A123). What is protected stays."""
+        return self._remove_while_over([*sorted(self._free), *self._summaries], fewest=self._settings.keep_recent + 1)
+
+    def result(self, strategy: str, before: int) -> Compacted:
+        kept: list[Message] = []
+        for position, message in enumerate(self._all):
+            if self._summary is not None and self._summary[0] == position:
+                kept.append(self._summary[1])
+            if position not in self._removed:
+                kept.append(message)
+        summary = self._summary[1] if self._summary is not None else None
+        over = max(0, self.tokens - int(self.target))
+        return Compacted(kept, strategy, before, self.tokens, tuple(sorted(self._removed)), summary, over)
+
+    def _remove_while_over(self, candidates: Iterable[Block], fewest: int = 0) -> bool:
+        removed = False
+        for block in candidates:
+            if self.tokens <= self.target or self._count() - len(block) < fewest:
+                break
+            self._remove(block)
+            removed = True
+        return removed
+
+    def _remove(self, block: Block) -> None:
+        self._removed.update(block)
+        self._free.discard(block)
+        self.tokens -= sum(self._costs[at] for at in block)
+
+    def _count(self) -> int:
+        return len(self._all) - len(self._removed) + (self._summary is not None)
+
+    def _weight(self, block: Block) -> float:
+        return max(importance(self._all[at], at, len(self._all), self._settings.task_words) for at in block)
+
+
+def _checked(make: Summarise, sources: list[Message]) -> Message:
+    made: object = make(sources)
+    if isinstance(made, str):
+        return _as_summary(made, sources)
+    if not isinstance(made, Message):
+        raise InvalidInput("summarise", f"must return a message or its text, not {type(made).__name__}")
+    summary = made.model_copy(update={"is_summary": True}, deep=True)
+    summary.metadata.setdefault("summarizes", [m.id for m in sources if m.id is not None])
+    return summary
+
+
+def _as_summary(text: str, sources: Sequence[Message]) -> Message:
+    named = sha256("\0".join([text, *(f"{m.id or ''}\1{m.role.value}\1{m.text}" for m in sources)]).encode("utf-8", "surrogatepass"))
+    about = {"importance": 70, "summarizes": [m.id for m in sources if m.id is not None]}
+    content = text.strip()
+    return Message(id=f"summary_{named.hexdigest()[:16]}", role=Role.SYSTEM, content=content, is_summary=True, metadata=about)
+
+
+def _first_sentence(text: str) -> str:
+    """Up to the first full stop, question or exclamation mark, or line's end; below 200 characters."""
+    first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+    return first if len(first) < _SENTENCE_CHARS else first[: _SENTENCE_CHARS - 2] + "…"
+
+
+def _is_only_text(message: Message) -> bool:
+    return not message.tool_calls and (isinstance(message.content, str) or all(part.get("type") == "text" for part in message.content))

@@ -1,0 +1,328 @@
+"""Sessions: what was said, what of it a model is sent, and what became of the rest (section B of the catalogue)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memory import Conflict, InvalidInput, Memory, Message, NotFound, Session
+from memory.facade.memory import Memory as Opened
+from tests.acceptance.support import HOUR, Clock
+
+SYSTEM = "You are kind."
+
+
+def user(text: str, message_id: str) -> dict[str, Any]:
+    return {"role": "user", "content": text, "id": message_id}
+
+
+def assistant(text: str, message_id: str, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, "id": message_id, **more}
+
+
+def summary(message_id: str) -> Callable[[list[Message]], Message]:
+    return lambda _: Message(id=message_id, role="system", content="so far")
+
+
+async def window(session: Session) -> list[str]:
+    return [str(message.id) for message in (await session.context()).messages]
+
+
+async def history(session: Session, **asked: Any) -> list[str]:
+    return [str(item.message.id) for item in (await session.history(**asked)).items]
+
+
+@pytest.mark.behaviour("B12")
+async def test_a_session_is_created_once(memory: Memory) -> None:
+    session = await memory.sessions.create("s1", system=SYSTEM)
+    assert session.id == "s1"
+    with pytest.raises(Conflict, match="Session already exists: s1"):
+        await memory.sessions.create("s1")
+    one, other = await memory.sessions.create(), await memory.sessions.create()
+    assert one.id != other.id
+
+
+@pytest.mark.behaviour("B13", "B14")
+async def test_a_new_session_has_its_system_message_and_nothing_else(memory: Memory) -> None:
+    session = await memory.sessions.create("s1", system=SYSTEM)
+    info = await session.info()
+    assert (info.message_count, info.compaction_count, info.status, info.version) == (1, 0, "active", 1)
+    (item,) = (await session.history()).items
+    assert (item.message.id, item.message.text, item.number, item.turn) == ("system", SYSTEM, 1, 0)
+    assert await window(session) == ["system"]
+    assert await session.compactions() == []
+
+
+@pytest.mark.behaviour("B19")
+async def test_a_handle_creates_its_session_or_says_that_there_is_none(memory: Memory) -> None:
+    with pytest.raises(NotFound, match="session not found: nobody"):
+        await memory.session("nobody", create=False).append(user("hello", "u1"))
+    assert await memory.sessions.get("nobody") is None
+    session = memory.session("s1", user="ada", system=SYSTEM)
+    await session.append(user("hello", "u1"))
+    assert await window(memory.session("s1", create=False)) == ["system", "u1"]
+    info = await session.info()
+    assert (info.user, info.version, info.message_count) == ("ada", 2, 2)
+
+
+@pytest.mark.behaviour("B20", "B21", "B23", "AC-B09")
+async def test_a_streamed_answer_is_one_message(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("u1", "u1"), assistant("par", "a1")])
+    await session.append(assistant("full", "a1", usage={"total": 7}, finish_reason="stop"))
+    info = await session.info()
+    assert (info.version, info.message_count) == (3, 3)
+    last, (*_, item) = (await session.context()).messages[-1], (await session.history()).items
+    assert (last.text, last.usage, last.finish_reason) == ("full", {"total": 7}, "stop")
+    assert (item.message, item.number) == (last, 3)
+
+
+@pytest.mark.behaviour("B22")
+async def test_an_update_after_another_message_doubles_nothing(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    call = {"id": "c1", "name": "look", "arguments": "{}"}
+    await session.append([user("u1", "u1"), assistant("", "a1", tool_calls=[call])])
+    await session.append({"role": "tool", "content": "found", "tool_call_id": "c1", "id": "t1"})
+    await session.append(assistant("looking", "a1", tool_calls=[call]))
+    await session.append(assistant("done", "a2"))
+    assert await window(session) == ["system", "u1", "a1", "t1", "a2"] == await history(session)
+
+
+@pytest.mark.behaviour("B24", "B25", "AC-B11")
+async def test_a_message_for_the_window_only_is_no_message_of_the_history(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append(user("n", "n"), in_history=False)
+    assert await window(session) == ["system", "n"]
+    assert await history(session) == ["system"]
+    assert (await session.info()).message_count == 1
+
+
+@pytest.mark.behaviour("B26", "AC-B13")
+async def test_an_update_changes_window_and_history_together(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append(assistant("a", "a1"))
+    before = (await session.info()).version
+    await session.update("a1", usage={"total": 3}, finish_reason="stop")
+    said, item = (await session.context()).messages[-1], (await session.history()).items[-1]
+    assert (said.usage, said.finish_reason, item.message) == ({"total": 3}, "stop", said)
+    assert ((await session.info()).version, item.number) == (before, 2)
+    with pytest.raises(NotFound, match="message not found: nothing"):
+        await session.update("nothing", content="x")
+    with pytest.raises(InvalidInput, match="id"):
+        await session.update("a1", id="other")
+
+
+@pytest.mark.behaviour("B27", "B28", "B29", "AC-B15")
+async def test_what_is_excluded_is_marked_until_it_is_added_again(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("u1", "u1"), user("u2", "u2")])
+    assert (await session.exclude("u1"), await session.exclude("system"), await session.exclude("nobody")) == (True, False, False)
+    assert await window(session) == ["system", "u2"]
+    assert {item.message.id: item.excluded for item in (await session.history()).items} == {"system": None, "u1": "manual", "u2": None}
+    assert (await session.info()).version == 4
+    await session.append(user("u1", "u1"))
+    assert await window(session) == ["system", "u1", "u2"]
+    assert all(item.excluded is None for item in (await session.history()).items)
+
+
+@pytest.mark.behaviour("B30", "B31", "B32")
+async def test_a_cleared_window_keeps_its_history_marked(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("u1", "u1"), user("u2", "u2")])
+    assert await session.clear() == 2
+    assert await window(session) == ["system"]
+    assert [item.excluded for item in (await session.history()).items] == [None, "manual", "manual"]
+    assert (await session.info()).version == 4
+
+
+@pytest.mark.behaviour("B33")
+async def test_a_history_is_asked_by_ids_numbers_summaries_and_compaction(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(1, 5)])
+    made = await session.compact(summary("sum"), keep_last=2)
+    assert await history(session, ids=["m2", "m4"]) == ["m2", "m4"]
+    assert await history(session, first=2, last=3) == ["m1", "m2"]
+    assert await history(session, summaries=False) == ["system", "m1", "m2", "m3", "m4"]
+    assert await history(session, archived_by=made.id) == ["m1", "m2"]
+    assert await history(session, limit=2, offset=1) == ["m1", "m2"]
+    assert await history(session, order="newest", limit=2) == ["sum", "m4"]
+
+
+@pytest.mark.behaviour("B35", "B36", "B37", "B38", "B39", "AC-B17")
+async def test_a_summary_stands_for_all_but_the_last(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(1, 7)])
+    made = await session.compact(summary("sum1"), keep_last=2)
+    assert await window(session) == ["system", "sum1", "m5", "m6"]
+    assert (made.messages_before, made.messages_after, made.archived_ids, made.reason) == (7, 4, ["m1", "m2", "m3", "m4"], "manual")
+    items = (await session.history()).items
+    assert [(item.number, item.message.id, item.is_summary) for item in (items[0], items[-1])] == [(1, "system", False), (8, "sum1", True)]
+    assert [item.archived_by for item in items] == [None, *[made.id] * 4, None, None, None]
+    info = await session.info()
+    assert (info.message_count, info.compaction_count, info.last_compaction_id) == (8, 1, made.id)
+    assert await session.compactions() == [made]
+
+
+@pytest.mark.behaviour("B34", "B41", "AC-B19")
+async def test_keeping_none_or_more_than_there_are(memory: Memory) -> None:
+    none, all_of_them = memory.session("none", system=SYSTEM), memory.session("all", system=SYSTEM)
+    for session in (none, all_of_them):
+        await session.append([user("m1", "m1"), user("m2", "m2")])
+    await none.compact(summary("sum"), keep_last=-5)
+    made = await all_of_them.compact(summary("sum"), keep_last=100)
+    assert await window(none) == ["system", "sum"]
+    assert (await window(all_of_them), made.archived_ids) == (["system", "sum", "m1", "m2"], [])
+
+
+@pytest.mark.behaviour("B40", "B42")
+async def test_a_later_compaction_takes_the_earlier_summary(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    for n in range(4):
+        await session.append(user(f"m{n}", f"m{n}"))
+        await session.compact(summary(f"sum{n}"), keep_last=0)
+    assert await window(session) == ["system", "sum3"]
+    assert [made.archived_ids for made in await session.compactions()] == [["m0"], ["sum0", "m1"], ["sum1", "m2"], ["sum2", "m3"]]
+    assert len(await history(session)) == 9
+
+
+@pytest.mark.behaviour("B52")
+async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append(user("u1", "u1"))
+    here = await session.checkpoint()
+    await session.append([assistant("a1", "a1"), user("u2", "u2")])
+    assert await session.roll_back(here, "invalid_response") == 2
+    assert await window(session) == ["system", "u1"]
+    assert [item.excluded for item in (await session.history()).items] == [None, None, "invalid_response", "invalid_response"]
+
+
+@pytest.mark.behaviour("B47", "B53")
+async def test_calls_that_were_cut_off_are_mended_once(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    calls = [{"id": call, "name": "look", "arguments": "{}"} for call in ("c1", "c2")]
+    await session.append(assistant("", "a1", tool_calls=calls))
+    await session.append([{"role": "tool", "content": "x", "tool_call_id": call, "id": f"t{n}"} for n, call in enumerate(("c1", "c1", "c9"))])
+    (made,) = await session.mend_tool_calls()
+    assert (made.tool_call_id, made.text) == ("c2", "TOOL_CALL_INTERRUPTED")
+    assert await session.mend_tool_calls() == []
+    context = await session.context()
+    assert [message.id for message in context.messages] == ["system", "a1", "t0", made.id]
+    assert (context.invalid, context.interrupted) == (["t1", "t2"], [])
+
+
+@pytest.mark.behaviour("B15", "B16")
+async def test_sessions_are_listed_the_last_used_first(memory: Memory, clock: Clock) -> None:
+    handles = []
+    for n, who in enumerate(("ada", "ada", "bo")):
+        handles.append(await memory.sessions.create(f"s{n}", user=who, tags=["work"] if n else ()))
+        clock.advance(HOUR)
+    await handles[0].append(user("hello", "u1"))
+    await handles[2].archive()
+
+    async def listed(**asked: Any) -> list[str]:
+        return [info.id for info in (await memory.sessions.list(**asked)).sessions]
+
+    assert await listed() == ["s2", "s0", "s1"]
+    assert await listed(by="created", order="oldest") == ["s0", "s1", "s2"]
+    assert await listed(user="ada") == ["s0", "s1"]
+    assert await listed(status="archived") == ["s2"]
+    assert await listed(tags=["work"], status="active") == ["s1"]
+    second = (await handles[1].info()).created_at
+    assert await listed(since=second, until=second) == ["s1"]
+    page = await memory.sessions.list(limit=2)
+    assert [info.id for info in (await memory.sessions.list(limit=2, cursor=page.cursor)).sessions] == ["s1"]
+
+
+@pytest.mark.behaviour("B17", "C12")
+async def test_what_was_read_is_a_copy(memory: Memory) -> None:
+    given = {"role": "user", "content": [{"type": "text", "text": "hello"}], "id": "u1"}
+    session = memory.session("s1", metadata={"a": [1]})
+    await session.append(given)
+    given["content"] = "changed"
+    for read in (lambda: session.context(), lambda: session.history()):
+        (await read()).to_dict()
+    said = (await session.context()).messages[0]
+    said.content[0]["text"] = "changed"  # type: ignore[index]
+    (await session.info()).metadata["a"].append(2)
+    assert (await session.context()).messages[0].text == "hello"
+    assert (await session.info()).metadata == {"a": [1]}
+
+
+@pytest.mark.behaviour("B29", "AC-B29")
+async def test_ids_are_kept_to_the_letter(memory: Memory) -> None:
+    names = ["a/b::c é", "S1", "s1", "s1 ", "*", "conversation:x"]
+    for name in names:
+        await memory.session(name).append(user(name, name))
+    for name in names:
+        assert [message.text for message in (await memory.session(name, create=False).context()).messages] == [name]
+    assert sorted(info.id for info in (await memory.sessions.list()).sessions) == sorted(names)
+
+
+@pytest.mark.behaviour("B32")
+async def test_a_session_that_has_ended_takes_no_message_until_it_is_resumed(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append(user("u1", "u1"))
+    await memory.write("a fact", scope="session:s1")
+    await memory.sessions.end("s1")
+    with pytest.raises(Conflict, match="is ended; resume it first"):
+        await session.append(user("u2", "u2"))
+    assert await session.resume()
+    await session.append(user("u3", "u3"))
+    assert await window(session) == ["system", "u1", "u3"]
+
+
+async def test_a_deleted_session_is_gone_with_its_entries_and_its_id_is_free(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM, create=True)
+    await session.append(user("the secret heron", "u1"))
+    await memory.write("a secret fact", scope="session:s1")
+    await memory.write("another's", scope="session:s2")
+    assert await memory.sessions.delete("s1")
+    assert not await memory.sessions.delete("s1")
+    assert await memory.retrieve("session:s1") == []
+    assert len(await memory.retrieve("session:s2")) == 1
+    with pytest.raises(NotFound):
+        await session.append(user("late", "u2"))
+    assert (await memory.sessions.list()).sessions == []
+    again = memory.session("s1")
+    await again.append(user("new", "u1"))
+    assert await window(again) == ["u1"]
+
+
+async def test_erasing_a_sessions_entries_leaves_what_was_said(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append(user("hello", "u1"))
+    await memory.write("a fact", scope="session:s1")
+    await memory.admin.erase("session:s1")
+    assert await window(session) == ["u1"]
+
+
+async def test_tenants_never_mix(memory: Opened) -> None:
+    async with memory.for_tenant("other") as other:
+        await memory.session("s1").append(user("mine", "u1"))
+        await other.session("s1").append(user("theirs", "u1"))
+        assert [m.text for m in (await memory.session("s1").context()).messages] == ["mine"]
+        assert [m.text for m in (await other.session("s1").context()).messages] == ["theirs"]
+        await other.sessions.delete("s1")
+        assert [info.id for info in (await memory.sessions.list()).sessions] == ["s1"]
+        assert [m.text for m in (await memory.session("s1").context()).messages] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"role": "nobody", "content": "x"}, "role"),
+        ({"role": "user", "content": 7}, "content"),
+        ({"role": "user", "content": "\x00"}, "content"),
+        ({"role": "user", "content": "x", "id": "system"}, "id"),
+        ({"role": "user", "content": "x", "id": ""}, "id"),
+        ({"content": "x"}, "role"),
+        (7, "message"),
+    ],
+)
+async def test_a_message_that_is_none_is_refused_before_any_store_is_touched(plain: Memory, wrong: Any, field: str) -> None:
+    session = plain.session("s1")
+    with pytest.raises(InvalidInput, match=field):
+        await session.append([user("fine", "u1"), wrong])
+    assert (await plain.sessions.list()).sessions == [] or await window(session) == []

@@ -1,0 +1,53 @@
+"""What the tests of conversations share: sessions over the small world, and what everybody must see of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory.domain.message import Message, Role
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.engine import Engine
+from tests.unit.orchestrator.world import TENANT
+
+SYSTEM = Message(role=Role.SYSTEM, content="You are kind.")
+
+
+def user(text: str, message_id: str | None = None, **more: Any) -> Message:
+    return Message(id=message_id, role=Role.USER, content=text, **more)
+
+
+def assistant(text: str, message_id: str | None = None, **more: Any) -> Message:
+    return Message(id=message_id, role=Role.ASSISTANT, content=text, **more)
+
+
+def calling(*calls: str, message_id: str | None = None) -> Message:
+    return Message(id=message_id, role=Role.ASSISTANT, tool_calls=[{"id": call, "name": "look"} for call in calls])
+
+
+def answer(call: str, text: str = "found", message_id: str | None = None) -> Message:
+    return Message(id=message_id, role=Role.TOOL, content=text, tool_call_id=call)
+
+
+async def begun(engine: Engine, session_id: str = "s1", system: Message | None = SYSTEM) -> Conversation:
+    return await engine.conversations.create(TENANT, SessionDraft(session_id, system))
+
+
+async def opened(engine: Engine, session_id: str = "s1") -> Conversation:
+    """As another process has it."""
+    return await engine.conversations.open(TENANT, SessionDraft(session_id), create=False)
+
+
+async def window(conversation: Conversation) -> list[str]:
+    return [str(message.id) for message in (await conversation.context()).messages]
+
+
+async def told(conversation: Conversation, **asked: Any) -> list[str]:
+    return [str(item.message.id) for item in (await conversation.history(HistoryAsked(**asked))).items]
+
+
+async def marks(conversation: Conversation) -> dict[str, str | None]:
+    """Why each message is not in the window."""
+    page = await conversation.history(HistoryAsked())
+    return {str(item.message.id): item.excluded or (item.archived_by and "archived") for item in page.items}

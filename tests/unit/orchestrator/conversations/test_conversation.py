@@ -1,0 +1,502 @@
+"""What one session does with its messages (B12 to B53)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.message import Message, Role
+from memory.orchestrator.collections import MESSAGES, SESSIONS
+from memory.orchestrator.conversations.conversation import INTERRUPTED
+from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.sessions import SessionDraft, session_key
+from memory.ports.record import Key, Record
+from memory.ports.writes import Always, Put, RaiseGeneration
+from tests.unit.orchestrator.conversations.talking import SYSTEM, answer, assistant, begun, calling, marks, opened, told, user, window
+from tests.unit.orchestrator.world import DURABLE, TENANT, World
+
+
+async def test_a_new_session_has_its_system_message(world: World) -> None:
+    """B13, B14"""
+    session = await begun(world.engine)
+    info = await session.info()
+    assert (info.message_count, info.compaction_count, info.status, info.version) == (1, 0, "active", 1)
+    assert await window(session) == ["system"]
+    (item,) = (await session.history(HistoryAsked())).items
+    assert (item.message.id, item.message.text, item.number, item.turn) == ("system", SYSTEM.text, 1, 0)
+    assert await session.compactions() == []
+
+
+async def test_a_session_of_an_id_that_is_taken_is_a_conflict(world: World) -> None:
+    """B12"""
+    await begun(world.engine)
+    with pytest.raises(Conflict, match="Session already exists: s1"):
+        await begun(world.engine)
+
+
+async def test_an_unknown_session_is_not_found(world: World) -> None:
+    """B19"""
+    with pytest.raises(NotFound, match="session not found: nobody"):
+        await opened(world.engine, "nobody")
+
+
+async def test_messages_are_read_as_they_were_said_by_this_handle_and_by_others(world: World) -> None:
+    session = await begun(world.engine)
+    for text in ("u1", "u2"):
+        await session.append([user(text, text)])
+    await session.append([assistant("a1", "a1"), user("u3", "u3")])
+    for handle in (session, await opened(await world.another_process())):
+        assert await window(handle) == ["system", "u1", "u2", "a1", "u3"] == await told(handle)
+        assert [item.number for item in (await handle.history(HistoryAsked())).items] == [1, 2, 3, 4, 5]
+        info = await handle.info()
+        assert (info.message_count, info.version) == (5, 5)
+
+
+async def test_messages_without_ids_are_given_one_and_are_found_by_it(world: World) -> None:
+    session = await begun(world.engine)
+    (first,) = await session.append([user("hello")])
+    assert first.id is not None
+    assert (await session.update(first.id, {"content": "hello there"})).text == "hello there"
+    assert await told(session) == ["system", first.id]
+    other = await opened(await world.another_process())
+    assert await other.exclude(first.id, "manual")
+
+
+async def test_a_streamed_answer_is_one_message_however_often_it_is_told(world: World) -> None:
+    """B20, AC-B09"""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1"), assistant("par", "a1")])
+    await session.append([assistant("full", "a1", usage={"total": 7}, finish_reason="stop")])
+    info = await session.info()
+    assert (info.version, info.message_count) == (3, 3)
+    last = (await session.context()).messages[-1]
+    assert (last.text, last.usage, last.finish_reason) == ("full", {"total": 7}, "stop")
+    assert (await session.history(HistoryAsked())).items[-1].message == last
+
+
+async def test_an_update_that_comes_after_another_message_doubles_nothing(world: World) -> None:
+    """B21, B22"""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1"), calling("c1", message_id="a1"), answer("c1", message_id="t1")])
+    await session.append([calling("c1", message_id="a1").model_copy(update={"content": "looking"})])
+    assert await window(session) == ["system", "u1", "a1", "t1"]
+    other = await opened(await world.another_process())
+    await other.append([assistant("late", "u1")])
+    assert await told(session) == ["system", "u1", "a1", "t1"]
+
+
+@pytest.mark.parametrize("before", [0, 40, 200])
+async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: int) -> None:
+    """However much the other says meanwhile, before and behind it: more than is read of the end of a log, too."""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1")])
+    other = await opened(await world.another_process())
+
+    async def meanwhile() -> None:
+        await other.append([user("f0", "f0"), user("f1", "f1"), user("theirs", "x")])
+        await other.append([user(f"m{n}", f"m{n}") for n in range(before)])
+
+    world.mid.before["log.append"] = meanwhile
+    (stored,) = await session.append([user("ours", "x")])
+    assert stored.text == "ours"
+    for handle in (session, other):
+        assert await told(handle, limit=1_000) == ["system", "u1", "f0", "f1", "x", *[f"m{n}" for n in range(before)]]
+        assert (await handle.context()).messages[4].text == "ours"
+
+
+async def test_a_message_may_be_in_the_window_only(world: World) -> None:
+    """B24, AC-B11"""
+    session = await begun(world.engine)
+    await session.append([user("n", "n")], in_history=False)
+    assert await window(session) == ["system", "n"]
+    assert await told(session) == ["system"]
+    assert (await session.info()).message_count == 1
+
+
+async def test_an_update_changes_window_and_history_together(world: World) -> None:
+    """B26, AC-B13"""
+    session = await begun(world.engine)
+    await session.append([assistant("a", "a1"), user("u", "u1")])
+    before = (await session.info()).version
+    await session.update("a1", {"usage": {"total": 3}, "finish_reason": "stop"})
+    await session.update("system", {"content": "You are curt."})
+    for handle in (session, await opened(await world.another_process())):
+        system, first, _ = (await handle.context()).messages
+        assert (first.usage, first.finish_reason, system.text) == ({"total": 3}, "stop", "You are curt.")
+        assert [item.message for item in (await handle.history(HistoryAsked())).items][:2] == [system, first]
+    assert (await session.info()).version == before
+    with pytest.raises(NotFound, match="message not found: nothing"):
+        await session.update("nothing", {"content": "x"})
+
+
+async def test_what_is_excluded_stays_in_the_history_with_its_reason(world: World) -> None:
+    """B27, B28"""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1"), user("u2", "u2")])
+    assert await session.exclude("u1", "invalid_input")
+    assert not await session.exclude("u1", "manual")
+    assert not await session.exclude("system", "manual")
+    assert not await session.exclude("nothing", "manual")
+    assert await window(session) == ["system", "u2"]
+    assert await marks(session) == {"system": None, "u1": "invalid_input", "u2": None}
+    assert (await session.info()).version == 4
+
+
+async def test_what_is_added_again_is_no_longer_excluded_and_stands_where_it_stood(world: World) -> None:
+    """B29, AC-B15"""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1"), user("u2", "u2")])
+    await session.exclude("u1", "manual")
+    await session.append([user("u1 again", "u1")])
+    assert await window(session) == ["system", "u1", "u2"]
+    assert await marks(session) == {"system": None, "u1": None, "u2": None}
+    assert await session.exclude("u2", "manual")
+    assert await session.restore("u2")
+    assert not await session.restore("u2")
+    assert await window(session) == ["system", "u1", "u2"]
+
+
+async def test_clearing_keeps_the_system_message_and_the_history(world: World) -> None:
+    """B30 to B32"""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1"), user("u2", "u2")])
+    version = (await session.info()).version
+    assert await session.clear() == 2
+    assert await window(session) == ["system"]
+    assert await marks(session) == {"system": None, "u1": "manual", "u2": "manual"}
+    info = await session.info()
+    assert (info.message_count, info.version) == (3, (version or 0) + 1)
+    assert await session.clear() == 0
+
+
+async def test_what_comes_while_the_window_is_cleared_stays(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1")])
+    other = await opened(await world.another_process())
+    world.mid.before["log.append"] = lambda: other.append([user("u2", "u2")])
+    await session.clear()
+    assert await window(session) == ["system", "u2"]
+
+
+async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: World) -> None:
+    """B52"""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1")])
+    here = await session.checkpoint()
+    await session.append([assistant("a1", "a1"), user("u2", "u2")])
+    assert await session.roll_back(here, "empty_response") == 2
+    assert await window(session) == ["system", "u1"]
+    assert await marks(session) == {"system": None, "u1": None, "a1": "empty_response", "u2": "empty_response"}
+    named = await session.checkpoint("before the trip")
+    await session.append([user("u3", "u3")])
+    assert await session.roll_back(named, "manual") == 1
+    other = await begun(world.engine, "s2")
+    with pytest.raises(InvalidInput, match="another session"):
+        await other.roll_back(here, "manual")
+
+
+async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: World) -> None:
+    """B22, B53"""
+    session = await begun(world.engine)
+    await session.append([calling("c1", "c2", message_id="a1"), user("u1", "u1"), answer("c1", message_id="t1"), answer("c2", message_id="t2")])
+    await session.append([answer("c1", message_id="twice"), answer("c9", message_id="stray")])
+    context = await session.context()
+    assert [m.id for m in context.messages] == ["system", "a1", "t1", "t2", "u1"]
+    assert (context.invalid, context.interrupted, context.left_out) == (["twice", "stray"], [], [])
+
+
+async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_wins(world: World) -> None:
+    """B53"""
+    session = await begun(world.engine)
+    await session.append([calling("c1", "c2", message_id="a1"), answer("c1", message_id="t1"), user("go on", "u1")])
+    (made,) = await session.mend_tool_calls()
+    assert (made.text, made.tool_call_id) == (INTERRUPTED, "c2")
+    assert await session.mend_tool_calls() == []
+    other = await opened(await world.another_process())
+    assert await other.mend_tool_calls() == []
+    assert await window(other) == ["system", "a1", "t1", made.id, "u1"]
+    await other.append([answer("c2", "late, but here", "t2")])
+    assert await window(session) == ["system", "a1", "t1", "t2", "u1"]
+    assert (await session.context()).invalid == []
+
+
+async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(world: World) -> None:
+    """C17 to C20, B46, B47"""
+    session = await begun(world.engine, system=None)
+    await session.append([user("x" * 400, "u1"), calling("c1", message_id="a1"), answer("c1", "y" * 40, "t1"), assistant("done", "a2")])
+    context = await session.context(30)
+    assert [m.id for m in context.messages] == ["u1"], "the last user message is kept whatever it takes"
+    assert context.over_budget == context.total_tokens - 30 > 0
+    assert context.left_out == ["a1", "t1", "a2"]
+    assert [m.id for m in (await session.context(112)).messages] == ["u1", "a2"], "a call is not shown without its result"
+    whole = await session.context(1_000)
+    assert (whole.over_budget, whole.left_out) == (0, [])
+    assert [m.id for m in (await session.context(last=1)).messages] == ["a2"]
+    assert [m.id for m in (await session.context(last=2)).messages] == ["a2"], "half of a call is not shown"
+    assert (await session.context(1_000, tools=[{"name": "look"}])).tools_tokens > 0
+
+
+async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
+    """B34 to B39, AC-B17"""
+    session = await begun(world.engine)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(1, 7)])
+    seen: list[str] = []
+
+    def summarise(messages: list[Message]) -> Message:
+        seen.extend(str(message.id) for message in messages)
+        return Message(id="sum1", role=Role.SYSTEM, content="so far")
+
+    made = await session.compact(summarise, keep_last=2, reason="manual")
+    assert seen == ["m1", "m2", "m3", "m4"] == made.archived_ids
+    assert (made.messages_before, made.messages_after, made.reason, made.summary.id) == (7, 4, "manual", "sum1")
+    for handle in (session, await opened(await world.another_process())):
+        assert await window(handle) == ["system", "sum1", "m5", "m6"]
+        items = (await handle.history(HistoryAsked())).items
+        assert [(item.number, str(item.message.id)) for item in items][-1] == (8, "sum1")
+        assert [item.archived_by for item in items] == [None, *[made.id] * 4, None, None, None]
+        assert [item.is_summary for item in items] == [*[False] * 7, True]
+        info = await handle.info()
+        assert (info.message_count, info.compaction_count, info.last_compaction_id) == (8, 1, made.id)
+        assert await told(handle, archived_by=made.id) == ["m1", "m2", "m3", "m4"]
+        assert await told(handle, summaries=False) == ["system", *[f"m{n}" for n in range(1, 7)]]
+        assert await handle.compactions() == [made]
+
+
+@pytest.mark.parametrize(("keep", "left"), [(-5, []), (100, ["m1", "m2"])])
+async def test_keeping_none_or_more_than_there_are(world: World, keep: int, left: list[str]) -> None:
+    """B34, B41, AC-B19"""
+    session = await begun(world.engine)
+    await session.append([user("m1", "m1"), user("m2", "m2")])
+    made = await session.compact(lambda _: Message(id="sum", role=Role.SYSTEM, content="so far"), keep_last=keep, reason="auto")
+    assert await window(session) == ["system", "sum", *left]
+    assert made.archived_ids == [m for m in ("m1", "m2") if m not in left]
+
+
+async def test_a_later_compaction_takes_the_earlier_summary_too_and_is_given_it(world: World) -> None:
+    """B40, B42"""
+    session = await begun(world.engine)
+    await session.append([user("m1", "m1"), user("m2", "m2")])
+    await session.compact(lambda _: "first", keep_last=1, reason="manual")
+    (first,) = await session.compactions()
+    await session.append([user("m3", "m3")])
+
+    async def summarise(messages: list[Message]) -> str:
+        assert [message.text for message in messages] == ["first", "m2"]
+        return "second"
+
+    second = await session.compact(summarise, keep_last=1, reason="manual")
+    assert await window(session) == ["system", second.summary.id, "m3"]
+    assert second.archived_ids == [first.summary.id, "m2"]
+    assert not await session.restore("m1"), "what was compacted away does not come back"
+
+
+async def test_a_compaction_that_loses_to_another_writes_nothing_and_returns_that(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(4)])
+    other = await opened(await world.another_process())
+    theirs = asyncio.Event()
+
+    async def slow(_: list[Message]) -> str:
+        await other.compact(lambda _: "theirs", keep_last=1, reason="auto")
+        theirs.set()
+        return "ours"
+
+    made = await session.compact(slow, keep_last=1, reason="manual")
+    assert theirs.is_set()
+    assert made.summary.text == "theirs"
+    assert len(await session.compactions()) == 1
+
+
+async def test_what_is_said_while_a_summary_is_made_stays_behind_it(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(3)])
+    other = await opened(await world.another_process())
+
+    async def slow(_: list[Message]) -> str:
+        await other.append([user("meanwhile", "m9")])
+        return "so far"
+
+    made = await session.compact(slow, keep_last=1, reason="manual")
+    assert await window(session) == ["system", made.summary.id, "m2", "m9"]
+
+
+async def test_a_summary_is_made_again_where_a_message_of_it_was_excluded_meanwhile(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(3)])
+    other, asked = await opened(await world.another_process()), list[list[str]]()
+
+    async def slow(messages: list[Message]) -> str:
+        asked.append([str(message.id) for message in messages])
+        if len(asked) == 1:
+            await other.exclude("m0", "manual")
+        return "so far"
+
+    made = await session.compact(slow, keep_last=1, reason="manual")
+    assert asked == [["m0", "m1"], ["m1"]]
+    assert made.archived_ids == ["m1"]
+
+
+@pytest.mark.parametrize("said", ["", "  ", None, 7])
+async def test_a_summary_that_cannot_be_had_changes_nothing(world: World, said: object) -> None:
+    """B48"""
+    session = await begun(world.engine)
+    await session.append([user("m1", "m1"), user("m2", "m2")])
+    with pytest.raises(CompactionError):
+        await session.compact(lambda _: said, keep_last=0, reason="manual")  # type: ignore[arg-type, return-value]
+    assert await window(session) == ["system", "m1", "m2"]
+    assert (await session.info()).compaction_count == 0
+
+
+async def test_nothing_is_said_in_a_session_that_has_ended_until_it_is_resumed(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1")])
+    assert await session.close("ended")
+    assert not await session.close("ended")
+    other = await opened(await world.another_process())
+    for handle in (session, other):
+        with pytest.raises(Conflict, match="session 's1' is ended; resume it first"):
+            await handle.append([user("u2", "u2")])
+    assert await other.resume()
+    assert not await session.resume()
+    await session.append([user("u3", "u3")])
+    assert await window(other) == ["system", "u1", "u3"]
+
+
+async def test_a_list_knows_of_an_end_though_the_process_died_over_it(world: World) -> None:
+    session = await begun(world.engine)
+    world.mid.fails_before.add("session.follow")
+    await session.close("archived")
+    world.heal()
+    sessions = world.engine.conversations.sessions
+    assert [info.status for info in (await sessions.list(TENANT, asked={}, limit=10)).sessions] == ["active"]
+    await world.engine.maintenance.sweep()
+    assert [info.id for info in (await sessions.list(TENANT, asked={"status": "archived"}, limit=10)).sessions] == ["s1"]
+    assert await world.owed() == 0
+
+
+async def test_lists_are_by_use_by_creation_and_by_what_sessions_say_of_themselves(world: World) -> None:
+    """B15, B16"""
+    sessions = world.engine.conversations.sessions
+    handles = {}
+    for n, who in enumerate(("ada", "ada", "bo")):
+        draft = SessionDraft(f"s{n}", SYSTEM, user=who, tags=("work",) if n else ())
+        handles[n] = await world.engine.conversations.create(TENANT, draft)
+        world.clock.advance(timedelta(minutes=1))
+    await handles[0].append([user("hello")])
+
+    async def listed(**asked: object) -> list[str]:
+        page = await sessions.list(TENANT, **{"asked": {}, "limit": 10, **asked})  # type: ignore[arg-type]
+        return [info.id for info in page.sessions]
+
+    assert await listed() == ["s0", "s2", "s1"]
+    assert await listed(order="created", descending=False) == ["s0", "s1", "s2"]
+    assert await listed(asked={"subject": "ada"}) == ["s0", "s1"]
+    assert await listed(tags=["work"]) == ["s2", "s1"]
+    created = (await handles[1].info()).created_at
+    assert await listed(since=created) == ["s2", "s1"]
+    assert await listed(until=created) == ["s0", "s1"]
+    first = await sessions.list(TENANT, asked={}, limit=2)
+    rest = await sessions.list(TENANT, asked={}, limit=2, cursor=first.cursor)
+    assert [info.id for info in (*first.sessions, *rest.sessions)] == ["s0", "s2", "s1"]
+    assert first.sessions[0].message_count == 2
+
+
+async def test_a_deleted_session_is_gone_and_a_new_one_of_its_id_knows_nothing_of_it(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user("secret", "u1")])
+    await world.write("a fact")
+    assert await world.engine.conversations.sessions.delete(TENANT, "s1")
+    assert not await world.engine.conversations.sessions.delete(TENANT, "s1")
+    assert await world.browse() == []
+    for call in (session.info, session.context, lambda: session.append([user("late")]), lambda: session.history(HistoryAsked())):
+        with pytest.raises(NotFound):
+            await call()
+    again = await begun(world.engine)
+    assert await window(again) == ["system"]
+    with pytest.raises(NotFound):
+        await session.append([user("later", "u2")])
+    await again.append([user("new", "u1")])
+    assert [m.text for m in (await again.context()).messages] == [SYSTEM.text, "new"]
+
+
+async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user("the heron stands", "u1"), user("the harbour is quiet", "u2"), user("a heron again, a heron", "u3")])
+    await session.compact(lambda _: "birds", keep_last=1, reason="manual")
+    found = await session.search("heron", 10)
+    assert {hit.message.id for hit in found} == {"u1", "u3"}
+    assert found[0].score >= found[1].score > 0
+    assert [hit.item.archived_by is None for hit in found if hit.message.id == "u1"] == [False]
+    await session.exclude("u3", "manual")
+    assert [hit.message.id for hit in await session.search("heron", 10)] == ["u1"]
+    assert await session.search("the", 1) != []
+    assert await session.search("nobody said this", 10) == []
+
+
+async def test_what_was_said_is_found_where_the_store_has_no_index_of_words() -> None:
+    async with World(mid=replace(DURABLE, lexical=False)) as world:
+        session = await begun(world.engine)
+        await session.append([user("the heron stands", "u1"), user("the harbour is quiet", "u2")])
+        assert [hit.message.id for hit in await session.search("herons", 10)] == ["u1"]
+
+
+async def test_a_handle_goes_on_where_only_the_generation_was_raised(world: World) -> None:
+    """As it is brought up where a store had been set back: the session lives on under the higher one."""
+    session = await begun(world.engine)
+    await session.append([user("u1", "u1")])
+    key = session_key(TENANT, "s1")
+    (record,) = await world.mid.get(SESSIONS, [key])
+    assert isinstance(record, Record)
+    await world.mid.apply([RaiseGeneration(record.partition, to=3), Put(SESSIONS, replace(record, generation=3), Always())])
+    await session.append([user("u2", "u2")])
+    await session.update("u1", {"content": "changed"})
+    assert [m.text for m in (await session.context()).messages] == [SYSTEM.text, "changed", "u2"]
+
+
+async def test_that_a_list_is_not_told_is_no_reason_to_say_that_nothing_was_stored(world: World) -> None:
+    session = await begun(world.engine)
+    world.clock.advance(timedelta(minutes=1))
+    world.mid.fails_before.add("session.follow")
+    await session.append([user("u1", "u1")])
+    world.heal()
+    assert await told(session) == ["system", "u1"]
+
+
+@pytest.mark.parametrize("lost", [2, 64, 128, 140, 150, 151])
+async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None:
+    session = await begun(world.engine)
+    for n in range(2, 151):
+        await session.append([user(f"m{n}", f"m{n}")])
+    await session.exclude("m5", "manual")
+    world.mid.state.damage(MESSAGES.name, Key(TENANT, session._log.key(lost)))
+    others = [f"m{n}" for n in range(2, 151) if n != lost and (n != 5 or lost == 151)]
+    for handle in (session, await opened(await world.another_process())):
+        assert await window(handle) == ["system", *others]
+        assert await told(handle, limit=1_000) == ["system", *[f"m{n}" for n in range(2, 151) if n != lost]]
+    await session.append([user("more", "more")])
+    assert await window(session) == ["system", *others, "more"]
+
+
+async def test_pages_of_a_history(world: World) -> None:
+    """B33"""
+    session = await begun(world.engine)
+    await session.append([user(f"m{n}", f"m{n}") for n in range(2, 12)])
+    assert await told(session, first=3, last=5) == ["m3", "m4", "m5"]
+    assert await told(session, last=1) == ["system"]
+    assert await told(session, ids=["m7", "system", "m2"]) == ["system", "m2", "m7"]
+    assert await told(session, limit=3, offset=2) == ["m3", "m4", "m5"]
+    assert await told(session, descending=True, limit=2) == ["m11", "m10"]
+    assert (await told(session, descending=True))[-2:] == ["m2", "system"]
+    assert await told(session, roles=["system"]) == ["system"]
+    seen, cursor = list[str](), None
+    while True:
+        page = await session.history(HistoryAsked(limit=4, cursor=cursor))
+        seen += [str(item.message.id) for item in page.items]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == ["system", *[f"m{n}" for n in range(2, 12)]]
