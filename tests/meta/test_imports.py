@@ -24,6 +24,7 @@ VIOLATIONS = {
     "no-adapter-inside": ("memory/orchestrator/wrong.py", "import memory.adapters.in_memory"),
     "by-url": ("memory/facade/wrong.py", "import memory.adapters.in_memory"),
     "drivers": ("memory/policies/wrong.py", "import sqlalchemy"),
+    "sql-core": ("memory/adapters/sql/several.py", "import asyncio"),
     "embedding-model": ("memory/ports/wrong.py", "import wordllama"),
     "numbers": ("memory/policies/wrong_numbers.py", "import numpy"),
     "terminal": ("memory/ports/wrong_terminal.py", "import rich"),

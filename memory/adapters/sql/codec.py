@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from memory.adapters.sql.columns import checksum_column, field_column, text_column
 from memory.ports.collections import Collection, FieldType
-from memory.ports.record import Corrupt, FieldValue, Key, Stored
-from memory.ports.rows import CORRUPT, Row, cached_moment, checksum, size_of, stored_of
+from memory.ports.record import FieldValue, Key
+from memory.ports.rows import CORRUPT, Row, cached_moment, checksum, size_of
 
 ID, TAG = "id", "tag"
 """What a table of types may name beside the types of fields: a record's id, and the one tag that is looked for."""
@@ -118,11 +118,6 @@ class Codec:
             key = self.key(values)
             return Row(key.tenant, key.id, "", 0), f"cannot be read: {type(exc).__name__}"
         return row, problem
-
-    def stored(self, values: Sequence[Any], partition: int | None = None) -> Stored:
-        """What the columns say; `Corrupt` where that is not what was written."""
-        row, problem = self.read(values, partition)
-        return Corrupt(self.key(values), problem) if problem else stored_of(self.collection, row)
 
     # -- what is told without the checksum ----------------------------------------------------------------------------
 

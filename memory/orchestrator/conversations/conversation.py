@@ -29,7 +29,7 @@ from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
 
-Summarise: TypeAlias = Callable[[list[Message]], "str | Message | Awaitable[str | Message]"]
+Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
 SEARCHED = 200
 """Messages that are looked at to leave out those that were excluded."""
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.several import in_list, padded, portions
 from memory.adapters.sql.mysql.table import DERIVED, NUMBER, PARTITION, MyTable
 from memory.adapters.sql.mysql.words import Digests, counted, digests
 from memory.adapters.sql.server.store import Audited
-from memory.adapters.sql.server.table import Columns
+from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.table import Columns
 from memory.ports.rows import CORRUPT
 
 

@@ -71,14 +71,14 @@ async def put_absent(connection: Connection, table: MyTable, directory: MyDirect
         if number_of(exc) not in (DUPLICATE, NO_VALUE):
             raise
     now = await directory.look(connection, record.partition)
-    held = table.held(await table.find(connection, write.key))
+    held = table.held(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), now.generation if now else 0)
     return None if decision.changes else decision.outcome
 
 
 async def annotate(connection: Connection, table: MyTable, write: Annotate) -> Outcome | None:
     """Decide on what stands there, and replace exactly that. None where it changed in between."""
-    held = table.held(await table.find(connection, write.key))
+    held = table.held(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if not decision.changes or decision.leaves is None:
         return decision.outcome

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from memory.adapters.sql.mysql.codec import shown
 from memory.adapters.sql.mysql.connection import Connection
-from memory.adapters.sql.mysql.several import in_list, padded, portions
 from memory.adapters.sql.mysql.thresholds import Thresholds
-from memory.adapters.sql.server.partitions import Directory, Known
+from memory.adapters.sql.partitions import Known
+from memory.adapters.sql.server.partitions import ServerDirectory
+from memory.adapters.sql.several import in_list, padded, portions
 from memory.ports.record import Partition
 from memory.ports.rows import MARK
 
@@ -21,7 +22,7 @@ _OF_TENANT = f"SELECT number FROM {_TABLE} WHERE tenant = ? ORDER BY number"  # 
 _ALL = f"SELECT number FROM {_TABLE} ORDER BY number"  # noqa: S608
 
 
-class MyDirectory(Directory[Connection]):
+class MyDirectory(ServerDirectory[Connection]):
     """The partitions of one database."""
 
     _thresholds: Thresholds
@@ -49,19 +50,6 @@ class MyDirectory(Directory[Connection]):
         for number, generation in sorted(generations.items()):
             await connection.change(_SET, generation, number)
 
-    async def _empty(
-        self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
-    ) -> list[tuple[int, Partition, int]]:
-        none = [f"NOT EXISTS (SELECT 1 FROM `{table}` AS t WHERE t.partition_no = p.number)" for table in (*tables, "memory_quarantine")]  # noqa: S608
-        these = [] if among is None else padded(among)
-        chosen = f"AND p.number IN {in_list(len(these))} " if these else ""
-        rows = await connection.fetch(
-            f"SELECT p.number, p.tenant, p.scope, p.generation FROM {_TABLE} AS p WHERE p.number > ? {chosen}AND {' AND '.join(none)} "  # noqa: S608
-            "ORDER BY p.number LIMIT ?",
-            *(after, *these, most),
-        )
-        return [(number, Partition(shown(tenant), shown(scope)), generation) for number, tenant, scope, generation in rows]
-
     async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         """By the index of roles: marks and tombstones have none."""
         found: set[Partition] = set()
@@ -73,9 +61,9 @@ class MyDirectory(Directory[Connection]):
     def _named(self, tables: Sequence[str]) -> list[str]:
         return [f"`{name}`" for name in tables]
 
-    async def _list(self, connection: Connection, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
-        rows = await connection.fetch(f"SELECT p.tenant, p.scope, p.generation FROM {_TABLE} AS p {which}", *values)  # noqa: S608
-        return [(Partition(shown(tenant), shown(scope)), generation) for tenant, scope, generation in rows]
+    async def _list(self, connection: Connection, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
+        rows = await connection.fetch(f"SELECT p.number, p.tenant, p.scope, p.generation FROM {_TABLE} AS p {which}", *values)  # noqa: S608
+        return [(number, Partition(shown(tenant), shown(scope)), generation) for number, tenant, scope, generation in rows]
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         for some in portions(sorted(numbers), self._thresholds.listed):

@@ -13,13 +13,13 @@ from memory.adapters.sql.conditions import constant
 from memory.adapters.sql.mysql.codec import shown
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.partitions import MyDirectory
-from memory.adapters.sql.mysql.several import in_list, padded, portions
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.words import Postings, counted
+from memory.adapters.sql.questions import question, summed
 from memory.adapters.sql.scoring import Candidates, Ints, gained, norms
-from memory.adapters.sql.server.questions import question, summed
-from memory.adapters.sql.server.table import Columns
+from memory.adapters.sql.several import in_list, padded, portions
 from memory.adapters.sql.shapes import Shape, Values
+from memory.adapters.sql.table import Columns
 from memory.ports import lexical
 from memory.ports.pace import paced
 from memory.ports.query import Hit, RowType, Search, Words

@@ -21,13 +21,14 @@ from memory.adapters.sql.mysql.codec import TYPES, id_bytes, shown
 from memory.adapters.sql.mysql.connection import Ahead, Connection, ahead
 from memory.adapters.sql.mysql.filters import MyConditions, MyShaper
 from memory.adapters.sql.mysql.schema import table_of
-from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.mysql.words import Indexed, WordTable
-from memory.adapters.sql.server.table import Columns, Table, Unreadable
+from memory.adapters.sql.several import in_list, packets, padded, portions
 from memory.adapters.sql.shapes import Shape, Values
+from memory.adapters.sql.table import Columns, Table, Unreadable
 from memory.domain.time import micros
 from memory.ports import lexical
+from memory.ports.batch import Held
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
@@ -235,9 +236,9 @@ class MyTable(Table[Connection]):
 
     # -- tombstones, and the quarantine -------------------------------------------------------------------------------
 
-    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Columns, Row]]) -> None:
-        await self.replace(connection, [(row, columns[NUMBER], None) for columns, row in tombstones], repeat(0))
-        await self.forget_quarantined(connection, [columns for columns, _ in tombstones])
+    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Held, Row]]) -> None:
+        await self.replace(connection, [(row, held.token[NUMBER], None) for held, row in tombstones], repeat(0))
+        await self.forget_quarantined(connection, [held.token for held, _ in tombstones])
 
     async def quarantine(self, connection: Connection, unreadable: Unreadable) -> None:
         columns, key = unreadable.columns, unreadable.key

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.schema import words_table
-from memory.adapters.sql.mysql.several import in_list, packets, padded, portions
 from memory.adapters.sql.mysql.thresholds import Thresholds
+from memory.adapters.sql.several import in_list, packets, padded, portions
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.pace import paced

@@ -68,7 +68,7 @@ async def _put(connection: Connection, table: PgTable, directory: PgDirectory, w
     if await _blindly(connection, table, write.when, [*values, given], put=True):
         return applied
     now = await directory.look(connection, partition)
-    held = table.held(await table.find(connection, write.key))
+    held = table.held(await table.find(connection, write.key), write.key)
     if now is None or now.number != known.number:
         return None
     decision = decide(write, slot_of(table.collection, write.key, held), now.generation)
@@ -82,7 +82,7 @@ async def _delete(connection: Connection, table: PgTable, write: Delete) -> Outc
     values = table.parameters(row_of(table.collection, tombstone), None)
     if await _blindly(connection, table, write.when, values, put=False):
         return Outcome(Status.APPLIED, version=write.version)
-    held = table.held(await table.find(connection, write.key))
+    held = table.held(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if decision.changes and held.token is not None and await connection.fetchval(table.delete_exactly, *values, table.checksum_of(held.token)):
         return decision.outcome
@@ -107,7 +107,7 @@ async def _blindly(connection: Connection, table: PgTable, when: When, values: l
 
 async def _swap(connection: Connection, table: PgTable, write: Release | Annotate | Purge) -> Outcome | None:
     """Decide on what stands there, and replace exactly that."""
-    held = table.held(await table.find(connection, write.key))
+    held = table.held(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if not decision.changes:
         return decision.outcome

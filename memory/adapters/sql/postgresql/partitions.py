@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from memory.adapters.sql.partitions import Known
 from memory.adapters.sql.postgresql.codec import escape, unescape
 from memory.adapters.sql.postgresql.connection import Connection
-from memory.adapters.sql.server.partitions import Directory, Known
+from memory.adapters.sql.server.partitions import ServerDirectory
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.ports.record import Partition
 from memory.ports.rows import MARK
 
 
-class PgDirectory(Directory[Connection]):
+class PgDirectory(ServerDirectory[Connection]):
     """The partitions in one schema."""
 
     def __init__(self, schema: str, thresholds: ServerThresholds) -> None:
@@ -57,20 +58,6 @@ class PgDirectory(Directory[Connection]):
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         await connection.execute(self._set_sql, list(generations), list(generations.values()))
 
-    async def _empty(
-        self, connection: Connection, tables: Sequence[str], after: int, most: int, among: Sequence[int] | None = None
-    ) -> list[tuple[int, Partition, int]]:
-        names = self._named([*tables, "memory_quarantine"])
-        none = [f"NOT EXISTS (SELECT FROM {table} AS t WHERE t.partition_no = p.number)" for table in names]
-        asked = [after, most] if among is None else [after, most, list(among)]
-        these = "" if among is None else "AND p.number = ANY($3::bigint[]) "
-        rows = await connection.fetch(
-            f'SELECT p.number, p.tenant, p.scope, p.generation FROM "{self._schema}".memory_partitions AS p '  # noqa: S608
-            f"WHERE p.number > $1 {these}AND {' AND '.join(none)} ORDER BY p.number LIMIT $2",
-            *asked,
-        )
-        return [(number, Partition(unescape(tenant), unescape(scope)), generation) for number, tenant, scope, generation in rows]
-
     async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         found: set[Partition] = set()
         for table in self._named(tables):
@@ -84,12 +71,12 @@ class PgDirectory(Directory[Connection]):
     def _named(self, tables: Sequence[str]) -> list[str]:
         return [f'"{self._schema}"."{name}"' for name in tables]
 
-    async def _list(self, connection: Connection, which: str, values: Sequence[str]) -> list[tuple[Partition, int]]:
-        for number in range(1, len(values) + 1):
-            which = which.replace("?", f"${number}::text", 1)
-        sql = f'SELECT p.tenant, p.scope, p.generation FROM "{self._schema}".memory_partitions AS p {which}'  # noqa: S608
-        rows = await connection.fetch(sql, *map(escape, values))
-        return [(Partition(unescape(tenant), unescape(scope)), generation) for tenant, scope, generation in rows]
+    async def _list(self, connection: Connection, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
+        for number, value in enumerate(values, 1):
+            which = which.replace("?", f"${number}::{'text' if isinstance(value, str) else 'bigint'}", 1)
+        sql = f'SELECT p.number, p.tenant, p.scope, p.generation FROM "{self._schema}".memory_partitions AS p {which}'  # noqa: S608
+        rows = await connection.fetch(sql, *[escape(value) if isinstance(value, str) else value for value in values])
+        return [(number, Partition(unescape(tenant), unescape(scope)), generation) for number, tenant, scope, generation in rows]
 
     async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
         rows = await (connection.fetch(self._all_sql) if tenant is None else connection.fetch(self._of_tenant_sql, escape(tenant)))

@@ -22,9 +22,10 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions, PgShaper
 from memory.adapters.sql.postgresql.schema import parameter_of, table_of
 from memory.adapters.sql.postgresql.thresholds import Thresholds
-from memory.adapters.sql.server.table import Columns, Table, Unreadable
 from memory.adapters.sql.shapes import Values
+from memory.adapters.sql.table import Columns, Table, Unreadable
 from memory.domain.time import micros
+from memory.ports.batch import Held
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
@@ -145,7 +146,7 @@ class PgTable(Table[Connection]):
         """The values of a row that says the same as that which was read, with other bookkeeping, as `restate` takes them."""
         return [*self.parameters(row._replace(words=None), was[-1])[: len(self.codec.columns)], self.checksum_of(was)]
 
-    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Columns, Row]]) -> None:
+    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Held, Row]]) -> None:
         most = self.thresholds.deleted_at_once
         for start in range(0, len(tombstones), most):
             rows = [self.parameters(row, None) async for _, row in paced(tombstones[start : start + most])]

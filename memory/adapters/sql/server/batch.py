@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from memory.adapters.sql.server.partitions import Directory, Known, check_partition, check_tenant
-from memory.adapters.sql.server.table import Table
+from memory.adapters.sql.partitions import Known
+from memory.adapters.sql.server.partitions import ServerDirectory, check_partition, check_tenant
+from memory.adapters.sql.table import Table
 from memory.ports.batch import Change, Collided, Desk, Held, NotTogether, partition_of, skipped
 from memory.ports.collections import Collection
 from memory.ports.pace import paced
@@ -27,7 +28,7 @@ T = TypeVar("T", bound=Table[Any])
 class Batch(ABC, Generic[C, T]):
     """One call's writes, within one transaction. `T` is the dialect's table: one collection's statements."""
 
-    def __init__(self, connection: C, tables: Callable[[Collection], T], directory: Directory[C], writes: Sequence[Write]) -> None:
+    def __init__(self, connection: C, tables: Callable[[Collection], T], directory: ServerDirectory[C], writes: Sequence[Write]) -> None:
         self._connection = connection
         self._tables = tables
         self._directory = directory
@@ -67,7 +68,7 @@ class Batch(ABC, Generic[C, T]):
         for collection, keys in sorted(desk.reads.keys.items(), key=lambda pair: pair[0].name):
             table = self._tables(collection)
             rows = await table.find_all(self._connection, keys, lock=True)
-            held |= {(collection.name, key): table.held(row) async for key, row in paced(rows.items())}
+            held |= {(collection.name, key): table.held(row, key) async for key, row in paced(rows.items())}
         desk.take(held, {partition: known.generation for partition, known in self._known.items()})
         async for number in paced(sorted(self._left)):
             desk.decide(number)

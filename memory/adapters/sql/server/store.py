@@ -1,6 +1,6 @@
 """What a store on a database server does whatever the dialect: each public call takes one connection for as long as it lasts.
 
-Where another transaction gets in the way the call is made again; what turns out unreadable is moved into the quarantine and the reading done again.
+Where another transaction gets in the way the call is made again.
 """
 
 from __future__ import annotations
@@ -11,27 +11,20 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from memory.adapters.sql.server import reading
-from memory.adapters.sql.server.partitions import Directory
+from memory.adapters.sql.server.partitions import ServerDirectory
 from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
-from memory.adapters.sql.server.reading import Deletion
-from memory.adapters.sql.server.table import Table, Unreadable
 from memory.adapters.sql.server.thresholds import ServerThresholds
+from memory.adapters.sql.store import MOST_PROBLEMS, SqlStore
+from memory.adapters.sql.table import Table, Unreadable
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
-from memory.ports.base import BaseStore
 from memory.ports.batch import Collided, NotTogether
 from memory.ports.collections import Collection
-from memory.ports.quarantine import quarantined, sound
-from memory.ports.query import Count, Everywhere, Page, Query, Tenant
-from memory.ports.record import Key, Partition, Stored
 from memory.ports.store import Audit, Health
 
 ATTEMPTS = 12
 """How often a call is tried that others get in the way of."""
-MOST_PROBLEMS = 100
 
 
 class Session(Link, Protocol):
@@ -72,13 +65,13 @@ class Busy(Exception):
     """Others kept changing what a write is about."""
 
 
-class ServerStore(BaseStore, Generic[C, R]):
+class ServerStore(SqlStore[C, R], Generic[C, R]):
     """Records on a database server: `C` is a connection, `R` a table, as the dialect has them."""
 
-    def __init__(self, name: str, directory: Directory[C], thresholds: ServerThresholds) -> None:
-        super().__init__(name)
-        self._thresholds = thresholds
-        self._directory = directory
+    _directory: ServerDirectory[C]
+
+    def __init__(self, name: str, directory: ServerDirectory[C], thresholds: ServerThresholds) -> None:
+        super().__init__(name, directory, thresholds)
         self._pool: Pool[C] | None = None
         self._tables: dict[str, R] = {}
         self._epoch = ""
@@ -120,34 +113,7 @@ class ServerStore(BaseStore, Generic[C, R]):
     async def _vital_signs(self, connection: C) -> Health:
         """How the store is, as the server says."""
 
-    # -- reading ------------------------------------------------------------------------------------------------------
-
-    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        answers, unreadable = await self._with(lambda connection: reading.get(connection, self._table(collection), keys))
-        if unreadable:
-            await self._quarantine(collection, unreadable)
-        return answers
-
-    async def _query(self, query: Query) -> Page:
-        return await self._until_sound(query.collection, lambda connection, table: reading.query(connection, table, self._directory, query))
-
-    async def _count(self, query: Query) -> Count:
-        return await self._with(lambda connection: reading.count(connection, self._table(query.collection), self._directory, query))
-
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        deletion = Deletion(query, version, discard_at, carry)
-
-        async def delete(connection: C) -> int:
-            table = self._table(query.collection)
-            return await self._in_transaction(connection, lambda: reading.delete_matching(connection, table, self._directory, deletion))
-
-        return await self._with(delete)
-
     # -- upkeep -------------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    async def _names(self, connection: C) -> list[str]:
-        """The tables of all collections that the database has, opened with or not."""
 
     async def _audit(self, repair: bool) -> Audit:
         checked, problems = 0, list[str]()
@@ -168,32 +134,6 @@ class ServerStore(BaseStore, Generic[C, R]):
     @abstractmethod
     def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:
         """What is to be compared of a collection: each is done page by page, on a connection, from where its last page ended."""
-
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
-        async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.listed(connection, await self._names(connection), where, prefix, after, limit)
-
-        return await self._with(look)
-
-    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.idle(connection, await self._names(connection), limit)
-
-        return await self._with(look)
-
-    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        wanted = dict(idle)
-
-        async def forget(connection: C) -> int:
-            names = await self._names(connection)
-            most = self._thresholds.partitions_forgotten
-            portions = [dict(list(wanted.items())[start : start + most]) for start in range(0, len(wanted), most)]
-            forgotten = 0
-            for some in portions:
-                forgotten += await self._in_transaction(connection, lambda some=some: self._directory.forget_idle(connection, names, some))  # type: ignore[misc]
-            return forgotten
-
-        return await self._with(forget)
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
@@ -242,6 +182,9 @@ class ServerStore(BaseStore, Generic[C, R]):
     def _table(self, collection: Collection) -> R:
         return self._tables[collection.name]
 
+    def _table_on(self, connection: C, collection: Collection) -> R:
+        return self._table(collection)
+
     async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
         """Do the work on a connection; again, a little later, where another transaction got in its way, for about as long as one command may take."""
         begun = time.monotonic()
@@ -276,6 +219,19 @@ class ServerStore(BaseStore, Generic[C, R]):
     def _collided(self) -> None:
         """Told before a call is made again."""
 
+    async def _within(self, work: Callable[[C], Awaitable[T]]) -> T:
+        return await self._with(lambda connection: self._in_transaction(connection, lambda: work(connection)))
+
+    async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
+        """Each in a transaction of its own, so that nobody waits for many rows."""
+
+        async def move(connection: C) -> None:
+            table = self._table(collection)
+            for one in unreadable:
+                await self._in_transaction(connection, lambda one=one: table.quarantine(connection, one))  # type: ignore[misc]
+
+        await self._with(move)
+
     async def _in_transaction(self, connection: C, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work in one transaction. What ends it otherwise than by an answer of the server's leaves the connection to be dropped."""
         await self._begin(connection)
@@ -287,22 +243,3 @@ class ServerStore(BaseStore, Generic[C, R]):
             raise
         await self._commit(connection)
         return result
-
-    # -- unreadable rows ----------------------------------------------------------------------------------------------
-
-    async def _until_sound(self, collection: Collection, read: Callable[[C, R], Awaitable[tuple[T, list[Unreadable]]]]) -> T:
-        """Read; what turns out unreadable goes into the quarantine and the reading is done again: limits and statistics are of what can be read."""
-        return await sound(
-            lambda: self._with(lambda connection: read(connection, self._table(collection))),
-            lambda unreadable: self._quarantine(collection, unreadable),
-        )
-
-    async def _quarantine(self, collection: Collection, unreadable: Sequence[Unreadable]) -> bool:
-        """Whether it could be done; the rows are not served either way."""
-
-        async def move(connection: C) -> None:
-            table = self._table(collection)
-            for one in unreadable:
-                await self._in_transaction(connection, lambda one=one: table.quarantine(connection, one))  # type: ignore[misc]
-
-        return await quarantined(self.name, lambda _: self._with(move), unreadable, self._translate)

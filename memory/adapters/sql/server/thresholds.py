@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memory.adapters.sql.thresholds import SqlThresholds
+
 
 @dataclass(frozen=True, slots=True)
-class ServerThresholds:
+class ServerThresholds(SqlThresholds):
     """What is answered does not depend on them, and any store reads what one with others stored: tests make them tiny. Each is at least 1."""
 
     partitions_known: int = 100_000
     """Partitions remembered before all are forgotten and looked up anew."""
-    partitions_forgotten: int = 256
-    """Partitions forgotten in one transaction, which keeps writers out of them for as long as it lasts."""
-    statements_kept: int = 512
-    """Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
     values_written_out: int = 512
     """Values of a list that are bound one by one. Of more, servers take no statement with so many of them: they are bound as one."""
-    limits_written_out: int = 1_001
-    """The largest limit of a page that is part of the statement."""

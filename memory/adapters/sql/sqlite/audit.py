@@ -10,17 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from memory.adapters.sql.sqlite.errors import is_of_a_table
-from memory.adapters.sql.sqlite.partitions import Directory
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.table import Found, Table, table_of
+from memory.adapters.sql.sqlite.table import LENGTH, NUMBER, SqliteTable, partition_of, table_of
+from memory.adapters.sql.sqlite.transaction import Transaction
 from memory.adapters.sql.sqlite.words import IS_DOUBTED, TRUSTED, Counts, Posting, WordIndex
+from memory.adapters.sql.store import MOST_PROBLEMS
+from memory.adapters.sql.table import Columns
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
 from memory.ports.rows import CORRUPT
 from memory.ports.store import Audit
 
-MOST_PROBLEMS = 100
 _PARTITIONS = "SELECT number, tenant, scope FROM memory_partitions"
 _FORGOTTEN = "partition_no NOT IN (SELECT number FROM memory_partitions)"
 _NOT_QUARANTINED = f"collection = ? AND (tenant, id) NOT IN (SELECT tenant, id FROM {{}} WHERE row_type = '{CORRUPT}')"  # noqa: S608
@@ -72,7 +73,7 @@ def _left_over(session: Session, collections: Sequence[Collection], repair: bool
 class _OfCollection:
     """What is derived from the records of one collection."""
 
-    def __init__(self, session: Session, table: Table, registry: Registry) -> None:
+    def __init__(self, session: Session, table: SqliteTable, registry: Registry) -> None:
         self._session, self._table, self._registry = session, table, registry
         self._misplaced: list[int] = []
         self._miscounted: list[int] = []
@@ -98,18 +99,18 @@ class _OfCollection:
         for rows in self._table.live(self._session):
             self.checked += len(rows)
             for found in rows:
-                row, problem = self._table.row(found)
+                (row, problem), number, partition = self._table.read_row(found), found[NUMBER], partition_of(found)
                 if problem:
-                    yield found.number, None, None
+                    yield number, None, None
                     continue
-                if self._registry.get(found.partition or 0) != Partition(row.tenant, row.scope or ""):
-                    self._misplaced.append(found.number)
+                if self._registry.get(partition or 0) != Partition(row.tenant, row.scope or ""):
+                    self._misplaced.append(number)
                 words = None
                 if self._table.words is not None:
                     words = lexical.index(self._table.collection, row.texts)
-                    if words != self._table.words_of(self._session, found.number) or lexical.length(words) != found.derived.length:
-                        self._miscounted.append(found.number)
-                yield found.number, found.partition, {} if words is None else lexical.packed_counts(words)
+                    if words != self._table.words_of(self._session, found) or lexical.length(words) != found[LENGTH]:
+                        self._miscounted.append(number)
+                yield number, partition, {} if words is None else lexical.packed_counts(words)
 
     def _look_at_all(self) -> None:
         for _ in self._records():
@@ -144,27 +145,28 @@ class _OfCollection:
 
     def mend(self) -> None:
         """Make anew what `problems` found."""
-        directory = Directory(self._session)
+        within = Transaction(self._session)
         for found in self._table.at(self._session, sorted({*self._misplaced, *self._miscounted})):
-            self._mend(found, directory)
-        directory.flush()
+            self._mend(found, within)
+        within.finish()
         if self._table.words is not None and (self._reindex or self._misplaced):
             reindex(self._session, self._table)
 
-    def _mend(self, found: Found, directory: Directory) -> None:
-        row, _ = self._table.row(found)
+    def _mend(self, found: Columns, within: Transaction) -> None:
+        table, was = self._table, partition_of(found)
+        row, _ = table.read_row(found)
         partition = Partition(row.tenant, row.scope or "")
-        if row.generation > directory.generation(partition):
-            directory.raise_to(partition, row.generation)  # what is stored there tells how high it was
-        number, _ = directory.registered(self._table, partition)
-        if found.partition is not None and found.partition != number:
-            directory.touch(self._table, found.partition, removed=True)
-        if self._table.words is not None:
-            row = row._replace(words=lexical.index(self._table.collection, row.texts))
-        self._table.update(self._session, found.number, self._table.codec.laid_out(row, number, directory.touch(self._table, number)))
+        if row.generation > within.generation(partition):
+            within.raise_to(partition, row.generation)  # what is stored there tells how high it was
+        number, _ = within.registered(table.revisions, partition)
+        if was is not None and was != number:
+            within.touch(table.revisions, was, removed=True)
+        if table.words is not None:
+            row = row._replace(words=lexical.index(table.collection, row.texts))
+        table.update(self._session, found[NUMBER], table.codec.laid_out(row, number, within.touch(table.revisions, number)))
 
 
-def reindex(session: Session, table: Table) -> None:
+def reindex(session: Session, table: SqliteTable) -> None:
     """Make the word index from the records, whatever it was, and trust it again."""
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     assert table.tables.words is not None  # noqa: S101 - so there is a table of them
@@ -174,9 +176,9 @@ def reindex(session: Session, table: Table) -> None:
     for rows in table.live(session):
         postings: list[Posting] = []
         for found in rows:
-            row, problem = table.row(found)
-            if not problem and found.partition is not None:
+            (row, problem), partition = table.read_row(found), partition_of(found)
+            if not problem and partition is not None:
                 counts = lexical.packed_counts(lexical.index(table.collection, row.texts))
-                postings += [(found.partition, word, found.number, count) for word, count in counts.items()]
+                postings += [(partition, word, found[NUMBER], count) for word, count in counts.items()]
         table.words.put(session, postings)
     session.run(TRUSTED, (table.name,))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from memory.adapters.sql.codec import ID, TAGS_AS_TEXT, Codec, Coding, TypeTable
 from memory.ports import lexical
@@ -16,17 +15,13 @@ from memory.ports.rows import Row
 Values: TypeAlias = Sequence[Any]
 
 
-class Derived(NamedTuple):
-    """What a row's table derives of it; the columns of the same names. Any of it may be damaged where it was read."""
-
-    partition_no: int | None = None
-    """Of live records only: nothing else is found by scope."""
-    revision: int = 0
-    """The partition's, when the record last changed what searches see."""
-    length: int = 0
-    """How many words there are in its texts."""
-    bytes: int = 0
-    fingerprint: int = 0
+DERIVED = ("revision", "length", "bytes", "fingerprint", "partition_no")
+"""What a row's table derives of it: the revision of its partition when the record last changed what searches see, how many words there are in its
+texts, the bytes of its content, a digest of its key, and of a live record the number of its partition: nothing else is found by scope.
+Any of it may be damaged where it was read.
+"""
+_UNTOLD = 2**64
+"""No checksum is folded with it."""
 
 
 def fingerprint(key: Key) -> int:
@@ -53,30 +48,23 @@ class SqliteCodec(Codec):
 
     def __init__(self, collection: Collection) -> None:
         super().__init__(collection, TYPES)
-        self.read_columns = (*Derived._fields, *self.columns)
+        self.stored_columns = (*self.columns, *DERIVED, "words")
 
     def laid_out(self, row: Row, partition: int | None = None, revision: int = 0, length: int | None = None) -> list[Any]:
-        """What `read_columns` take, and behind them the packed words. `length` is given where the words stay as they are."""
+        """What `stored_columns` take. `length` is given where the words stay as they are."""
         *values, words, size = self.values(row)
         if length is None:
             length = lexical.length(words) if words else 0
-        derived = Derived(partition, revision, length, size, fingerprint(row.key))
-        values[-1] ^= _folded(derived)
-        return [*derived, *values, words]
-
-    def read_with(self, derived: Derived, values: Values) -> tuple[Row, str]:
-        """The row, and what is wrong with it, or with what is derived."""
-        try:
-            return self.read((*values[:-1], values[-1] ^ _folded(derived)))
-        except TypeError:
-            return self.read((*values[:-1], None))
+        derived = (revision, length, size, fingerprint(row.key), partition)
+        values[-1] ^= folded(derived)
+        return [*values, *derived, words]
 
 
-def _folded(derived: Derived) -> int:
-    partition, revision, length, size, digest = derived
-    return (partition or 0) ^ revision ^ length ^ size ^ digest
-
-
-@lru_cache(maxsize=256)
-def codec_of(collection: Collection) -> SqliteCodec:
-    return SqliteCodec(collection)
+def folded(derived: Values) -> int:
+    """What a checksum is over besides the row: all that is derived."""
+    revision, length, size, digest, partition = derived
+    try:
+        folds: int = revision ^ length ^ size ^ digest ^ (partition or 0)
+    except TypeError:
+        return _UNTOLD
+    return folds

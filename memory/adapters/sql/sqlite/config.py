@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.capabilities import Capabilities
 from memory.ports.local import local_path
 from memory.ports.options import SecondsOrZero, Shouted, StoreOptions, Whole, wrong
@@ -33,7 +34,7 @@ Synchronous = Annotated[Literal["NORMAL", "FULL", "EXTRA"], Shouted, Field(descr
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(SqlThresholds):
     """Where the adapter goes on in another step. What is stored and answered does not depend on them: tests make them tiny. Each is at least 1."""
 
     writes_together: int = 64
@@ -44,8 +45,8 @@ class Thresholds:
     """Rows read at once to leave tombstones in their places."""
     block: int = 8192
     """Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads at 9,216."""
-    statements_kept: int = 512
-    """Statements kept a collection. There are some dozens of shapes, unless a caller lists hundreds of values."""
+    limits_written_out: int = 0
+    """None is: SQLite chooses other indexes where it knows the limit."""
     log_pages: int = 4000
     """Pages in the log before it is copied back, 16 MiB: a page written often in that time is copied once."""
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.table import Table
+from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.ports.record import Role
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -179,16 +179,16 @@ class MemberCache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept: OrderedDict[tuple[str, int], Members] = OrderedDict()
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, SqliteTable] = {}
         self._sizes: dict[tuple[str, int], int] = {}
         self.bytes = 0
 
-    def members(self, session: Session, table: Table, partitions: Sequence[int], vectors: bool = False) -> list[tuple[int, Members]]:
+    def members(self, session: Session, table: SqliteTable, partitions: Sequence[int], vectors: bool = False) -> list[tuple[int, Members]]:
         """Those of these partitions that ever held anything of the collection, and their members as of the transaction's moment."""
         found: list[tuple[int, Members]] = []
         self._tables[table.name] = table
         for partition in partitions:
-            revision, removals = session.row(table.revision, (partition,))
+            revision, removals = session.row(table.revisions.current, (partition,))
             if revision:
                 found.append((partition, self._current(session, table, partition, revision, removals, vectors)))
         return found
@@ -198,7 +198,7 @@ class MemberCache:
         problems = []
         for (name, partition), members in list(self._kept.items()):
             table, fresh, vectors = self._tables[name], Members(session.thresholds.block), members.matrices is not None
-            revision, removals = session.row(table.revision, (partition,))
+            revision, removals = session.row(table.revisions.current, (partition,))
             if revision < members.revision:  # forgotten: no search will look at it
                 self._drop((name, partition))
                 continue
@@ -215,7 +215,7 @@ class MemberCache:
         self._sizes.clear()
         self.bytes = 0
 
-    def _current(self, session: Session, table: Table, partition: int, revision: int, removals: int, vectors: bool) -> Members:
+    def _current(self, session: Session, table: SqliteTable, partition: int, revision: int, removals: int, vectors: bool) -> Members:
         key = (table.name, partition)
         members = self._kept.pop(key, None)
         if members is None or revision < members.revision:
@@ -229,7 +229,7 @@ class MemberCache:
         self._account(key, members)
         return members
 
-    def _refresh(self, session: Session, table: Table, partition: int, members: Members, revision: int, removals: int, vectors: bool) -> None:
+    def _refresh(self, session: Session, table: SqliteTable, partition: int, members: Members, revision: int, removals: int, vectors: bool) -> None:
         if members.revision != revision:
             present = None
             if members.removals != removals and members.revision >= 0:

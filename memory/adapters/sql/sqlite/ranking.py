@@ -12,14 +12,16 @@ from memory.adapters.sql.scoring import Candidates, Scores, gained, norms
 from memory.adapters.sql.sqlite.errors import WordsDoubted, is_of_a_table
 from memory.adapters.sql.sqlite.members import Ints, Members
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.table import Table
+from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.adapters.sql.sqlite.words import IS_DOUBTED, Holding
 from memory.ports import lexical
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
 
-def by_words(session: Session, table: Table, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]) -> Candidates:
+def by_words(
+    session: Session, table: SqliteTable, text: str, partitions: Sequence[int], members: Sequence[Members], roles: frozenset[Role]
+) -> Candidates:
     """Every record of these roles that holds a word of the text, scored by BM25F with the statistics of exactly these partitions and roles."""
     stems = query_words(text)
     if not stems or table.words is None:
@@ -54,7 +56,7 @@ def by_words(session: Session, table: Table, text: str, partitions: Sequence[int
     return Candidates(numbers, np.concatenate([s[hit] for s, hit in zip(scores, matched, strict=True)]) if members else _NONE.scores)
 
 
-def _holding(session: Session, table: Table, partition: int, stem: str) -> Holding | None:
+def _holding(session: Session, table: SqliteTable, partition: int, stem: str) -> Holding | None:
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
         return table.words.holding(session, partition, stem)

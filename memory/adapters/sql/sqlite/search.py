@@ -9,20 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memory.adapters.sql.sqlite.filters import among
+import sqlalchemy as sa
+
+from memory.adapters.sql.partitions import Directory
+from memory.adapters.sql.questions import question
+from memory.adapters.sql.several import padded, portions
+from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.partitions import numbers_of
 from memory.adapters.sql.sqlite.ranking import by_meaning, by_words
-from memory.adapters.sql.sqlite.session import Session, chunked
-from memory.adapters.sql.sqlite.table import Table, table_of
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.ports.nearness import exact_cosines
-from memory.ports.query import Hit, Near, Search
+from memory.ports.query import Hit, Near, RowType, Search
+
+_RECORDS = frozenset({RowType.RECORD})
 
 
-def search(session: Session, search: Search, cache: MemberCache) -> list[Hit]:
+async def search(session: Session, directory: Directory[Session], search: Search, cache: MemberCache) -> list[Hit]:
     """The best hits, best first."""
     table = table_of(session, search.collection)
-    partitions = numbers_of(session, search.where)
+    partitions = await directory.numbers(session, search.where)
     held = cache.members(session, table, partitions, vectors=isinstance(search.by, Near) and search.collection.vector)
     members = [m for _, m in held]
     if isinstance(search.by, Near):
@@ -42,7 +48,7 @@ def search(session: Session, search: Search, cache: MemberCache) -> list[Hit]:
 class _Reader:
     """Reads the next few candidates, all better than what comes after them."""
 
-    def __init__(self, session: Session, table: Table, search: Search, scores: dict[int, float], wanted: int) -> None:
+    def __init__(self, session: Session, table: SqliteTable, search: Search, scores: dict[int, float], wanted: int) -> None:
         self._session, self._table, self._search = session, table, search
         self._scores, self._wanted = scores, wanted
         self._near = search.by.vector if isinstance(search.by, Near) else None
@@ -66,14 +72,28 @@ class _Reader:
         return [number for number, _ in self._best(rows)]
 
     def _among(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Any]:
-        chunks = chunked(numbers, self._session.thresholds.rows_at_once)
-        return [row for c in chunks for row in among(self._session, self._table, c, self._search.filter, self._search.roles, columns)]
+        """The live rows of these numbers, in the asked roles, that the filter lets through, each with its number before these columns."""
+        rows: list[Any] = []
+        for some in portions(numbers, self._table.thresholds.rows_at_once):
+            values: Values = padded(some)
+            shape = (len(values), self._search.roles, self._table.shaper.filter(self._search.filter, values), columns)
+            asked = question(self._table, _among, shape, values)
+            rows += self._session.rows(asked.sql, asked.arguments)
+        return rows
 
     def _best(self, rows: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, float]]:
         """The best `wanted` of rows (number, id, vector): by score, then by id."""
         scores = [self._scores[r[0]] for r in rows] if self._near is None else exact_cosines(self._near, [r[2] for r in rows])
         order = sorted(range(len(rows)), key=lambda i: (-scores[i], _bytes(rows[i][1])))
         return [(rows[i][0], scores[i]) for i in order[: self._wanted]]
+
+
+def _among(table: Any, shape: Shape) -> sa.Select[Any]:
+    wide, roles, chosen, columns = shape
+    conditions = table.conditions()
+    c = table.table.c
+    these = c.number.in_(conditions.values("i" * wide))
+    return sa.select(c.number, *[c[name] for name in columns]).where(these, conditions.standing(roles, _RECORDS), conditions.filter(chosen))
 
 
 def _bytes(value: object) -> bytes:

@@ -1,26 +1,21 @@
-"""What the synchronous half of the adapter works with: one connection inside one transaction.
+"""What works in the driver's thread has: one connection inside one transaction. Its calls return when they are done, so nothing that is said over it
+waits for the event loop, the coroutines that every dialect shares no more than the rest.
 
-Statements that run for every record go to the driver's cursor as prepared strings: SQLAlchemy's execution costs 30 to 60 µs a
-statement, a whole write on SQLite less than that. What is made of a caller's filter is built by SQLAlchemy once a shape (`statements`).
+Statements that run for every record go to the driver's cursor as prepared strings: SQLAlchemy's execution costs 30 to 60 µs a statement, a whole
+write on SQLite less than that. What is made of a caller's filter is built by SQLAlchemy once a shape (`memory.adapters.sql.questions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from memory.adapters.sql.sqlite.config import Thresholds
 from memory.ports.collections import Collection
 
-T = TypeVar("T")
 Values = Sequence[Any]
-
-
-def chunked(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The values in order, so many at a time."""
-    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 class Declared:
@@ -33,7 +28,7 @@ class Declared:
 class Session:
     """A connection as the sync functions see it. Never leaves its thread."""
 
-    __slots__ = ("_cursor", "connection", "declared", "dialect", "thresholds")
+    __slots__ = ("_cursor", "connection", "declared", "thresholds")
 
     def __init__(self, connection: sa.Connection, thresholds: Thresholds, declared: Declared) -> None:
         if not connection.in_transaction():
@@ -41,7 +36,6 @@ class Session:
         self.connection = connection
         self.thresholds = thresholds
         self.declared = declared
-        self.dialect = connection.dialect
         self._cursor: Any = connection.connection.cursor()
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
@@ -67,7 +61,3 @@ class Session:
         """Insert a row; its number, None where the statement let it be."""
         self._cursor.execute(sql, values)
         return int(self._cursor.lastrowid) if self._cursor.rowcount else None
-
-    def select(self, statement: sa.Select[Any]) -> Sequence[Any]:
-        """All rows of a statement built for this call."""
-        return self.connection.execute(statement).all()

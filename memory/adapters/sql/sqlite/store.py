@@ -1,43 +1,43 @@
-"""The store: each public call is one hop into the driver's thread, where one function does the work in one transaction."""
+"""The store: each public call is one hop into the driver's thread, where one coroutine that waits for nothing does the work in one transaction."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from memory.adapters.sql import reading
 from memory.adapters.sql.migrate import FORM
-from memory.adapters.sql.sqlite import partitions, reads
-from memory.adapters.sql.sqlite.audit import MOST_PROBLEMS, audit
-from memory.adapters.sql.sqlite.batch import carry_out, delete_matching
+from memory.adapters.sql.sqlite.audit import audit
+from memory.adapters.sql.sqlite.batch import carry_out
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.connection import SqliteDriver
 from memory.adapters.sql.sqlite.errors import is_damage, translate
 from memory.adapters.sql.sqlite.members import MemberCache
 from memory.adapters.sql.sqlite.migrate import make_ready, tables_there
-from memory.adapters.sql.sqlite.reads import Unreadable
+from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.table import SqliteTable, table_of
+from memory.adapters.sql.sqlite.worker import driven
+from memory.adapters.sql.store import MOST_PROBLEMS, SqlStore
+from memory.adapters.sql.table import Unreadable
 from memory.domain.errors import InvalidInput, MemoryTiersError
-from memory.ports.base import BaseStore
 from memory.ports.batch import NotTogether
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
-from memory.ports.quarantine import quarantined, sound
-from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
+from memory.ports.query import Hit, Search
+from memory.ports.record import Corrupt, JsonValue, Key, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
 T = TypeVar("T")
 
 
-class SqliteStore(BaseStore):
+class SqliteStore(SqlStore[Session, SqliteTable]):
     """Records in a SQL database: one table a collection, today in SQLite.
 
     A file may be open in many processes at once. Every commit waits for the disk: what was acknowledged survives the death of the process and
@@ -49,7 +49,7 @@ class SqliteStore(BaseStore):
     """In a literal of its own, readable without SQLAlchemy. A store in memory (`sqlite:///:memory:`) is neither durable nor shared."""
 
     def __init__(self, url: str, name: str = "sqlite", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue) -> None:
-        super().__init__(name)
+        super().__init__(name, SqliteDirectory(), thresholds)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._run = ""
         if self._config.path is None:
@@ -98,21 +98,30 @@ class SqliteStore(BaseStore):
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
+    async def _with(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        return await self._driver.read(lambda session: driven(work(session)))
+
+    async def _at_length(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        return await self._driver.read_beside(lambda session: driven(work(session)))
+
+    async def _within(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        return await self._driver.write(lambda session: driven(work(session)))
+
+    def _table_on(self, connection: Session, collection: Collection) -> SqliteTable:
+        return table_of(connection, collection)
+
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         try:
-            answers, unreadable = await self._driver.read(lambda session: reads.get(session, collection, keys))
+            return await super()._get(collection, keys)
         except Exception as exc:
             if not is_damage(exc):
                 raise
-            return [await self._get_alone(collection, key) for key in keys]
-        if unreadable:
-            await self._into_quarantine(unreadable)
-        return answers
+        return [await self._get_alone(collection, key) for key in keys]
 
     async def _get_alone(self, collection: Collection, key: Key) -> Stored | None:
         """One key of a damaged file: the damage may be elsewhere."""
         try:
-            answers, _ = await self._driver.read(lambda session: reads.get(session, collection, [key]))
+            answers, _ = await self._with(lambda session: reading.get(session, table_of(session, collection), [key]))
         except Exception as exc:
             if not is_damage(exc):
                 raise
@@ -121,22 +130,22 @@ class SqliteStore(BaseStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         try:
-            return await self._driver.write(lambda session: carry_out(session, writes, together))
+            return await self._within(lambda session: carry_out(session, writes, together))
         except NotTogether as undone:
             return undone.outcomes
 
-    async def _query(self, query: Query) -> Page:
-        return await self._until_sound(lambda session: reads.query(session, query))
-
-    async def _count(self, query: Query) -> Count:
-        return await self._driver.read(lambda session: reads.count(session, query))
-
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await self._driver.read(lambda session: search(session, wanted, self._cache))
+        return await self._with(lambda session: search(session, self._directory, wanted, self._cache))
 
-    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
-        work = partial(delete_matching, query=query, version=version, discard_at=discard_at, carry=carry)
-        return await self._driver.write(work)
+    async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
+        async def move(session: Session) -> None:
+            for one in unreadable:
+                await table_of(session, collection).quarantine(session, one)
+
+        await self._within(move)
+
+    async def _names(self, connection: Session) -> list[str]:
+        return [name for (name,) in connection.rows("SELECT name FROM memory_collections")]
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -151,32 +160,10 @@ class SqliteStore(BaseStore):
     async def _vacuum(self) -> int:
         return await self._driver.shrink()
 
-    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> list[tuple[Partition, int]]:
-        return await self._driver.read(lambda session: partitions.listed(session, where, prefix, after, limit))
-
-    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        return await self._driver.read_beside(lambda session: partitions.idle(session, limit))
-
-    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        return await self._driver.write(lambda session: partitions.forget(session, idle))
-
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, UnicodeEncodeError):
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         return translate(self.name, error)
-
-    # -- unreadable rows ----------------------------------------------------------------------------------------------
-
-    async def _until_sound(self, read: Callable[[Session], tuple[T, list[Unreadable]]]) -> T:
-        """Read; what cannot be read goes into the quarantine, and it is read again: limits are of what can be read."""
-        return await sound(lambda: self._driver.read(read), self._into_quarantine)
-
-    async def _into_quarantine(self, unreadable: Sequence[Unreadable]) -> bool:
-        """Whether it could be done; the rows are not served either way."""
-        return await quarantined(self.name, self._moved, unreadable, self._translate)
-
-    async def _moved(self, unreadable: Sequence[Unreadable]) -> None:
-        await self._driver.write(lambda session: reads.into_quarantine(session, unreadable))
 
 
 def _vital_signs(session: Session) -> tuple[str, str, int, int]:

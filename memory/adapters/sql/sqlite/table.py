@@ -1,176 +1,249 @@
-"""One collection's table: the prepared statements that find and store a row by its key or number."""
+"""One collection's statements: how its rows are found, stored and set aside, and its words with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import ClassVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
-from memory.adapters.sql.columns import keyed
-from memory.adapters.sql.selection import Selection
-from memory.adapters.sql.shapes import Shaper
+from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.shapes import Shaper, Values, walks
 from memory.adapters.sql.sqlite import quarantine
-from memory.adapters.sql.sqlite.codec import TYPES, Derived, Values, codec_of, fingerprint, id_bytes
-from memory.adapters.sql.sqlite.schema import Tables, tables_of
-from memory.adapters.sql.sqlite.session import Session, chunked
-from memory.adapters.sql.sqlite.words import WordIndex, word_index_of
-from memory.ports.batch import Held
+from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, folded, id_bytes
+from memory.adapters.sql.sqlite.config import Thresholds
+from memory.adapters.sql.sqlite.schema import tables_of
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.transaction import Revisions, Transaction
+from memory.adapters.sql.sqlite.words import NOTHING, Indexed, indexed, word_index_of
+from memory.adapters.sql.table import Columns, Table, Unreadable
+from memory.ports.batch import Held, slot_of
 from memory.ports.collections import Collection
-from memory.ports.record import Corrupt, Key, Stored
-from memory.ports.rows import Row, stored_of
+from memory.ports.query import Query, Where
+from memory.ports.record import Corrupt, Key
+from memory.ports.rows import Row, corrupt_row
 
-_VALUES = 1 + len(Derived._fields)
-_SANE = 2**62  # no revision gets there by counting: a damaged one is not to be counted on from
-LOST = "an index of the file does not lead to it"
-
-
-class Found(NamedTuple):
-    """A row as it stands, and its number. Any of its values may be damaged."""
-
-    number: int
-    derived: Derived
-    values: Values
-
-    @property
-    def partition(self) -> int | None:
-        partition = self.derived.partition_no
-        return partition if isinstance(partition, int) else None
+NUMBER, REVISION, LENGTH, PARTITION = -6, -5, -4, -1
+"""Where they are in what was read of a row. Any of its values may be damaged."""
+_LOST = "an index of the file does not lead to it"
 
 
-def found_in(row: Values) -> Found:
-    return Found(row[0], Derived._make(row[1:_VALUES]), row[_VALUES:])
+class SqliteTable(Table[Session]):
+    """The statements of one collection in one file."""
 
+    dialect: ClassVar[sa.Dialect] = sqlite.dialect(paramstyle="qmark")
+    beside: ClassVar[tuple[str, ...]] = ("number", *DERIVED)
+    codec: SqliteCodec
+    thresholds: Thresholds
 
-class Table:
-    """The statements of one collection."""
-
-    def __init__(self, collection: Collection) -> None:
-        self.collection = collection
-        self.name = collection.name
-        self.codec = codec_of(collection)
-        self.tables: Tables = tables_of(collection)
-        self.table: sa.Table = self.tables.table
-        self.words: WordIndex | None = word_index_of(collection)
-        self.shaper = Shaper(collection, self.codec.at, TYPES)
-        self.keyed = keyed(collection)
-        self.prepared: dict[Any, Any] = {}  # see `filters`
-        self._selections: dict[frozenset[str], Selection] = {}
-        self.row_columns = [self.table.c[c] for c in ("number", *self.codec.read_columns)]
-        columns = ", ".join(f"[{c}]" for c in self.codec.read_columns)  # in quotation marks the name of a column that is not there would be a text
+    def __init__(self, collection: Collection, thresholds: Thresholds) -> None:
+        codec = SqliteCodec(collection)
+        self.tables = tables_of(collection)
+        super().__init__(codec, Shaper(collection, codec.at, TYPES), self.tables.table, thresholds)
+        self.words = word_index_of(collection)
+        self.revisions = Revisions(self.name)
+        self.any_quarantined = f"EXISTS (SELECT 1 FROM memory_quarantine AS q WHERE q.collection = '{self.name}')"  # noqa: S608
+        self._derived = slice(len(codec.columns) + 1, len(self.columns))
         name = f'"{self.name}"'
-        self._find = f"SELECT number, {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
-        self._find_otherwise = f"SELECT number, {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
-        changed = ", ".join(f"[{c}] = ?" for c in self.codec.read_columns)
-        self._insert = f"INSERT INTO {name} ({columns}, words) VALUES ({', '.join('?' * (len(self.codec.read_columns) + 1))})"  # noqa: S608
-        self._update = f"UPDATE {name} SET {changed}, words = ? WHERE number = ?"  # noqa: S608
-        self._update_but_words = f"UPDATE {name} SET {changed} WHERE number = ?"  # noqa: S608
-        self._words = f"SELECT words FROM {name} WHERE number = ?"  # noqa: S608
-        self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
+        columns = ", ".join([f"[{c}]" for c in self.columns])  # in quotation marks the name of a column that is not there would be a text
+        stored, changed = ", ".join([f"[{c}]" for c in codec.stored_columns]), [f"[{c}] = ?" for c in codec.stored_columns]
+        self._find = f"SELECT {columns} FROM {name} WHERE tenant = ? AND id = ?"  # noqa: S608
+        self._find_otherwise = f"SELECT {columns} FROM {name} WHERE fingerprint = ?"  # noqa: S608
+        self._several = f"SELECT {columns} FROM {name} WHERE number IN "  # noqa: S608
+        self._after = f"SELECT {columns} FROM {name} WHERE number > ? AND +partition_no IS NOT NULL ORDER BY number LIMIT ?"  # noqa: S608
+        self._insert = f"INSERT INTO {name} ({stored}) VALUES {in_list(len(changed))}"  # noqa: S608
         self._insert_absent = f"{self._insert} ON CONFLICT DO NOTHING"
+        self._update = f"UPDATE {name} SET {', '.join(changed)} WHERE number = ?"  # noqa: S608
+        self._update_but_words = f"UPDATE {name} SET {', '.join(changed[:-1])} WHERE number = ?"  # noqa: S608
+        self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
+        self._words = f"SELECT words FROM {name} WHERE number = ?"  # noqa: S608
         self.members_since = f"SELECT number, role, length FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
         self.members_present = f"SELECT number FROM {name} WHERE partition_no = ?"  # noqa: S608
         self.vectors_since = f"SELECT number, vector FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
-        newest = f"coalesce((SELECT max(revision) FROM {name} WHERE partition_no = p.number AND revision < {_SANE}), 0)"  # noqa: S608
-        revision = f"max({newest}, coalesce(r.revision, 0)), coalesce(r.removals, 0)"
-        left = f"LEFT JOIN memory_revisions AS r ON r.partition_no = p.number AND r.collection = '{self.name}'"
-        self.state = f"SELECT p.number, p.generation, {revision} FROM memory_partitions AS p {left} WHERE p.tenant = ? AND p.scope = ?"  # noqa: S608
-        self.revision = f"SELECT {revision} FROM (SELECT ? AS number) AS p {left}"  # noqa: S608
-        self._after = f"SELECT number, {columns} FROM {name} WHERE number > ? AND +partition_no IS NOT NULL ORDER BY number LIMIT ?"  # noqa: S608
-        self._several = f"SELECT number, {columns} FROM {name} WHERE number IN "  # noqa: S608
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    @property
+    def matched_columns(self) -> tuple[str, ...]:
+        return ("number",)
 
-    def selection(self, select: frozenset[str]) -> Selection:
-        """How heads with this selection are read."""
-        made = self._selections.get(select)
-        if made is None:
-            made = self._selections[select] = Selection(self.codec, select)
-        return made
+    def paged_columns(self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> tuple[str, ...]:
+        """Whole rows only where an index brings them in order: sorting wide rows is slow, so the page is found first by number, then read."""
+        walked = len(partitions) == 1 and walks(query.order)
+        return columns if walked or columns != self.columns else ("number",)
 
-    def find(self, session: Session, key: Key) -> Found | None:
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    async def find(self, connection: Session, key: Key) -> Columns | None:
         """The row under the key. Where the index finds none a second one is asked: a damaged index must not hide a record."""
-        found = session.row(self._find, (key.tenant, id_bytes(key.id)))
+        found: Columns | None = connection.row(self._find, (key.tenant, id_bytes(key.id)))
         if found is None:
-            found = session.row(self._find_otherwise, (fingerprint(key),))
-            if found is None:
-                return None
-        return found_in(found)
+            found = connection.row(self._find_otherwise, (fingerprint(key),))
+        return found
 
-    def at(self, session: Session, numbers: Sequence[int]) -> list[Found]:
+    async def find_all(self, connection: Session, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Columns]:
+        return {key: columns for key in keys if (columns := await self.find(connection, key)) is not None}
+
+    async def read(self, connection: Session, sql: str, values: Values) -> Sequence[Columns]:
+        return connection.rows(sql, values)
+
+    async def paged(self, connection: Session, found: Sequence[Columns]) -> Sequence[Columns]:
+        rows = {columns[NUMBER]: columns for columns in self.at(connection, [number for number, _ in found])}
+        return [(*rows[number], any_quarantined) for number, any_quarantined in found if number in rows]
+
+    async def matching(self, connection: Session, sql: str, values: Values) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
+        wanted = {number: bool(passes) for number, passes in connection.rows(sql, values)}
+        for some in portions(list(wanted), self.thresholds.deleted_at_once):
+            yield [(columns, wanted[columns[NUMBER]]) for columns in self.at(connection, some)]
+
+    def at(self, session: Session, numbers: Sequence[int]) -> list[Columns]:
         """The rows of these numbers, in no order."""
-        if not numbers:
-            return []
-        most = session.thresholds.rows_at_once
-        if len(numbers) > most:
-            return [found for chunk in chunked(numbers, most) for found in self.at(session, chunk)]
-        wide = 1 << (len(numbers) - 1).bit_length()  # few different statements, so that each is prepared once
-        padded = [*numbers, *[numbers[0]] * (wide - len(numbers))]
-        return [found_in(r) for r in session.rows(f"{self._several}({', '.join('?' * wide)})", padded)]
+        found: list[Columns] = []
+        for some in portions(numbers, self.thresholds.rows_at_once):
+            wanted = padded(some)
+            found += session.rows(f"{self._several}{in_list(len(wanted))}", wanted)
+        return found
 
-    def live(self, session: Session) -> Iterator[list[Found]]:
+    def live(self, session: Session) -> Iterator[list[Columns]]:
         """Every live row, some at a time, by ascending number. They may be changed meanwhile."""
-        last, most = -(2**63), session.thresholds.rows_at_once
+        last, most = -(2**63), self.thresholds.rows_at_once
         while rows := session.rows(self._after, (last, most)):
-            last = rows[-1][0]
-            yield [found_in(r) for r in rows]
+            last = rows[-1][NUMBER]
+            yield rows
 
-    def row(self, found: Found) -> tuple[Row, str]:
-        """What the row says but for its words, and what is wrong with it."""
-        return self.codec.read_with(found.derived, found.values)
+    # -- what was found -----------------------------------------------------------------------------------------------
 
-    def key(self, found: Found) -> Key:
-        return self.codec.key(found.values)
+    def read_row(self, columns: Columns) -> tuple[Row, str]:
+        return self.codec.read(columns, folded(columns[self._derived]))
 
-    def is_quarantined(self, found: Found) -> bool:
-        return self.codec.is_quarantined(found.values)
+    def held(self, columns: Columns | None, key: Key) -> Held:
+        """Another key's row is none of this one's: it was found by an index that is damaged."""
+        held = super().held(columns, key)
+        return held if held.row is None or held.row.key == key else Held(None, columns, _LOST, held.version)
 
-    def held(self, session: Session, found: Found, key: Key) -> Held:
-        """What was found under the key, to be decided on: with a problem where it cannot be read or is another key's."""
-        row, problem = self.row(found)
-        if self.is_quarantined(found):
-            problem = quarantine.problem(session, self.name, key)
-        elif not problem and row.key != key:
-            problem = LOST
-        return Held(None, found, problem, self.codec.version(found.values)) if problem else Held(row, found)
-
-    def stored(self, session: Session, found: Found, key: Key) -> Stored:
-        """The same, as it is answered."""
-        held = self.held(session, found, key)
-        return Corrupt(key, held.problem) if held.row is None else stored_of(self.collection, held.row)
-
-    def words_of(self, session: Session, number: int) -> bytes | None:
-        """The packed words of the row."""
-        found = session.row(self._words, (number,))
+    def words_of(self, session: Session, columns: Columns) -> bytes | None:
+        """The packed words of a row."""
+        found = session.row(self._words, (columns[NUMBER],))
         return found[0] if found and isinstance(found[0], bytes) else None
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
-    def insert(self, session: Session, values: Values) -> int:
-        return session.run(self._insert, values)
+    def put_fresh(self, within: Transaction, row: Row, partition: int) -> bool:
+        """Store a record; False, and nothing changed, where something stands under its key: either of two indexes may say so."""
+        number = within.session.insert(self._insert_absent, self._of_record(within, row, partition))
+        if number is None:
+            return False
+        self._index(within, number, row, partition)
+        return True
 
-    def insert_absent(self, session: Session, values: Values) -> int | None:
-        """None, and nothing changed, where something stands under the row's key: either of two indexes may say so."""
-        return session.insert(self._insert_absent, values)
+    def put(self, within: Transaction, row: Row, partition: int, held: Held, found_anew: bool) -> None:
+        """Store a record where this stands. Its words and its vector are as they were, unless it is to be found anew."""
+        session, columns = within.session, held.token
+        if columns is None:
+            self._index(within, session.run(self._insert, self._of_record(within, row, partition)), row, partition)
+            return
+        stood = held.row
+        unseen = not found_anew and stood is not None and stood.role == row.role  # by searches
+        same_words = not found_anew or (stood is not None and columns[PARTITION] == partition and stood.texts == row.texts)
+        revision = columns[REVISION] if unseen else within.touch(self.revisions, partition)
+        values = self.codec.laid_out(row, partition, revision, columns[LENGTH] if same_words else None)
+        self._leave(within, held, staying_in=partition, keep_words=same_words)
+        if same_words:
+            session.run(self._update_but_words, (*values[:-1], columns[NUMBER]))
+        else:
+            self.update(session, columns[NUMBER], values)
+            self._index(within, columns[NUMBER], row, partition)
 
-    def update(self, session: Session, number: int, values: Values, but_words: bool = False) -> None:
-        """Store a row in the place of another; its words may stay as they are."""
-        session.run(self._update_but_words if but_words else self._update, (*(values[:-1] if but_words else values), number))
+    def _of_record(self, within: Transaction, row: Row, partition: int) -> Values:
+        return self.codec.laid_out(row, partition, within.touch(self.revisions, partition))
 
-    def remove(self, session: Session, number: int) -> None:
-        session.run(self._remove, (number,))
+    def replace(self, within: Transaction, row: Row, held: Held) -> None:
+        """Put a row that is no record where this stands."""
+        values = self.codec.laid_out(row)
+        if held.token is None:
+            within.session.run(self._insert, values)
+        else:
+            self._leave(within, held)
+            self.update(within.session, held.token[NUMBER], values)
+
+    def remove(self, within: Transaction, held: Held) -> None:
+        self._leave(within, held)
+        within.session.run(self._remove, (held.token[NUMBER],))
+
+    def update(self, session: Session, number: int, values: Values) -> None:
+        """Store a row in the place of another."""
+        session.run(self._update, (*values, number))
+
+    async def delete_over(self, connection: Session, tombstones: Sequence[tuple[Held, Row]]) -> None:
+        within = Transaction(connection)
+        for held, row in tombstones:
+            self.replace(within, row, held)
+        within.finish()
+
+    # -- words, and what is kept of a partition -----------------------------------------------------------------------
+
+    def _index(self, within: Transaction, number: int, row: Row, partition: int) -> None:
+        if row.words is not None and self.words is not None:
+            within.indexing(self.collection, self.words).put(number, partition, row.words)
+
+    def _leave(self, within: Transaction, held: Held, staying_in: int | None = None, keep_words: bool = False) -> None:
+        """Take what stands there out of the indexes of its partition, and out of the quarantine."""
+        columns = held.token
+        if self.codec.is_quarantined(columns):
+            quarantine.drop(within.session, self.name, self.codec.key(columns))
+        self._unindex(within, columns, None if keep_words else self._indexed(within.session, held), staying_in, keep_words)
+
+    def _indexed(self, session: Session, held: Held) -> Indexed | None:
+        """What the word index holds of what stands there; None where that cannot be told."""
+        columns = held.token
+        if held.row is None and not self.codec.is_quarantined(columns):
+            return None
+        partition = partition_of(columns)
+        return NOTHING if partition is None or self.words is None else indexed(partition, self.words_of(session, columns))
+
+    def _unindex(self, within: Transaction, columns: Columns, was: Indexed | None, staying_in: int | None = None, keep_words: bool = False) -> None:
+        if self.words is not None and not keep_words:
+            within.indexing(self.collection, self.words).remove(columns[NUMBER], was)
+        if (partition := partition_of(columns)) not in (None, staying_in):
+            within.touch(self.revisions, partition, removed=True)
+
+    # -- the quarantine -----------------------------------------------------------------------------------------------
+
+    async def quarantine(self, connection: Session, unreadable: Unreadable) -> None:
+        """It may have changed since: only what still cannot be read is moved."""
+        key, within = unreadable.key, Transaction(connection)
+        for columns in self.at(connection, [unreadable.columns[NUMBER]]):
+            if self.codec.is_quarantined(columns) or not isinstance(slot_of(self.collection, key, self.held(columns, key)).stored, Corrupt):
+                continue
+            content = {name: value for name, value in zip(self.columns, columns, strict=True) if name != "number"}
+            quarantine.keep(connection, self.name, key, partition_of(columns), unreadable.problem, content)
+            self._unindex(within, columns, None)
+            self.update(connection, columns[NUMBER], self.codec.laid_out(corrupt_row(key, self.codec.version(columns))))
+        within.finish()
+
+    async def quarantined(self, connection: Session, where: Where, partitions: Sequence[int]) -> list[Key]:
+        return quarantine.keys(connection, self.name, where, partitions)
+
+    async def problem(self, connection: Session, key: Key) -> str | None:
+        return quarantine.problem(connection, self.name, key)
 
 
-_known: dict[int, Table] = {}
+def partition_of(columns: Columns) -> int | None:
+    """The number of a live record's partition."""
+    partition = columns[PARTITION]
+    return partition if isinstance(partition, int) else None
 
 
-def table_of(session: Session, collection: Collection) -> Table:
+_known: dict[tuple[int, int], SqliteTable] = {}
+
+
+def table_of(session: Session, collection: Collection) -> SqliteTable:
     """The table of a collection as it is. Found by identity first: hashing a declaration takes longer than many a statement."""
-    collection = session.declared.tables.get(collection.name, collection)
-    table = _known.get(id(collection))
-    if table is None or table.collection is not collection:
-        table = Table(collection)
+    collection, thresholds = session.declared.tables.get(collection.name, collection), session.thresholds
+    place = (id(collection), id(thresholds))
+    table = _known.get(place)
+    if table is None or table.collection is not collection or table.thresholds is not thresholds:
+        table = SqliteTable(collection, thresholds)
         if len(_known) > 256:
             _known.clear()
-        _known[id(collection)] = table
+        _known[place] = table
     return table

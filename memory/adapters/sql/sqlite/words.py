@@ -15,9 +15,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from memory.adapters.sql.several import portions
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.schema import words_table
-from memory.adapters.sql.sqlite.session import Session, chunked
+from memory.adapters.sql.sqlite.session import Session
 from memory.ports import lexical
 from memory.ports.collections import Collection
 
@@ -62,7 +63,7 @@ class WordIndex:
 
     def sweep(self, session: Session, numbers: Sequence[int]) -> None:
         """Take out all that is of these rows, wherever it is: for when their words are not known. Looks through the whole index."""
-        for chunk in chunked(numbers, session.thresholds.rows_at_once):
+        for chunk in portions(numbers, session.thresholds.rows_at_once):
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
     def holding(self, session: Session, partition: int, stem: str) -> Holding | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
@@ -106,6 +106,18 @@ def attempt(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return work(), None
     except BaseException as error:  # noqa: BLE001 - whoever waits gets it
         return None, error
+
+
+def driven(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that waits for nothing: where it lets others have a turn it goes on at once, for it has a thread of its own."""
+    try:
+        while work.send(None) is None:
+            pass
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise AssertionError("it waits for something, and there is no event loop in this thread")
 
 
 class Nothing:

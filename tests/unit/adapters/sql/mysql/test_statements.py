@@ -9,7 +9,7 @@ import pytest
 
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
-from memory.adapters.sql.server.questions import page
+from memory.adapters.sql.questions import page
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
 from memory.ports.query import And, Eq, Everywhere, Filter, Ge, IsNull, Lt, Order, Query, Search, Words, within

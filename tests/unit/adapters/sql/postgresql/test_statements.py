@@ -13,7 +13,7 @@ from memory.adapters.sql.postgresql.codec import lexeme
 from memory.adapters.sql.postgresql.search import among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
-from memory.adapters.sql.server.questions import page
+from memory.adapters.sql.questions import page
 from memory.adapters.sql.shapes import walks
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched

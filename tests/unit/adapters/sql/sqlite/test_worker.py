@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,11 @@ from memory.adapters.sql.sqlite.errors import translate
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.words import Posting, WordIndex
-from memory.adapters.sql.sqlite.worker import Worker
+from memory.adapters.sql.sqlite.worker import Worker, driven
 from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, done, found, key_of, live, put, record, searched
+from memory.ports.pace import paced
 from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Record
 from memory.ports.writes import Absent
@@ -48,6 +49,25 @@ async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
     await first
     await worker.stop(lambda: None)
     assert begun == []
+
+
+def test_a_coroutine_is_driven_to_its_end_unless_it_waits_for_something() -> None:
+    async def counting(waiting: bool) -> int:
+        turns = [n async for n in paced(range(20), 2)]
+        if waiting:
+            await Waiting()
+        return len(turns)
+
+    assert driven(counting(False)) == 20
+    with pytest.raises(AssertionError, match="waits for something"):
+        driven(counting(True))
+
+
+class Waiting:
+    """As a future is waited for."""
+
+    def __await__(self) -> Generator[object, None, None]:
+        yield object()
 
 
 async def test_closing_waits_for_calls_under_way(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""One collection's statements on a server: what the shared half asks of a dialect."""
+"""One collection's statements: what the shared half asks of a dialect."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from memory.adapters.sql.columns import keyed
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.selection import Selection
-from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.shapes import Shape, Shaper, Values
+from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.batch import NOTHING, Held
 from memory.ports.collections import Collection
-from memory.ports.query import Order, Where
-from memory.ports.record import Key, Stored
-from memory.ports.rows import Row
+from memory.ports.query import Order, Query, Where
+from memory.ports.record import Corrupt, Key, Stored
+from memory.ports.rows import Row, stored_of
 
 C = TypeVar("C")
 Columns: TypeAlias = Sequence[Any]
@@ -29,7 +29,7 @@ Columns: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A row found unreadable, as it was read: to be moved into the quarantine."""
+    """A row found unreadable under a key, as it was read: to be moved into the quarantine."""
 
     columns: Columns
     key: Key
@@ -44,7 +44,7 @@ class Table(ABC, Generic[C]):
     any_quarantined: str
     """An SQL expression: whether any row of the collection is in the quarantine."""
 
-    def __init__(self, codec: Codec, shaper: Shaper, table: sa.Table, thresholds: ServerThresholds) -> None:
+    def __init__(self, codec: Codec, shaper: Shaper, table: sa.Table, thresholds: SqlThresholds) -> None:
         self.collection: Collection = codec.collection
         self.name = codec.collection.name
         self.codec, self.shaper, self.table, self.thresholds = codec, shaper, table, thresholds
@@ -70,8 +70,8 @@ class Table(ABC, Generic[C]):
         """The statement of a page; with a hint at the index to walk along, where a dialect's optimizer needs one."""
         return statement
 
-    def held(self, columns: Columns | None) -> Held:
-        """What stands in a row, to decide about."""
+    def held(self, columns: Columns | None, key: Key) -> Held:
+        """What stands in a row that was found under the key, to decide about."""
         if columns is None:
             return NOTHING
         row, problem = self.read_row(columns)
@@ -82,8 +82,9 @@ class Table(ABC, Generic[C]):
         return self.codec.read(columns, columns[len(self.columns) - 1])
 
     def stored(self, columns: Columns) -> Stored:
-        """What stands in a row."""
-        return self.codec.stored(columns, columns[len(self.columns) - 1])
+        """What stands in a row; `Corrupt` where that is not what was written."""
+        row, problem = self.read_row(columns)
+        return Corrupt(self.codec.key(columns), problem) if problem else stored_of(self.collection, row)
 
     def checksum_of(self, columns: Columns) -> Any:
         """By which the row is known again."""
@@ -93,6 +94,14 @@ class Table(ABC, Generic[C]):
     def matched_columns(self) -> tuple[str, ...]:
         """What `matching` reads of each row first: all of it, unless a dialect goes through the rows in another way."""
         return self.columns
+
+    def paged_columns(self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> tuple[str, ...]:
+        """What the statement of a page reads of each row: these columns, unless a dialect finds the rows of a page before it reads them."""
+        return columns
+
+    async def paged(self, connection: C, found: Sequence[Columns]) -> Sequence[Columns]:
+        """The rows of a page that was found by other columns than were asked for."""
+        return found
 
     # -- what a dialect says ------------------------------------------------------------------------------------------
 
@@ -113,8 +122,8 @@ class Table(ABC, Generic[C]):
         """The rows that a question of `questions.matches` is about, locked, each with whether it is wanted, some at a time."""
 
     @abstractmethod
-    async def delete_over(self, connection: C, tombstones: Sequence[tuple[Columns, Row]]) -> None:
-        """Put each tombstone in the place of its row, within a transaction; what the quarantine has of it goes."""
+    async def delete_over(self, connection: C, tombstones: Sequence[tuple[Held, Row]]) -> None:
+        """Put each tombstone in the place of what was held, within a transaction; what the quarantine has of it goes."""
 
     @abstractmethod
     async def quarantine(self, connection: C, unreadable: Unreadable) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from memory.adapters.sql.server.partitions import Directory
-from memory.adapters.sql.server.questions import matches, page, totals
-from memory.adapters.sql.server.table import Columns, Table, Unreadable
-from memory.ports.batch import slot_of
+from memory.adapters.sql.partitions import Directory
+from memory.adapters.sql.questions import matches, page, totals
+from memory.adapters.sql.table import Columns, Table, Unreadable
+from memory.ports.batch import Held, slot_of
 from memory.ports.deciding import tombstone_over
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
@@ -23,24 +23,24 @@ AnyDirectory: TypeAlias = Directory[Any]
 
 async def get(connection: Any, table: AnyTable, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Unreadable]]:
     """What stands under each key, and what was found unreadable just now."""
-    if len(keys) == 1:
-        columns = await table.find(connection, keys[0])
-        rows = {} if columns is None else {keys[0]: columns}
-    else:
-        rows = await table.find_all(connection, keys)
-    answers: list[Stored | None] = []
     unreadable: list[Unreadable] = []
-    async for key in paced(keys):
-        found = rows.get(key)
-        stored = None if found is None else table.stored(found)
-        if found is not None and isinstance(stored, Corrupt):
-            if table.codec.is_quarantined(found):
-                stored = Corrupt(key, await table.problem(connection, key) or stored.problem)
-            else:
-                stored = Corrupt(key, stored.problem)
-                unreadable.append(Unreadable(found, key, stored.problem))
-        answers.append(stored)
-    return answers, unreadable
+    if len(keys) == 1:
+        return [await _stored(connection, table, keys[0], await table.find(connection, keys[0]), unreadable)], unreadable
+    rows = await table.find_all(connection, keys)
+    return [await _stored(connection, table, key, rows.get(key), unreadable) async for key in paced(keys)], unreadable
+
+
+async def _stored(connection: Any, table: AnyTable, key: Key, found: Columns | None, unreadable: list[Unreadable]) -> Stored | None:
+    """What stands in the row that was found under the key; where it cannot be read just now it is added to the unreadable ones."""
+    if found is None:
+        return None
+    stored = slot_of(table.collection, key, table.held(found, key)).stored
+    if not isinstance(stored, Corrupt):
+        return stored
+    if table.codec.is_quarantined(found):
+        return Corrupt(key, await table.problem(connection, key) or stored.problem)
+    unreadable.append(Unreadable(found, key, stored.problem))
+    return Corrupt(key, stored.problem)
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
@@ -88,10 +88,14 @@ async def _rows(
     """The rows of a page in order, and whether there are more behind it."""
     limit = query.limit
     take = limit + 1
+    chosen = table.paged_columns(query, partitions, columns)
     while True:
-        question = page(table, query, partitions, take, columns)
+        question = page(table, query, partitions, take, chosen)
         rows = await table.read(connection, question.sql, question.arguments)
-        if len(rows) < take:
+        full = len(rows) == take
+        if chosen != columns:
+            rows = await table.paged(connection, rows)
+        if not full:
             return rows, False
         if not isinstance(query.where, Everywhere):
             return rows[:limit], True
@@ -136,22 +140,22 @@ async def delete_matching(connection: Any, table: AnyTable, directory: AnyDirect
     question = matches(table, deletion.query, partitions or (), table.matched_columns)
     deleted = 0
     async for rows in table.matching(connection, question.sql, question.arguments):
-        tombstones = [(row, t) async for row, wanted in paced(rows) if (t := _tombstone(table, row, wanted, deletion)) is not None]
+        tombstones = [t async for row, wanted in paced(rows) if (t := _tombstone(table, table.codec.key(row), row, wanted, deletion)) is not None]
         await table.delete_over(connection, tombstones)
         deleted += len(tombstones)
-    left: list[tuple[Columns, Row]] = []
+    left: list[tuple[Held, Row]] = []
     for key in await table.quarantined(connection, where, partitions or ()):
         found = await table.find(connection, key)
-        if found is not None and table.codec.is_quarantined(found) and (row := _tombstone(table, found, True, deletion)) is not None:
-            left.append((found, row))
+        if found is not None and table.codec.is_quarantined(found) and (t := _tombstone(table, key, found, True, deletion)) is not None:
+            left.append(t)
     await table.delete_over(connection, left)
     return deleted + len(left)
 
 
-def _tombstone(table: AnyTable, columns: Columns, wanted: bool, deletion: Deletion) -> Row | None:
-    """What is left of a row; None where it stays."""
-    key = table.codec.key(columns)
-    slot = slot_of(table.collection, key, table.held(columns))
+def _tombstone(table: AnyTable, key: Key, columns: Columns, wanted: bool, deletion: Deletion) -> tuple[Held, Row] | None:
+    """What a row holds, and what is left of it; None where it stays."""
+    held = table.held(columns, key)
+    slot = slot_of(table.collection, key, held)
     if not wanted and not isinstance(slot.stored, Corrupt):
         return None
-    return row_of(table.collection, tombstone_over(key, slot, deletion.version, deletion.discard_at, deletion.carry))
+    return held, row_of(table.collection, tombstone_over(key, slot, deletion.version, deletion.discard_at, deletion.carry))

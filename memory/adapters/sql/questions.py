@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from memory.adapters.sql.prepared import compiled, kept
-from memory.adapters.sql.server.table import Table
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
+from memory.adapters.sql.table import Table
 from memory.ports.query import Everywhere, Filter, Query, Tenant, Where, decode_cursor
 
 AnyTable: TypeAlias = Table[Any]
@@ -44,7 +44,7 @@ def asked(table: AnyTable, where: Where, part: Filter | None, partitions: Sequen
 
 def page(table: AnyTable, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...]) -> Question:
     """These columns of the rows of a page in order, each with whether any row is in the quarantine behind it."""
-    values, where, chosen = asked(table, query.where, query.filter, partitions, walking=walks(query.order))
+    values, where, chosen = asked(table, query.where, query.filter, partitions, walking=len(partitions) == 1 and walks(query.order))
     after = TRUE if query.cursor is None else table.shaper.after(query.order, decode_cursor(query.cursor, query.order), values)
     written = limit if _is_usual(limit, table.thresholds.limits_written_out) else None
     if written is None:

@@ -1,0 +1,140 @@
+"""Partitions: their numbers, which there are, and those that nothing is left of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from memory.adapters.sql.several import in_list, padded
+from memory.ports.query import Everywhere, Tenant, Where
+from memory.ports.questions import behind_prefix
+from memory.ports.record import Partition
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A partition's number, and a generation that it has reached: it may have gone on since."""
+
+    number: int
+    generation: int
+
+
+class Directory(ABC, Generic[C]):
+    """The partitions of one database, on connections of type C. What is asked of it is the dialect's."""
+
+    async def numbers(self, connection: C, where: Where) -> list[int]:
+        """The numbers of the asked partitions that have ever held anything, ascending."""
+        if isinstance(where, Tenant):
+            return await self._numbers(connection, where.tenant)
+        if isinstance(where, Everywhere):
+            return await self._numbers(connection, None)
+        return sorted({known.number for known in (await self._find_all(connection, where.partitions)).values()})
+
+    async def _find_all(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+        """Those that there are."""
+        return await self._look_up(connection, dict.fromkeys(partitions))
+
+    async def _look_up(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+        """Those that there are, as they are now."""
+        by_tenant: dict[str, list[str]] = {}
+        for partition in partitions:
+            by_tenant.setdefault(partition.tenant, []).append(partition.scope)
+        found: dict[Partition, Known] = {}
+        for tenant, scopes in by_tenant.items():
+            for scope, number, generation in await self._find(connection, tenant, scopes):
+                found[Partition(tenant, scope)] = Known(number, generation)
+        return found
+
+    # -- which there are ----------------------------------------------------------------------------------------------
+
+    async def listed(
+        self, connection: C, tables: Sequence[str], where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
+    ) -> list[tuple[Partition, int]]:
+        """The first so many behind `after` that have a generation or a record, readable or not, in order. `tables` are those of all collections."""
+        holding = [f"EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number)" for table in self._named([*tables, "memory_quarantine"])]  # noqa: S608
+        tests, values = [f"(p.generation > 0 OR {' OR '.join(holding)})"], list[int | str]()
+        if isinstance(where, Tenant):
+            tests, values = [*tests, "p.tenant = ?"], [*values, where.tenant]
+        if prefix:
+            tests, values = [*tests, "p.scope >= ?"], [*values, prefix]
+        if (end := behind_prefix(prefix)) is not None:
+            tests, values = [*tests, "p.scope < ?"], [*values, end]
+        if after is not None:  # said twice: servers and SQLite look up the one or the other in the index of names
+            tests += ["(p.tenant, p.scope) > (?, ?)", "(p.tenant > ? OR p.tenant = ? AND p.scope > ?)"]
+            values += [after.tenant, after.scope, after.tenant, after.tenant, after.scope]
+        rows = await self._list(connection, f"WHERE {' AND '.join(tests)} ORDER BY p.tenant, p.scope LIMIT {limit}", values)
+        return [(partition, generation) for _, partition, generation in rows]
+
+    # -- partitions that nothing is left of ---------------------------------------------------------------------------
+
+    async def idle(self, connection: C, tables: Sequence[str], limit: int) -> list[tuple[Partition, int]]:
+        """At most so many partitions in which nothing stands, with their generations. `tables` are those of all collections."""
+        found: list[tuple[Partition, int]] = []
+        marked: set[Partition] | None = None
+        after = -(2**63)
+        while len(found) < limit and (rows := await self._empty(connection, tables, after, limit)):
+            after = rows[-1][0]
+            marked = await self._marked(connection, tables) if marked is None else marked
+            found += [(partition, generation) for _, partition, generation in rows if partition not in marked]
+        return found[:limit]
+
+    async def forget_idle(self, connection: C, tables: Sequence[str], idle: Mapping[Partition, int]) -> int:
+        """Forget those of these partitions in which nothing stands and that have this generation. Within a transaction.
+
+        Their rows are locked, so no record is being put there; the records are looked for before the marks, which they may become in between.
+        Who puts one next makes the partition anew: what other processes know of its number stays true.
+        """
+        standing = {p: known for p, known in (await self._look_up(connection, idle)).items() if known.generation == idle[p]}
+        numbers = sorted([known.number for known in standing.values()])
+        if not numbers:
+            return 0
+        generations = dict(await self._lock(connection, numbers, True))
+        empty = {partition for _, partition, _ in await self._empty(connection, tables, -(2**63), len(numbers), numbers)}
+        empty -= await self._marked(connection, tables)
+        gone = [p for p in empty if p in standing and generations.get(standing[p].number) == idle[p]]
+        if gone:
+            await self._remove(connection, [standing[p].number for p in gone])
+        return len(gone)
+
+    async def _empty(
+        self, connection: C, tables: Sequence[str], after: int, most: int, among: Sequence[int] = ()
+    ) -> Sequence[tuple[int, Partition, int]]:
+        """Number, name and generation of partitions behind that number, or of some of these, without records and rows set aside, in order."""
+        none = [f"NOT EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number)" for table in self._named([*tables, "memory_quarantine"])]  # noqa: S608
+        wanted = padded(among) if among else []
+        these = [f"p.number IN {in_list(len(wanted))}"] if wanted else []
+        which = f"WHERE {' AND '.join(['p.number > ?', *these, *none])} ORDER BY p.number LIMIT {most}"
+        return await self._list(connection, which, [after, *wanted])
+
+    # -- what a dialect says ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _find(self, connection: C, tenant: str, scopes: Sequence[str]) -> Sequence[tuple[str, int, int]]:
+        """Scope, number and generation of those of the tenant's scopes that there are."""
+
+    @abstractmethod
+    async def _numbers(self, connection: C, tenant: str | None) -> list[int]:
+        """The numbers of a tenant's partitions, or of all, ascending."""
+
+    @abstractmethod
+    def _named(self, tables: Sequence[str]) -> list[str]:
+        """Tables as statements name them."""
+
+    @abstractmethod
+    async def _list(self, connection: C, which: str, values: Sequence[int | str]) -> list[tuple[int, Partition, int]]:
+        """Number, name and generation of those partitions p that this end of a statement asks for: its values are marked by '?'."""
+
+    @abstractmethod
+    async def _lock(self, connection: C, numbers: Sequence[int], exclusively: bool) -> Sequence[tuple[int, int]]:
+        """Numbers and generations, locked in order: against raising, or against everyone."""
+
+    @abstractmethod
+    async def _marked(self, connection: C, tables: Sequence[str]) -> set[Partition]:
+        """The partitions of which there are marks."""
+
+    @abstractmethod
+    async def _remove(self, connection: C, numbers: Sequence[int]) -> None: ...

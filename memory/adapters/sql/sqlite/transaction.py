@@ -1,0 +1,107 @@
+"""What writes change beside their rows: partitions with their generations and revisions, and the word index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memory.adapters.sql.sqlite.partitions import ONE
+from memory.adapters.sql.sqlite.session import Session
+from memory.adapters.sql.sqlite.words import Indexing, WordIndex
+from memory.ports.collections import Collection
+from memory.ports.record import Partition
+
+_ADD = "INSERT INTO memory_partitions (tenant, scope, generation) VALUES (?, ?, 0)"
+_RAISE = "UPDATE memory_partitions SET generation = ? WHERE number = ?"
+_REMOVED = """INSERT INTO memory_revisions (partition_no, collection, revision, removals) VALUES (?, ?, ?, ?)
+ON CONFLICT (partition_no, collection) DO UPDATE SET revision = excluded.revision, removals = excluded.removals"""
+_SANE = 2**62  # no revision gets there by counting: a damaged one is not to be counted on from
+
+
+class Revisions:
+    """The statements about how far one collection has come in a partition.
+
+    The revision is the highest that any row there carries, or the one when a row last left: so that storing a row costs nothing more.
+    """
+
+    def __init__(self, collection: str) -> None:
+        self.collection = collection
+        newest = f'coalesce((SELECT max(revision) FROM "{collection}" WHERE partition_no = p.number AND revision < {_SANE}), 0)'  # noqa: S608
+        revision = f"max({newest}, coalesce(r.revision, 0)), coalesce(r.removals, 0)"
+        left = f"LEFT JOIN memory_revisions AS r ON r.partition_no = p.number AND r.collection = '{collection}'"
+        self.state = f"SELECT p.number, p.generation, {revision} FROM memory_partitions AS p {left} WHERE p.tenant = ? AND p.scope = ?"  # noqa: S608
+        self.current = f"SELECT {revision} FROM (SELECT ? AS number) AS p {left}"  # noqa: S608
+
+
+@dataclass(slots=True)
+class Revision:
+    """What a write transaction found and will leave."""
+
+    number: int
+    removals: int
+    touched: bool = False
+    removed: bool = False
+
+
+class Transaction:
+    """What some writes know and change, all within one transaction; `finish` writes it. Others may follow in the same transaction."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._partitions: dict[Partition, tuple[int, int]] = {}
+        self._revisions: dict[tuple[str, int], Revision] = {}
+        self._indexings: dict[str, Indexing] = {}
+
+    def registered(self, revisions: Revisions, partition: Partition) -> tuple[int, int]:
+        """The partition's number and generation; the partition is made where there was none."""
+        known = self._partitions.get(partition)
+        if known is None:
+            row = self.session.row(revisions.state, (partition.tenant, partition.scope))
+            number, generation, revision, removals = row or (self._add(partition), 0, 0, 0)
+            known = self._partitions[partition] = (number, generation)
+            self._revisions.setdefault((revisions.collection, number), Revision(revision, removals))
+        return known
+
+    def _add(self, partition: Partition) -> int:
+        return self.session.run(_ADD, (partition.tenant, partition.scope))
+
+    def generation(self, partition: Partition) -> int:
+        """The partition's generation; looking makes nothing."""
+        known = self._partitions.get(partition)
+        if known is not None:
+            return known[1]
+        row = self.session.row(ONE, (partition.tenant, partition.scope))
+        return 0 if row is None else int(row[1])
+
+    def raise_to(self, partition: Partition, generation: int) -> None:
+        row = self.session.row(ONE, (partition.tenant, partition.scope))
+        number = int(row[0]) if row else self._add(partition)
+        self.session.run(_RAISE, (generation, number))
+        self._partitions[partition] = (number, generation)
+
+    def touch(self, revisions: Revisions, partition: int, removed: bool = False) -> int:
+        """The revision that rows changed by this transaction carry."""
+        revision = self._revisions.get((revisions.collection, partition))
+        if revision is None:
+            revision = self._revisions[(revisions.collection, partition)] = Revision(*self.session.row(revisions.current, (partition,)))
+        if not revision.touched:
+            revision.touched = True
+            revision.number += 1
+        if removed:
+            revision.removed = True
+            revision.removals += 1
+        return revision.number
+
+    def indexing(self, collection: Collection, index: WordIndex) -> Indexing:
+        """What is done to the words of a collection that has texts."""
+        indexing = self._indexings.get(collection.name)
+        if indexing is None:
+            indexing = self._indexings[collection.name] = Indexing(self.session, collection, index)
+        return indexing
+
+    def finish(self) -> None:
+        """What is done once, before the commit."""
+        for indexing in self._indexings.values():
+            indexing.finish()
+        for (collection, partition), revision in self._revisions.items():
+            if revision.removed:
+                self.session.run(_REMOVED, (partition, collection, revision.number, revision.removals))

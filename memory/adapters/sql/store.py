@@ -1,0 +1,118 @@
+"""What a SQL store does whatever the dialect: reading, deleting what matches, the quarantine, and partitions that nothing is left of."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from memory.adapters.sql import reading
+from memory.adapters.sql.partitions import Directory
+from memory.adapters.sql.reading import Deletion
+from memory.adapters.sql.several import portions
+from memory.adapters.sql.table import Table, Unreadable
+from memory.adapters.sql.thresholds import SqlThresholds
+from memory.ports.base import BaseStore
+from memory.ports.collections import Collection
+from memory.ports.quarantine import quarantined, sound
+from memory.ports.query import Count, Everywhere, Page, Query, Tenant
+from memory.ports.record import Key, Partition, Stored
+
+MOST_PROBLEMS = 100
+"""An audit tells of no more."""
+
+C = TypeVar("C")
+R = TypeVar("R", bound=Table[Any])
+T = TypeVar("T")
+
+
+class SqlStore(BaseStore, Generic[C, R]):
+    """Records in a SQL database: `C` is a connection, `R` a table, as the dialect has them."""
+
+    def __init__(self, name: str, directory: Directory[C], thresholds: SqlThresholds) -> None:
+        super().__init__(name)
+        self._directory = directory
+        self._thresholds = thresholds
+
+    # -- what a dialect says ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _with(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
+        """Do the work, which reads, on a connection."""
+
+    @abstractmethod
+    async def _within(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
+        """Do the work in one transaction: all of it is kept, or nothing."""
+
+    async def _at_length(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
+        """Do work that reads for long."""
+        return await self._with(work)
+
+    @abstractmethod
+    def _table_on(self, connection: C, collection: Collection) -> R:
+        """The statements of a collection as its table is."""
+
+    @abstractmethod
+    async def _names(self, connection: C) -> list[str]:
+        """The tables of all collections that the database has, opened with or not."""
+
+    @abstractmethod
+    async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
+        """Move rows that still cannot be read into the quarantine."""
+
+    # -- reading, and deleting what matches ---------------------------------------------------------------------------
+
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        answers, unreadable = await self._with(lambda connection: reading.get(connection, self._table_on(connection, collection), keys))
+        if unreadable:
+            await self._quarantine(collection, unreadable)
+        return answers
+
+    async def _query(self, query: Query) -> Page:
+        return await self._until_sound(query.collection, lambda connection, table: reading.query(connection, table, self._directory, query))
+
+    async def _count(self, query: Query) -> Count:
+        return await self._with(lambda c: reading.count(c, self._table_on(c, query.collection), self._directory, query))
+
+    async def _delete_matching(self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]) -> int:
+        deletion = Deletion(query, version, discard_at, carry)
+        return await self._within(lambda c: reading.delete_matching(c, self._table_on(c, query.collection), self._directory, deletion))
+
+    # -- unreadable rows ----------------------------------------------------------------------------------------------
+
+    async def _until_sound(self, collection: Collection, read: Callable[[C, R], Coroutine[Any, Any, tuple[T, list[Unreadable]]]]) -> T:
+        """Read; what turns out unreadable goes into the quarantine and the reading is done again: limits and statistics are of what can be read."""
+        return await sound(
+            lambda: self._with(lambda connection: read(connection, self._table_on(connection, collection))),
+            lambda unreadable: self._quarantine(collection, unreadable),
+        )
+
+    async def _quarantine(self, collection: Collection, unreadable: Sequence[Unreadable]) -> bool:
+        """Whether it could be done; the rows are not served either way."""
+        return await quarantined(self.name, lambda some: self._move(collection, some), unreadable, self._translate)
+
+    # -- partitions ---------------------------------------------------------------------------------------------------
+
+    async def _partitions(self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int) -> Sequence[tuple[Partition, int]]:
+        async def look(connection: C) -> list[tuple[Partition, int]]:
+            return await self._directory.listed(connection, await self._names(connection), where, prefix, after, limit)
+
+        return await self._with(look)
+
+    async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
+        async def look(connection: C) -> list[tuple[Partition, int]]:
+            return await self._directory.idle(connection, await self._names(connection), limit)
+
+        return await self._at_length(look)
+
+    async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        forgotten = 0
+        for some in portions(list(dict(idle).items()), self._thresholds.partitions_forgotten):
+            wanted = dict(some)
+
+            async def forget(connection: C, wanted: dict[Partition, int] = wanted) -> int:
+                return await self._directory.forget_idle(connection, await self._names(connection), wanted)
+
+            forgotten += await self._within(forget)
+        return forgotten
