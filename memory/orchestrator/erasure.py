@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Lt, Query, within
+from memory.ports.query import And, Eq, Everywhere, Ge, Lt, Query, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
@@ -284,16 +284,29 @@ class Erasure:
         return sum(map(len, due.values()))
 
     async def _repeat_in(self, store: Store, operations: Sequence[Record], generation: int) -> None:
-        """Leave tombstones once more for what is older in the partitions of one tenant, in one store."""
-        again = [
-            partition
-            for operation in operations
-            for partition in [_asked_of(operation)[0]]
-            if not await self._generations.levelled(store, partition, generation, operation.created_at)
-        ]
+        """Leave tombstones once more for what is older in the partitions of one tenant, in one store.
+
+        A store that is level may have been brought up by who died over it: what was born there in between has a lower generation still, and
+        lives on.
+        """
+        begun = {_asked_of(operation)[0]: operation.created_at for operation in operations}
+        for partition in await self._born_since(store, begun, generation):
+            await self._generations.bring_up_the_rest(store, partition)
+        again = [p for p, since in begun.items() if not await self._generations.levelled(store, p, generation, since)]
         older = None if store is self._placement.topology.cache else Lt("generation", generation)
         for kind in self._placement.kinds.scoped if again else ():
             await self._leave_tombstones(store, kind, again, older, frozenset(Role))
+
+    async def _born_since(self, store: Store, begun: Mapping[Partition, datetime], generation: int) -> set[Partition]:
+        """The partitions in which a record of a lower generation is of after their erasure had begun."""
+        since = And((Lt("generation", generation), Ge("version", micros(min(begun.values())))))
+        found: set[Partition] = set()
+        for kind in self._placement.kinds.scoped:
+            query = Query(kind.collection, within(*begun), since, limit=self._placement.settings.page, roles=HOMES, select=frozenset())
+            async for page in self._placement.pages("erase.count", store, query):
+                heads = [(Partition(head.key.tenant, head.scope), head.version) for head in page.heads]
+                found |= {partition for partition, version in heads if partition in begun and version >= micros(begun[partition])}
+        return found
 
     async def forget(self, hold: Hold) -> int:
         """Forget scopes that were erased so long ago that their tombstones are gone, in every store; how many operations were forgotten."""

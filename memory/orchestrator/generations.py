@@ -120,6 +120,13 @@ class Generations:
             await self._bring_up(store, partition, was, generation, begun)
         return was < generation
 
+    async def bring_up_the_rest(self, store: Store, partition: Partition) -> None:
+        """What a healer left in the middle that died once it had raised the store: what is of after the last erasure lives on, and nothing else."""
+        stands = await self.of(store, partition)
+        operation = await self.operation(partition, stands)
+        if operation is None or operation.fields["kind"] != UNDER_WAY:
+            await self._bring_up(store, partition, stands, stands, None if operation is None else operation.created_at)
+
     async def _bring_up(self, store: Store, partition: Partition, was: int, to: int, begun: datetime | None) -> None:
         """What stands in a store that is behind is of after the erasure, but for what is older than `begun`; then the store is level."""
         erased = 0 if begun is None else await self._erase_older(store, partition, to, begun)

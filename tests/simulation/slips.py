@@ -161,7 +161,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data),),", "", _ERASE),
     "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
-    "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase_scope", "1 + await", "await", _ERASE),
+    "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase", "1 + await", "await", _ERASE),
     "erasure-takes-what-was-written-since": Slip(erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)),
     # what is owed
     "a-kept-version-is-settled-unpaid": Slip(

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
+from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.entry_records import record_of
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
 from memory.ports.query import Lt, Query, within
@@ -226,6 +228,30 @@ async def test_a_repeat_of_an_erasure_spares_what_was_written_since_to_a_store_t
         assert await world.get(old) is None
         assert [d.store for d in world.engine.generations.healed] == ["short"]
         assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
+
+
+async def test_a_repeat_of_an_erasure_spares_what_was_written_while_who_died_brought_up_a_store_that_was_replaced() -> None:
+    """Of several erasures: what is of between two of them does not come back."""
+    async with World(short=replace(DURABLE, fenced=False)) as world:
+        backup = world.short.state.snapshot()
+        await world.write("erased text")
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+        between = await world.write("erased with the second")
+        await world.engine.erasure.erase_scope(TENANT, SESSION)
+        world.short.state.restore(backup)
+        world.short.state.place("entries", Key(TENANT, between.id), replace(_copy_of(between), generation=0))
+        entry = await world.write("text")
+        world.short.state.raise_generation(Partition(TENANT, SESSION.text), 2)  # and here it died
+        await _sweep(world, timedelta(minutes=2))
+        assert await world.seen(entry) == ["text"]
+        assert await world.get(between) is None
+        await world.move(entry, "mid")
+        assert await world.stands(entry) == ["mark", "home", "-"]
+
+
+def _copy_of(entry: Entry) -> Record:
+    draft = EntryDraft(scope=entry.scope, content=entry.content)
+    return record_of(draft, key=Key(TENANT, entry.id), version=entry.version, now=entry.created_at, tier="short")
 
 
 async def test_an_erasure_that_a_store_was_away_for_is_watched_from_when_it_was_carried_out_there() -> None:
