@@ -72,6 +72,10 @@ def _copied(given: Mapping[Any, Any]) -> Fields:
     return {**copied, **moments}
 
 
+def _is_langchain(fields: Fields) -> bool:
+    return isinstance(fields.get("data"), dict) and fields.get("type") in langchain.TYPES and "role" not in fields
+
+
 def _is_openai(fields: Fields) -> bool:
     if fields.get("role") in _OPENAI_ROLES or any(name in fields for name in _OPENAI_FIELDS):
         return True
