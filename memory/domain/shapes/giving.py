@@ -18,7 +18,7 @@ SHAPES = ("anthropic", *_EACH)
 
 
 def given_as(messages: Iterable[Message], shape: str, *, foreign_reasoning: bool = True) -> list[Fields]:
-    """The messages as dicts of this shape, copies of their own (C12); LangChain's as its `message_to_dict` has them, see `langchain_messages`.
+    """The messages as dicts of this shape, copies of their own (C12).
 
     A message that came in this shape is equal to what came, where it was not changed since. Of another one goes over what both know: text, calls,
     results, images, reasoning. Without `foreign_reasoning` what another framework's model thought stays behind: it is not signed. Anthropic's list is

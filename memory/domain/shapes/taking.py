@@ -49,17 +49,13 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
     elif hasattr(given, "role") and hasattr(given, "content") and callable(getattr(given, "model_dump", None)):
         fields = _dumped(given)
     else:
-        raise _no_message(given)
+        raise InvalidInput("message", f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}")
     return {name: [_dumped(one) for one in value] if isinstance(value, list | tuple) else value for name, value in fields.items()}
 
 
 def _dumped(one: Any) -> Any:
     """What came as an object, such as a block of a maker's own library, as its fields."""
     return one.model_dump(warnings=False) if not isinstance(one, type) and callable(getattr(one, "model_dump", None)) else one
-
-
-def _no_message(given: object) -> InvalidInput:
-    return InvalidInput("message", f"must be a message, an object with a role and content, not {type(given).__name__}")
 
 
 def _copied(given: Mapping[Any, Any]) -> Fields:
@@ -70,10 +66,6 @@ def _copied(given: Mapping[Any, Any]) -> Fields:
     except InvalidInput as exc:
         raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None
     return {**copied, **moments}
-
-
-def _is_langchain(fields: Fields) -> bool:
-    return isinstance(fields.get("data"), dict) and fields.get("type") in langchain.TYPES and "role" not in fields
 
 
 def _is_openai(fields: Fields) -> bool:
