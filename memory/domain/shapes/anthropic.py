@@ -8,7 +8,7 @@ from memory.domain import door
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
 from memory.domain.shapes.calls import call_back, call_of
-from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, parts
+from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -22,8 +22,10 @@ def taken(fields: Fields) -> list[Message]:
     given = Given(fields)
     role, content, seen = given.role(_ROLES), given.content(), given.seen()
     usage, finish_reason = given.look_at("usage", dict), given.look_at("stop_reason", str)
-    groups = [content] if isinstance(content, str) or not content else _groups(content)
-    messages = [_result(group[0]) if _is_result(group) else _said(role, group) for group in groups]
+    if isinstance(content, str) or not content:
+        messages = [Message(role=role, content=content, shape="anthropic")]
+    else:
+        messages = [_result(group[0]) if _is_result(group[0]) else _said(role, group) for group in _groups(content)]
     for number, message in enumerate(messages, start=1):
         message.at = seen.get("at")
         if "id" in seen:
@@ -64,19 +66,18 @@ def _groups(blocks: list[Fields]) -> list[list[Fields]]:
     """Results one by one, other blocks together."""
     groups: list[list[Fields]] = []
     for block in blocks:
-        if groups and block["type"] != "tool_result" and not _is_result(groups[-1]):
+        if groups and not _is_result(block) and not _is_result(groups[-1][0]):
             groups[-1].append(block)
         else:
             groups.append([block])
     return groups
 
 
-def _is_result(group: str | list[Fields]) -> bool:
-    return not isinstance(group, str) and bool(group) and group[0]["type"] == "tool_result"
+def _is_result(block: Fields) -> bool:
+    return bool(block["type"] == "tool_result")
 
 
-def _result(block: Fields | str) -> Message:
-    assert isinstance(block, dict)  # noqa: S101
+def _result(block: Fields) -> Message:
     given = Given({name: value for name, value in block.items() if name != "type"})
     message = Message(
         role=Role.TOOL, content=given.content(), tool_call_id=given.text("tool_use_id"), is_error=given.true("is_error"), shape="anthropic"
@@ -85,11 +86,9 @@ def _result(block: Fields | str) -> Message:
     return message
 
 
-def _said(role: Role, content: str | list[Fields]) -> Message:
-    if isinstance(content, str):
-        return Message(role=role, content=content, shape="anthropic")
+def _said(role: Role, blocks: list[Fields]) -> Message:
     found = Blocks()
-    for number, block in enumerate(content):
+    for number, block in enumerate(blocks):
         if block["type"] == "tool_use":
             call, kept = call_of(f"content[{number}]", {n: v for n, v in block.items() if n != "type"}, "input")
             found.call((call, {name: value for name, value in kept.items() if (name, value) != ("arguments", "object")}))
@@ -100,7 +99,7 @@ def _said(role: Role, content: str | list[Fields]) -> Message:
         else:
             found.part(block)
     calls = [call for call, _ in found.calls]
-    return Message(role=role, content=found.parts, reasoning=found.reasoning, tool_calls=calls, shape="anthropic", extra=found.kept)
+    return Message(role=role, content=found.parts or "", reasoning=found.reasoning, tool_calls=calls, shape="anthropic", extra=found.kept)
 
 
 def _message(message: Message, foreign_reasoning: bool) -> Fields:
@@ -124,11 +123,11 @@ def _result_block(message: Message) -> Fields:
 def _content(message: Message, foreign_reasoning: bool) -> str | list[Fields]:
     kept = own(message, "anthropic")
     content = content_as(message, "anthropic")
-    if "blocks" not in kept and not message.tool_calls and not (message.reasoning and foreign_reasoning):
-        return content
     thinking: list[Fields] = []
     if message.reasoning and message.shape != "anthropic" and foreign_reasoning:
         thinking = [{"type": "thinking", "thinking": message.reasoning, "signature": ""}]
+    if not (thinking or message.tool_calls or "blocks" in kept):
+        return content
     return [*thinking, *together(message, kept, _as_blocks(content), _tool_use)]
 
 
@@ -147,6 +146,3 @@ def _joins(before: Message, message: Message) -> bool:
     if Role.ASSISTANT in (before.role, message.role):
         return False
     return before.role is Role.TOOL or bool(own(message, "anthropic").get("joined"))
-
-
-__all__ = ["given", "parts", "system_of", "taken"]

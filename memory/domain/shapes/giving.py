@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
+from importlib import import_module
 from typing import Any
 
 from memory.domain import door
+from memory.domain.errors import ConfigError
 from memory.domain.message import Message
 from memory.domain.shapes import anthropic, langchain, openai, plain
 from memory.domain.shapes.fields import Fields
@@ -16,11 +18,12 @@ SHAPES = ("anthropic", *_EACH)
 
 
 def given_as(messages: Iterable[Message], shape: str, *, foreign_reasoning: bool = True) -> list[Fields]:
-    """The messages as dicts of this shape, copies of their own (C12); LangChain's as its `message_to_dict` has them, see `langchain_messages`.
+    """The messages as dicts of this shape, copies of their own (C12).
 
     A message that came in this shape is equal to what came, where it was not changed since. Of another one goes over what both know: text, calls,
     results, images, reasoning. Without `foreign_reasoning` what another framework's model thought stays behind: it is not signed. Anthropic's list is
-    without system messages (`system_of`), and results of tools and what a user says right behind them are one message of the user there.
+    without system messages (`system_of`), and results of tools and what a user says right behind them are one message of the user there; LangChain's
+    are in the form of its `message_to_dict`. OpenAI has no place for `is_error`.
     """
     door.one_of("shape", shape, SHAPES)
     if shape == "anthropic":
@@ -29,5 +32,9 @@ def given_as(messages: Iterable[Message], shape: str, *, foreign_reasoning: bool
 
 
 def langchain_messages(messages: Iterable[Message]) -> list[Any]:
-    """LangChain's own message objects. Raises `ConfigError` where langchain-core is not installed."""
-    return langchain.objects_of(given_as(messages, "langchain"))
+    """The messages as LangChain's own objects. Without langchain-core a `ConfigError` says what to install."""
+    try:
+        theirs = import_module("langchain_core.messages")
+    except ImportError as exc:
+        raise ConfigError("LangChain's message objects need langchain-core: pip install langchain-core, or take given_as(…, 'langchain')") from exc
+    return list(theirs.messages_from_dict(given_as(messages, "langchain")))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from memory.domain import door
-from memory.domain.errors import ConfigError
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import openai
 from memory.domain.shapes.blocks import Blocks, Call, together
@@ -14,20 +12,23 @@ from memory.domain.shapes.calls import call_back, call_of, id_without, kept_of, 
 from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
-ROLES = {
-    **{f"{name}{end}": role for name, role in (("Human", Role.USER), ("AI", Role.ASSISTANT), ("System", Role.SYSTEM)) for end in ("MessageChunk",)},
+_ROLES = {
     "human": Role.USER,
+    "HumanMessageChunk": Role.USER,
     "ai": Role.ASSISTANT,
+    "AIMessageChunk": Role.ASSISTANT,
     "system": Role.SYSTEM,
+    "SystemMessageChunk": Role.SYSTEM,
     "tool": Role.TOOL,
-    "function": Role.TOOL,
     "ToolMessageChunk": Role.TOOL,
+    "function": Role.TOOL,
+    "FunctionMessageChunk": Role.TOOL,
 }
 """Who speaks in a message of each type."""
-_BY_ITSELF = {"chat": "chat", "ChatMessageChunk": "chat"}
+_NAMING_THEIRS = ("chat", "ChatMessageChunk")
 _SPEAKERS = {**{role.value: role for role in Role}, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "developer": Role.SYSTEM}
 """Who speaks in a message that names its role."""
-TYPES = frozenset((*ROLES, *_BY_ITSELF))
+TYPES = frozenset((*_ROLES, *_NAMING_THEIRS))
 _NAMES = {Role.USER: "human", Role.ASSISTANT: "ai", Role.SYSTEM: "system", Role.TOOL: "tool"}
 _ATTRIBUTES = (
     "content",
@@ -47,15 +48,27 @@ _ATTRIBUTES = (
 _USAGE = ("input_tokens", "output_tokens", "total_tokens")
 
 
-def dictionary_of(message: object) -> Fields:
+def is_object(message: Any) -> bool:
+    """Whether it is one of LangChain's own, told by its attributes."""
+    kind = getattr(message, "type", None)
+    return isinstance(kind, str) and kind in TYPES and hasattr(message, "content") and (kind in _NAMING_THEIRS or not hasattr(message, "role"))
+
+
+def dictionary_of(message: Any) -> Fields:
     """The dictionary of a message that came as an object."""
     dump = getattr(message, "model_dump", None)
-    data = dict(dump()) if callable(dump) else {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
-    return {"type": getattr(message, "type", None), "data": data}
+    data = dict(dump(warnings=False)) if callable(dump) else {name: getattr(message, name) for name in _ATTRIBUTES if hasattr(message, name)}
+    return {"type": message.type, "data": data}
+
+
+def is_one(fields: Fields) -> bool:
+    """Whether it is in the form of `message_to_dict`."""
+    kind = fields.get("type")
+    return isinstance(kind, str) and kind in TYPES and isinstance(fields.get("data"), dict) and "role" not in fields
 
 
 def taken(fields: Fields) -> list[Message]:
-    kind, given = fields["type"], Given(dict(fields["data"]))
+    kind, given = fields["type"], Given(fields["data"])
     content, seen = given.content(), given.seen()
     found = _taken_apart(content)
     calls = _calls(given)
@@ -107,19 +120,8 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
     return {**kept.get("outer", {}), "type": kind, "data": {**data, **content_back(kept, content)}}
 
 
-def objects_of(dictionaries: list[Fields]) -> list[Any]:
-    """LangChain's own objects, where it is installed."""
-    try:
-        messages = import_module("langchain_core.messages")
-    except ImportError as exc:
-        raise ConfigError("LangChain's message objects need 'langchain-core': pip install langchain-core, or take the dictionaries") from exc
-    return list(messages.messages_from_dict(dictionaries))
-
-
 def _role(kind: str, given: Given) -> Role:
-    if kind in ROLES:
-        return ROLES[kind]
-    return _SPEAKERS[door.one_of("message.data.role", given.left.get("role"), _SPEAKERS)]
+    return _ROLES[kind] if kind in _ROLES else _SPEAKERS[door.one_of("role", given.left.get("role"), _SPEAKERS)]
 
 
 def _taken_apart(content: str | list[Fields]) -> Blocks | None:
@@ -140,22 +142,21 @@ def _taken_apart(content: str | list[Fields]) -> Blocks | None:
 
 def _calls(given: Given) -> list[Call]:
     """Calls, those whose arguments are no JSON, and of older messages those that only OpenAI's fields hold."""
-    calls = [_call(f"message.tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
+    calls = [_call(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
     for n, call in enumerate(given.objects("invalid_tool_calls")):
-        made, kept = _call(f"message.invalid_tool_calls[{n}]", {**call, "name": call.get("name") or "unknown"})
+        made, kept = _call(f"invalid_tool_calls[{n}]", {**call, "name": call.get("name") or "unknown"})
         calls.append((made, {**kept, "invalid": True, **({} if call.get("name") else {"nameless": True})}))
     raw = (given.look_at("additional_kwargs", dict) or {}).get("tool_calls")
     if not calls and isinstance(raw, list):
         copies = [{**call, "function": dict(call["function"])} for call in raw if isinstance(call, dict) and isinstance(call.get("function"), dict)]
-        calls = [(openai.tool_call(f"message.additional_kwargs.tool_calls[{n}]", call)[0], {"elsewhere": True}) for n, call in enumerate(copies)]
+        calls = [(openai.tool_call(f"additional_kwargs.tool_calls[{n}]", call)[0], {"elsewhere": True}) for n, call in enumerate(copies)]
     return calls
 
 
 def _call(field: str, call: Fields) -> Call:
     made, kept = call_of(field, call, "args")
-    if kept.get("fields") == {"type": "tool_call"}:
-        del kept["fields"]
-    return made, kept
+    others = kept.pop("fields", {})
+    return made, kept if others == {"type": "tool_call"} else {**kept, "fields": others}
 
 
 def _call_back(call: ToolCall, kept: Fields) -> Fields:

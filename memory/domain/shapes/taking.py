@@ -23,13 +23,14 @@ _ANTHROPIC_PARTS = {"tool_use", "tool_result", "thinking", "redacted_thinking", 
 def messages_of(given: object) -> list[Message]:
     """One given message as ours; several where one of Anthropic's holds results of tools.
 
-    Taken are dicts of OpenAI, Anthropic and LangChain, LangChain's message objects, `{role, content}` with our fields beside it, and our own
-    `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput` names the field that is wrong, `message` where it is none at all.
+    Taken are dicts of OpenAI, Anthropic and LangChain, LangChain's message objects and those of the makers' own libraries, `{role, content}` with our
+    fields beside it, and our own `Message` or its `model_dump`. Everything is a copy (C12). `InvalidInput` names the field that is wrong, `message`
+    where it is none at all.
     """
     fields = _copied(_as_mapping(given))
     if ours.is_dump(fields):
         return ours.taken(fields)
-    if _is_langchain(fields):
+    if langchain.is_one(fields):
         return langchain.taken(fields)
     if _is_openai(fields):
         return openai.taken(fields)
@@ -42,10 +43,19 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
     if isinstance(given, Message):
         return given.model_dump(warnings=False)
     if isinstance(given, Mapping):
-        return given
-    if getattr(given, "type", None) in langchain.TYPES and hasattr(given, "content"):
-        return langchain.dictionary_of(given)
-    raise InvalidInput("message", f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}")
+        fields = given
+    elif langchain.is_object(given):
+        fields = langchain.dictionary_of(given)
+    elif hasattr(given, "role") and hasattr(given, "content") and callable(getattr(given, "model_dump", None)):
+        fields = _dumped(given)
+    else:
+        raise InvalidInput("message", f"must be a message, an object with a role and a content, or a LangChain message, not {type(given).__name__}")
+    return {name: [_dumped(one) for one in value] if isinstance(value, list | tuple) else value for name, value in fields.items()}
+
+
+def _dumped(one: Any) -> Any:
+    """What came as an object, such as a block of a maker's own library, as its fields."""
+    return one.model_dump(warnings=False) if not isinstance(one, type) and callable(getattr(one, "model_dump", None)) else one
 
 
 def _copied(given: Mapping[Any, Any]) -> Fields:
@@ -56,10 +66,6 @@ def _copied(given: Mapping[Any, Any]) -> Fields:
     except InvalidInput as exc:
         raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None
     return {**copied, **moments}
-
-
-def _is_langchain(fields: Fields) -> bool:
-    return isinstance(fields.get("data"), dict) and fields.get("type") in langchain.TYPES and "role" not in fields
 
 
 def _is_openai(fields: Fields) -> bool:

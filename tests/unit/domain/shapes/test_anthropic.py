@@ -1,4 +1,4 @@
-"""Messages of Anthropic's API."""
+"""Messages of Anthropic's API: blocks in their order, results of tools among what a user says."""
 
 from __future__ import annotations
 
@@ -6,38 +6,47 @@ from typing import Any
 
 import pytest
 
-from memory.domain.message import Message, Role
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import given_as, messages_of, system_of
 
-PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sky"}}
-SAID = {"type": "text", "text": "so"}
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
-RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "blue"}
+TEXT = {"type": "text", "text": "see"}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "QUJD"}}
+PAPER = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD"}, "title": "a paper"}
+LOOK = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sky", "deep": [1, 2.5, None, "é"]}}
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2lnbmVk"}
+HIDDEN = {"type": "redacted_thinking", "data": "aGlkZGVu"}
+FOUND = {"type": "tool_result", "tool_use_id": "c1", "content": "blue"}
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        {"role": "user", "content": [{"type": "text", "text": "see"}, PICTURE]},
-        {"role": "user", "content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a"}, "title": "t"}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "I look"}, USE]},
-        {"role": "assistant", "content": [USE, {"type": "text", "text": "and wait"}, {**USE, "id": "c2", "input": {}}]},
-        {"role": "assistant", "content": [THOUGHT, SAID]},
-        {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}, SAID]},
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": [TEXT, IMAGE, PAPER]},
+        {"role": "user", "content": [{**TEXT, "cache_control": {"type": "ephemeral"}}]},
+        {"role": "user", "content": []},
+        {"role": "assistant", "content": [TEXT]},
+        {"role": "assistant", "content": [LOOK]},
+        {"role": "assistant", "content": [{**LOOK, "input": {}, "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [THOUGHT, HIDDEN, TEXT, LOOK, {**THOUGHT, "thinking": "hm\n\nhm"}, TEXT, {**LOOK, "id": "c2"}]},
+        {"role": "assistant", "content": [{**THOUGHT, "thinking": ""}, TEXT]},
+        {"role": "assistant", "content": [HIDDEN]},
+        {"role": "assistant", "content": [{"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}, TEXT]},
+        {"role": "user", "content": [FOUND]},
+        {"role": "user", "content": [{**FOUND, "is_error": True}, {**FOUND, "tool_use_id": "c2", "is_error": False}, TEXT]},
+        {"role": "user", "content": [TEXT, FOUND, TEXT, IMAGE, {**FOUND, "content": [TEXT, IMAGE]}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}, {**FOUND, "content": ""}, {**FOUND, "content": []}]},
+        {"role": "user", "content": [{**FOUND, "cache_control": {"type": "ephemeral"}}], "id": "u1", "time": "2026-01-31T09:30:00Z", "mine": 1},
         {
+            "id": "msg_1",
+            "type": "message",
             "role": "assistant",
-            "content": [THOUGHT, USE, {"type": "thinking", "thinking": "b", "signature": "t"}],
-        },
-        {"role": "user", "content": [RESULT]},
-        {"role": "user", "content": [{**RESULT, "is_error": True}]},
-        {"role": "user", "content": [{**RESULT, "content": [{"type": "text", "text": "blue"}, PICTURE]}]},
-        {"role": "user", "content": [RESULT, {**RESULT, "tool_use_id": "c2"}, {"type": "text", "text": "and now?"}]},
-        {
-            "role": "assistant",
-            "content": [SAID],
+            "model": "m",
+            "content": [TEXT],
             "stop_reason": "end_turn",
-            "usage": {"input_tokens": 3, "output_tokens": 1},
+            "stop_sequence": None,
+            "usage": {"input_tokens": 3, "output_tokens": 2},
         },
     ],
 )
@@ -45,46 +54,99 @@ def test_what_came_from_anthropic_goes_back_as_it_came(given: dict[str, Any]) ->
     assert given_as(messages_of(given), "anthropic") == [given]
 
 
-def test_results_are_messages_of_their_own() -> None:
-    failed, said = messages_of({"role": "user", "content": [{**RESULT, "is_error": True}, {"type": "text", "text": "and now?"}], "id": "m"})
-    assert (failed.role, failed.tool_call_id, failed.text, failed.is_error, failed.id) == (Role.TOOL, "c1", "blue", True, "m")
-    assert (said.role, said.text, said.id) == (Role.USER, "and now?", "m:2")
+def test_text_calls_and_reasoning_stand_in_their_places() -> None:
+    (message,) = messages_of({"role": "assistant", "content": [THOUGHT, TEXT, LOOK, {**THOUGHT, "thinking": "so"}]})
+    assert (message.role, message.text, message.reasoning) == (Role.ASSISTANT, "see", "hm\n\nso")
+    assert message.tool_calls == [ToolCall(id="c1", name="look", arguments='{"at": "sky", "deep": [1, 2.5, null, "é"]}')]
+    assert message.content == [TEXT]
+    (asks,) = messages_of({"role": "assistant", "content": [LOOK]})
+    assert asks.content == ""
 
 
-def test_calls_and_thoughts_are_what_they_are_in_every_shape() -> None:
-    (message,) = messages_of({"role": "assistant", "content": [THOUGHT, USE]})
-    assert (message.reasoning, message.text) == ("hm", "")
-    assert [(call.id, call.name) for call in message.tool_calls] == [("c1", "look")]
-    (openai,) = given_as([message], "openai")
-    assert openai["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"at": "sky"}'}
-
-
-def test_what_openai_said_is_said_to_anthropic() -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
-    given = [
-        {"role": "system", "content": "be kind"},
-        {"role": "user", "content": "look up"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "blue"},
-        {"role": "user", "content": "thanks"},
+@pytest.mark.behaviour("B53")
+def test_each_result_is_a_message_of_its_own_with_what_is_said_behind_it() -> None:
+    messages = messages_of({"role": "user", "id": "u1", "content": [FOUND, {**FOUND, "tool_use_id": "c2", "is_error": True}, TEXT]})
+    assert [(m.role, m.tool_call_id, m.text, m.is_error) for m in messages] == [
+        (Role.TOOL, "c1", "blue", False),
+        (Role.TOOL, "c2", "blue", True),
+        (Role.USER, None, "see", False),
     ]
-    messages = [message for one in given for message in messages_of(one)]
+    assert [m.id for m in messages] == ["u1", "u1:2", "u1:3"]
+
+
+def test_a_whole_answer_brings_its_usage_and_why_it_ended() -> None:
+    (message,) = messages_of({"role": "assistant", "content": [TEXT], "stop_reason": "end_turn", "usage": {"output_tokens": 2}})
+    assert (message.finish_reason, message.usage) == ("end_turn", {"output_tokens": 2})
+
+
+def test_results_and_what_the_user_says_behind_them_become_one_message() -> None:
+    messages = [
+        Message(role=Role.ASSISTANT, tool_calls=[ToolCall(id="c1", name="look"), ToolCall(id="c2", name="look", arguments='{"a": 1}')]),
+        Message(role=Role.TOOL, content="one", tool_call_id="c1"),
+        Message(role=Role.TOOL, content="two", tool_call_id="c2", is_error=True),
+        Message(role=Role.USER, content="go on"),
+        Message(role=Role.USER, content="please"),
+    ]
     assert given_as(messages, "anthropic") == [
-        {"role": "user", "content": "look up"},
-        {"role": "assistant", "content": [USE]},
-        {"role": "user", "content": [RESULT, {"type": "text", "text": "thanks"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+                {"type": "tool_use", "id": "c2", "name": "look", "input": {"a": 1}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "one"},
+                {"type": "tool_result", "tool_use_id": "c2", "content": "two", "is_error": True},
+                {"type": "text", "text": "go on"},
+            ],
+        },
+        {"role": "user", "content": "please"},
     ]
-    assert system_of(messages) == "be kind"
-    assert system_of(messages[1:]) is None
 
 
-def test_the_system_keeps_its_marks_for_caches() -> None:
-    marked = {"type": "text", "text": "be kind", "cache_control": {"type": "ephemeral"}}
-    messages = [Message(role=Role.SYSTEM, content=[marked]), Message(role=Role.SYSTEM, content="and curt")]
-    assert system_of(messages) == [marked, {"type": "text", "text": "and curt"}]
+def test_arguments_that_are_no_object_go_out_as_text_under_one_name() -> None:
+    for written in ("{broken", "[1]", "NaN", '"text"', "{" * 5_000):
+        message = Message(role=Role.ASSISTANT, tool_calls=[ToolCall(id="c1", name="look", arguments=written)])
+        assert given_as([message], "anthropic")[0]["content"][0]["input"] == {"arguments": written}
+    nothing = Message(role=Role.ASSISTANT, tool_calls=[ToolCall(id="c1", name="look", arguments="")])
+    assert given_as([nothing], "anthropic")[0]["content"][0]["input"] == {}
 
 
-def test_thinking_that_was_changed_is_not_given_back_as_signed() -> None:
-    (message,) = messages_of({"role": "assistant", "content": [THOUGHT, SAID]})
-    message.reasoning = "something else"
-    assert given_as([message], "anthropic") == [{"role": "assistant", "content": [SAID]}]
+def test_system_messages_stand_apart() -> None:
+    system, user = Message(role=Role.SYSTEM, content="be kind"), Message(role=Role.USER, content="hi")
+    cached = {"type": "text", "text": "a book", "cache_control": {"type": "ephemeral"}}
+    (book,) = messages_of({"role": "system", "content": [cached]})
+    assert given_as([system, user, book], "anthropic") == [{"role": "user", "content": "hi"}]
+    assert system_of([system, user, Message(role=Role.SYSTEM, content="be brief")]) == "be kind\n\nbe brief"
+    assert system_of([system, book]) == [{"type": "text", "text": "be kind"}, cached]
+    assert system_of([user, Message(role=Role.SYSTEM)]) is None
+
+
+def test_thinking_that_was_changed_since_is_left_out_and_what_was_added_comes_behind() -> None:
+    (message,) = messages_of({"role": "assistant", "content": [THOUGHT, TEXT, LOOK]})
+    message.reasoning, message.content = "something else", "changed"
+    message.tool_calls = [*message.tool_calls, ToolCall(id="c2", name="see")]
+    assert given_as([message], "anthropic")[0]["content"] == [
+        {"type": "text", "text": "changed"},
+        LOOK,
+        {"type": "tool_use", "id": "c2", "name": "see", "input": {}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("content[1].name", {"role": "assistant", "content": [TEXT, {"type": "tool_use", "id": "c1", "input": {}}]}),
+        ("content[0].input", {"role": "assistant", "content": [{**LOOK, "input": [1]}]}),
+        ("tool_use_id", {"role": "user", "content": [{**FOUND, "tool_use_id": 7}]}),
+        ("is_error", {"role": "user", "content": [{**FOUND, "is_error": "yes"}]}),
+        ("content", {"role": "user", "content": [{**FOUND, "content": 7}]}),
+    ],
+)
+def test_what_is_wrong_in_a_block_is_refused_by_the_name_of_its_field(field: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        messages_of(given)
+    assert refused.value.field == field

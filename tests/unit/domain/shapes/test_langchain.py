@@ -1,84 +1,166 @@
-"""LangChain's messages, as its dictionaries and as objects of its kind."""
+"""LangChain's messages: as dictionaries, and as objects that are known by their attributes."""
 
 from __future__ import annotations
 
 import sys
-from copy import deepcopy
-from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from memory.domain.errors import ConfigError, InvalidInput
-from memory.domain.message import Role
+from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import given_as, langchain_messages, messages_of
 
-BASE: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
-BROKEN = {"name": None, "args": "{", "id": "c2", "error": "no JSON", "type": "invalid_tool_call"}
 CALL = {"name": "look", "args": {"at": "sky"}, "id": "c1", "type": "tool_call"}
+BROKEN = {"name": "look", "args": "{broken", "id": "c2", "error": "no JSON", "type": "invalid_tool_call"}
+RAW = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":"sky"}'}}
+COUNTS = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 
 
-def dictionary(kind: str, content: Any, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "data": {"content": content, "type": kind, **BASE, **more}}
+def dumped(kind: str, content: Any, **data: Any) -> dict[str, Any]:
+    usual = {"content": content, "additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
+    if kind == "ai":
+        usual |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
+    return {"type": kind, "data": {**usual, **data}}
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        dictionary("human", "hi", id="u1"),
-        dictionary("human", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "https://a/b.png"}}]),
-        dictionary("system", "be kind", example=False),
-        dictionary("ai", "", tool_calls=[CALL], invalid_tool_calls=[], usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
-        dictionary("ai", "so", tool_calls=[], invalid_tool_calls=[BROKEN]),
-        dictionary("ai", "so", response_metadata={"finish_reason": "stop", "model_name": "m"}, tool_calls=[], invalid_tool_calls=[]),
-        dictionary("tool", "blue", tool_call_id="c1", artifact=None, status="error"),
+        dumped("human", "hi", id="u1", name="bo"),
+        dumped("human", [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "https://a/b.png"}}, "and"]),
+        dumped("human", [{"type": "image", "source_type": "base64", "data": "QUJD", "mime_type": "image/jpeg"}]),
+        dumped("system", "be kind", mine=1),
+        dumped("ai", "so", usage_metadata=COUNTS, response_metadata={"finish_reason": "stop", "model_name": "m"}),
+        dumped("ai", "", tool_calls=[CALL, {**CALL, "id": None}, {**CALL, "args": {}}], invalid_tool_calls=[BROKEN, {**BROKEN, "name": None}]),
+        dumped("ai", "", tool_calls=[{"name": "look", "args": {}, "id": "c1"}]),
+        dumped("ai", "", additional_kwargs={"tool_calls": [RAW]}, tool_calls=[CALL]),
+        dumped("ai", "so", additional_kwargs={"reasoning_content": "hm"}),
+        dumped(
+            "ai",
+            [
+                {"type": "thinking", "thinking": "hm", "signature": "c2lnbmVk"},
+                {"type": "text", "text": "see"},
+                {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sky"}},
+            ],
+            tool_calls=[CALL],
+        ),
+        dumped("tool", "blue", tool_call_id="c1", artifact=None, status="success"),
+        dumped("tool", [{"type": "text", "text": "blue"}], tool_call_id="c1", artifact={"rows": [1]}, status="error"),
+        {"type": "function", "data": {"content": "blue", "name": "look", "type": "function"}},
+        {"type": "chat", "data": {"content": "hi", "role": "assistant", "type": "chat"}},
+        dumped("AIMessageChunk", "so", tool_calls=[], tool_call_chunks=[]),
+        {"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [RAW]}}},
+        {"type": "human", "data": {"content": "hi"}, "beside": 1},
     ],
 )
 def test_what_came_from_langchain_goes_back_as_it_came(given: dict[str, Any]) -> None:
     assert given_as(messages_of(given), "langchain") == [given]
 
 
-@dataclass
-class AIMessage:
-    """As LangChain's objects look from outside."""
-
-    content: str
-    type: str = "ai"
-    id: str | None = None
-    name: str | None = None
-    additional_kwargs: dict[str, Any] = field(default_factory=dict)
-    response_metadata: dict[str, Any] = field(default_factory=dict)
-    tool_calls: list[dict[str, Any]] = field(default_factory=list)
-    invalid_tool_calls: list[dict[str, Any]] = field(default_factory=list)
-    usage_metadata: dict[str, Any] | None = None
+def test_what_an_answer_holds_stands_in_its_place() -> None:
+    (message,) = messages_of(
+        dumped(
+            "ai", "so", id="a1", tool_calls=[CALL], invalid_tool_calls=[BROKEN], usage_metadata=COUNTS, response_metadata={"finish_reason": "stop"}
+        )
+    )
+    assert (message.role, message.text, message.id, message.usage, message.finish_reason) == (Role.ASSISTANT, "so", "a1", COUNTS, "stop")
+    assert message.tool_calls == [
+        ToolCall(id="c1", name="look", arguments='{"at": "sky"}'),
+        ToolCall(id="c2", name="look", arguments="{broken"),
+    ]
 
 
-def test_objects_are_taken_by_what_they_have() -> None:
-    given = AIMessage("so", id="a1", tool_calls=[deepcopy(CALL)], response_metadata={"stop_reason": "tool_use"})
-    (message,) = messages_of(given)
-    assert (message.role, message.text, message.id, message.finish_reason) == (Role.ASSISTANT, "so", "a1", "tool_use")
-    assert [(call.id, call.name, call.arguments) for call in message.tool_calls] == [("c1", "look", '{"at": "sky"}')]
-    given.tool_calls[0]["args"]["at"] = "ground"
-    assert message.tool_calls[0].arguments == '{"at": "sky"}', "nothing of the caller's is held (C12)"
+def test_calls_that_only_openais_fields_hold_are_taken() -> None:
+    (message,) = messages_of({"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [RAW]}}})
+    assert message.tool_calls == [ToolCall(id="c1", name="look", arguments='{"at":"sky"}')]
 
 
-def test_what_others_said_is_said_to_langchain() -> None:
-    tool = {"role": "tool", "tool_call_id": "c1", "content": "blue"}
-    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
-    messages = [m for one in ({"role": "assistant", "content": "so", "tool_calls": [call]}, tool) for m in messages_of(one)]
-    asked, answered = given_as(messages, "langchain")
-    assert (asked["type"], asked["data"]["tool_calls"]) == ("ai", [CALL])
-    assert (answered["type"], answered["data"]["tool_call_id"], answered["data"]["status"]) == ("tool", "c1", "success")
+def test_thinking_among_the_parts_is_reasoning_and_a_repeated_call_is_no_part() -> None:
+    thinking = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "text", "text": "see"},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+    ]
+    (message,) = messages_of(dumped("ai", thinking, tool_calls=[CALL]))
+    assert (message.reasoning, message.content) == ("hm", [{"type": "text", "text": "see"}])
+    assert [part["type"] for part in given_as([message], "anthropic")[0]["content"]] == ["thinking", "text", "tool_use"]
 
 
-def test_objects_need_langchain_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("role", "kind"), [("human", Role.USER), ("ai", Role.ASSISTANT), ("developer", Role.SYSTEM), ("tool", Role.TOOL)])
+def test_a_message_that_names_its_role_is_of_that_role(role: str, kind: Role) -> None:
+    assert messages_of({"type": "chat", "data": {"content": "hi", "role": role}})[0].role is kind
+
+
+def test_objects_are_known_by_their_attributes() -> None:
+    answer = SimpleNamespace(
+        type="ai",
+        content=[{"type": "text", "text": "see"}],
+        tool_calls=[{"name": "look", "args": {}, "id": "c1"}],
+        additional_kwargs={},
+        response_metadata={"stop_reason": "end_turn"},
+        id="a1",
+        usage_metadata=COUNTS,
+    )
+    (message,) = messages_of(answer)
+    assert (message.text, message.id, message.usage, message.finish_reason) == ("see", "a1", COUNTS, "end_turn")
+    answer.content[0]["text"] = "changed"
+    assert message.text == "see"
+    (result,) = messages_of(SimpleNamespace(type="tool", content="blue", tool_call_id="c1", status="error"))
+    assert (result.role, result.tool_call_id, result.is_error) == (Role.TOOL, "c1", True)
+
+
+def test_messages_of_another_shape_have_all_that_langchain_expects() -> None:
+    messages = [
+        Message(role=Role.USER, content="hi", id="u1"),
+        Message(
+            role=Role.ASSISTANT,
+            reasoning="hm",
+            tool_calls=[ToolCall(id="c1", name="look", arguments='{"at": "sky"}'), ToolCall(id="c2", name="look", arguments="{broken")],
+            usage={"prompt_tokens": 3, "completion_tokens": 2},
+            finish_reason="stop",
+        ),
+        Message(role=Role.TOOL, content="blue", tool_call_id="c1", is_error=True),
+    ]
+    assert given_as(messages, "langchain") == [
+        dumped("human", "hi", id="u1"),
+        dumped(
+            "ai",
+            "",
+            additional_kwargs={"reasoning_content": "hm"},
+            response_metadata={"finish_reason": "stop"},
+            tool_calls=[CALL],
+            invalid_tool_calls=[{**BROKEN, "error": None}],
+            usage_metadata=COUNTS,
+        ),
+        dumped("tool", "blue", tool_call_id="c1", artifact=None, status="error"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("message", SimpleNamespace(type="remove", content="")),
+        ("role", {"type": "remove", "data": {"content": ""}}),
+        ("role", {"type": "chat", "data": {"content": "hi", "role": "nobody"}}),
+        ("content", {"type": "human", "data": {"content": 7}}),
+        ("tool_calls[0].args", dumped("ai", "", tool_calls=[{**CALL, "args": 7}])),
+        ("tool_calls[0].name", dumped("ai", "", tool_calls=[{"args": {}, "id": "c1"}])),
+        ("data", SimpleNamespace(type="tool", content="blue", tool_call_id="c1", artifact=object())),
+    ],
+)
+def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        messages_of(given)
+    assert refused.value.field == field
+
+
+def test_objects_are_made_where_langchain_is_installed_and_where_it_is_not_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SimpleNamespace(messages_from_dict=lambda given: [("made", one["type"]) for one in given])
+    monkeypatch.setitem(sys.modules, "langchain_core", SimpleNamespace(messages=made))
+    monkeypatch.setitem(sys.modules, "langchain_core.messages", made)
+    assert langchain_messages([Message(role=Role.USER, content="hi")]) == [("made", "human")]
     monkeypatch.setitem(sys.modules, "langchain_core.messages", None)
     with pytest.raises(ConfigError, match="pip install langchain-core"):
-        langchain_messages(messages_of(dictionary("human", "hi")))
-
-
-def test_a_message_that_is_none_of_its_kind_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="role"):
-        messages_of({"type": "robot", "data": {"content": "x"}})
-    with pytest.raises(InvalidInput):
-        messages_of(dictionary("chat", "x", role="nobody"))
+        langchain_messages([])
