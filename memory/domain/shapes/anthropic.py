@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 
 from memory.domain import door
 from memory.domain.message import Message, Role, ToolCall
@@ -59,7 +60,7 @@ def system_of(messages: Iterable[Message]) -> str | list[Fields] | None:
     system = [message for message in messages if message.role is Role.SYSTEM and message.content]
     if all(isinstance(message.content, str) for message in system):
         return "\n\n".join(message.text for message in system) or None
-    return [block for message in system for block in _as_blocks(content_as(message, "anthropic"))]
+    return deepcopy([block for message in system for block in _as_blocks(content_as(message, "anthropic"))])
 
 
 def _groups(blocks: list[Fields]) -> list[list[Fields]]:

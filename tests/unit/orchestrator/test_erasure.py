@@ -246,7 +246,7 @@ async def test_a_repeat_of_an_erasure_spares_what_was_written_while_who_died_bro
         assert await world.seen(entry) == ["text"]
         assert await world.get(between) is None
         await world.move(entry, "mid")
-        assert await world.stands(entry) == ["mark", "home", "-"]
+        assert await world.stands(entry) == ["mark", "home", "replica"]
 
 
 def _copy_of(entry: Entry) -> Record:

@@ -150,3 +150,12 @@ def test_what_is_wrong_in_a_block_is_refused_by_the_name_of_its_field(field: str
     with pytest.raises(InvalidInput) as refused:
         messages_of(given)
     assert refused.value.field == field
+
+
+def test_what_the_system_is_told_is_a_copy() -> None:
+    """C12"""
+    message = Message(role=Role.SYSTEM, content=[{"type": "text", "text": "be kind"}])
+    told = system_of([message])
+    assert isinstance(told, list)
+    told[0]["text"] = "changed"
+    assert message.text == "be kind"
