@@ -20,10 +20,9 @@ from memory.orchestrator.promotion import PromotionReport
 MOST_AT_ONCE = 500
 """Messages of one append."""
 HISTORY_LIMIT = 100
-_UNSET: Any = object()
 
 Given = Message | Mapping[str, Any] | object
-"""A message as one of the common frameworks has it; see `memory.domain.message_shapes`."""
+"""A message as one of the common frameworks has it; see `memory.domain.shapes`."""
 
 
 class Session:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
 SEARCHED = 200
-"""Messages that are looked at to leave out those that were excluded."""
+"""Messages that are looked at beyond twice those asked for, to leave out those that were excluded."""
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
 SYSTEM = "system"
@@ -128,14 +128,14 @@ class Conversation:
     async def search(self, text: str, limit: int) -> list[FoundMessage]:
         """The messages that answer best by words, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        where = within(self._log.life.partition)
+        where, most = within(self._log.life.partition), SEARCHED + 2 * limit
         if self._log.store.capabilities.lexical:
             with step("messages.search"):
-                hits = await self._log.store.search(Search(MESSAGES, where, Words(text), SEARCHED))
+                hits = await self._log.store.search(Search(MESSAGES, where, Words(text), most))
         else:
             query = Query(MESSAGES, where, limit=self._placement.settings.page, select=frozenset({WORDS}))
             pages = self._placement.pages("messages.look", self._log.store, query)
-            hits = await rank_by_words([head async for page in pages for head in page.heads], MESSAGES, text, SEARCHED)
+            hits = await rank_by_words([head async for page in pages for head in page.heads], MESSAGES, text, most)
         scores = {hit.head.key: hit.score for hit in hits}
         found = sorted([event for event in await self._log.of(list(scores)) if event.number is not None], key=lambda event: event.place)
         told = zip(found, await self._history.gone(found), strict=True)

@@ -437,6 +437,13 @@ async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> No
     assert await session.search("nobody said this", 10) == []
 
 
+async def test_a_search_finds_as_many_as_are_asked_for(world: World) -> None:
+    """D49"""
+    session = await begun(world.engine)
+    await session.append([user(f"heron {n}", f"u{n}") for n in range(320)])
+    assert len(await session.search("heron", 300)) == 300
+
+
 async def test_what_was_said_is_found_where_the_store_has_no_index_of_words() -> None:
     async with World(mid=replace(DURABLE, lexical=False)) as world:
         session = await begun(world.engine)
