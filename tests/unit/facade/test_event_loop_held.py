@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
+import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
@@ -21,10 +23,15 @@ from memory.ports.record import Partition
 from tests.support.backends import marks_of
 from tests.support.placings import MONTHS, Placing, forget
 
-pytestmark = pytest.mark.processor
+pytestmark = [
+    pytest.mark.processor,
+    pytest.mark.flaky(reruns=2, only_rerun="held the event loop"),  # of three runs the least counts: what else a machine does only adds to it
+]
 
 HELD = 0.05
-"""Seconds of CPU."""
+"""Seconds of CPU, of a processor that does `_the_yardstick` in `YARDSTICK`."""
+YARDSTICK = 0.0155
+"""Seconds of CPU: the least of many on the machine that the figure is asked of, with nothing beside it."""
 
 _chance = random.Random(7)  # noqa: S311 - the same texts in every run
 _NAMES = "the ferry runs on Sundays when Ada drinks tea in Lisbon quietly boat harbour captain".split()
@@ -41,6 +48,16 @@ def _on(placing: Placing) -> Any:
 
 EVERYWHERE = [ONE_FILE, *(_on(placing) for placing in MONTHS if placing.name in ("redis-postgres-edge", "redis-mongo-edge", "mariadb-edge"))]
 everywhere = pytest.mark.parametrize("config", EVERYWHERE, indirect=True)
+
+
+def _the_yardstick() -> float:
+    """What a fixed piece of work takes now, of the kind that is measured: a processor that is shared does less in a second of its time."""
+    began = time.thread_time()
+    for _ in range(4):
+        json.loads(json.dumps(LARGEST))
+        sorted(LONGEST.split(), key=len)
+        sum(len(name) * number for number, name in enumerate(LONGEST.split()))
+    return time.thread_time() - began
 
 
 class Holding:
@@ -74,7 +91,9 @@ class Holding:
             await asyncio.sleep(0)  # a callback counts when it has ended
         finally:
             gc.enable()
-        assert self.longest < HELD, f"held the event loop for {self.longest * 1000:.0f} ms: {self.what}"
+        if self.longest >= HELD:
+            slower = max(1.0, statistics.median(_the_yardstick() for _ in range(9)) / YARDSTICK)
+            assert self.longest < HELD * slower, f"held the event loop for {self.longest * 1000:.0f} ms, {slower:.2f} times slower: {self.what}"
         return result
 
 
@@ -103,11 +122,11 @@ async def memory(config: Any) -> AsyncIterator[Memory]:
 
 async def test_the_measure_sees_what_holds_the_loop(holding: Holding) -> None:
     async def busy() -> None:
-        until = time.thread_time() + 2 * HELD
+        until = time.thread_time() + 4 * HELD
         while time.thread_time() < until:
             pass
 
-    with pytest.raises(AssertionError, match=r"held the event loop for 1\d\d ms"):
+    with pytest.raises(AssertionError, match=r"held the event loop for 2\d\d ms"):
         await holding.of(busy)
     await holding.of(lambda: asyncio.sleep(0.001))
 

@@ -19,7 +19,7 @@ def id_bytes(record_id: str) -> bytes:
 
 
 TYPES: TypeTable = {
-    FieldType.TEXT: Coding(lambda text: text, bytes.decode),
+    FieldType.TEXT: Coding(str, bytes.decode),
     ID: Coding(id_bytes, lambda sixteen: str(UUID(bytes=sixteen))),
     FieldType.TAGS: Coding(TAGS_AS_TEXT[FieldType.TAGS].bind, lambda text: tags_of(text.decode())),
     TAG: TAGS_AS_TEXT[TAG],

@@ -21,7 +21,7 @@ class MyShaper(ExactShaper):
 
     def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
         """A JSON array of texts: a number in it could be taken for another kind. Short texts are said to be: the servers hash no long ones."""
-        texts = [v.hex() if code == "b" else repr(v) if code == "f" else str(v) for v in wanted]
+        texts = wanted if code == "s" else [v.hex() if code == "b" else repr(v) if code == "f" else str(v) for v in wanted]
         longest = max(map(len, texts))
         return code + ("64" if longest <= 64 else "512" if longest <= 512 else ""), json.dumps(texts, separators=(",", ":"))
 

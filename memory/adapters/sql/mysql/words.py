@@ -27,6 +27,8 @@ from memory.ports.collections import Collection
 from memory.ports.pace import paced
 
 BUCKETS = 512
+ROWS = 64
+"""Rows looked into between which other tasks have a turn."""
 _POSTING = 4
 """Integers of 64 bits: the word's digest, the record's number, the word's packed counts in its parts, and the number of all its words."""
 _WORD, _NUMBER, _COUNTS, _LENGTH = range(_POSTING)
@@ -98,7 +100,7 @@ class WordTable:
         lost: dict[int, set[int]] = {}
         for some in portions(sorted(numbers), self._thresholds.listed):
             wanted = padded(some)
-            for number, partition, segment, words in await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted):
+            async for number, partition, segment, words in paced(await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted), ROWS):
                 at = was if partition is None else partition
                 if at is None:
                     lost.setdefault(segment, set()).add(number)
@@ -118,7 +120,9 @@ class WordTable:
 
     async def _take_all_out(self, connection: Connection, segment: int, partition: int, records: Mapping[int, Digests]) -> set[int]:
         """Take out every posting of these records, of which these words are told; the numbers of those that had any there."""
-        told = {_bucket(word) for words in records.values() for word in words} if all(records.values()) else set(range(BUCKETS))
+        told = set[int]()
+        async for words in paced(records.values(), ROWS):
+            told.update(map(_bucket, words) if words else range(BUCKETS))
         taken = await self._take_out(connection, segment, partition, told, records.keys())
         different = {number for number, words in records.items() if taken.get(number) != words}
         others = set(range(BUCKETS)) - told
@@ -135,7 +139,8 @@ class WordTable:
             wanted = padded(some)
             empty: dict[int, list[int]] = {}
             kept: list[_Row] = []
-            for bucket, part, content in await connection.fetch(self._locked.format(in_list(len(wanted))), partition, segment, *wanted):
+            rows = await connection.fetch(self._locked.format(in_list(len(wanted))), partition, segment, *wanted)
+            async for bucket, part, content in paced(rows, ROWS):
                 postings = _postings(content)
                 gone = postings[:, _NUMBER] == leaving[0] if len(leaving) == 1 else np.isin(postings[:, _NUMBER], leaving)
                 for word, number, packed, _ in postings[gone].tolist():

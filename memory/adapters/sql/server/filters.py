@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from memory.adapters.sql.codec import TypeTable
@@ -32,13 +32,8 @@ class ExactShaper(Shaper):
         self._written_out = written_out
 
     def _in(self, part: In, values: Values) -> Shape:
-        kind = self.type_of(part.field)
-        wanted: list[Any] = []
-        for value in part.values:
-            bound = None if value is None else self._equal_to(part.field, kind, value)
-            if bound is not None:
-                wanted.append(bound)
-        codes = "".join([self.code(w) for w in wanted])
+        wanted = self._wanted(part.field, part.values)
+        codes = "".join([self.code(w) for w in wanted]) if len(set(map(type, wanted))) > 1 else self.code(wanted[0]) * len(wanted) if wanted else ""
         if len(wanted) > self._written_out and len(set(codes)) == 1 and codes[0] in self.listable:
             listed, bound = self.listed(codes[0], wanted)
             values.append(bound)
@@ -50,11 +45,15 @@ class ExactShaper(Shaper):
         """Many values of one kind as the one that is bound for them, and what kind of list that is: a part of the shape."""
         return code, wanted
 
-    def _equal_to(self, field: str, kind: FieldType, value: FieldValue) -> Any:
+    def _wanted(self, field: str, values: Sequence[FieldValue]) -> list[Any]:
+        """Those that some value of the field can equal, as its column holds them. Of thousands of texts none is looked at by itself."""
+        kind = self.type_of(field)
         if kind in NUMBERS:
-            sign, number = exactly(kind, "=", value) if isinstance(value, int | float) else ("never", None)
-            return number if sign == "=" else None
-        return self._in_column(field, kind, value) if suits(kind, value) else None
+            exact = [exactly(kind, "=", value) for value in values if isinstance(value, int | float)]
+            return [number for sign, number in exact if sign == "="]
+        if kind is FieldType.TEXT and field != "id":
+            return self.texts([str(value) for value in values if isinstance(value, str)])
+        return [self._in_column(field, kind, value) for value in values if value is not None and suits(kind, value)]
 
     def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
         field, value, sign = part.field, part.value, _SIGNS[type(part)]
