@@ -86,14 +86,15 @@ class HistoryPage(Shown):
 class Context(Shown):
     """What a model would be sent: messages in order, and what each takes.
 
-    `left_out` are the ids of messages of the window that the budget had no room for, `over_budget` by how many tokens what must be kept is too much;
-    `invalid` are the ids of results that answer no call of the window, and `interrupted` those of calls that were never answered.
+    `left_out` is how many messages of the window are not shown: those that are older, or had no room. `over_budget` is by how many tokens what must
+    be kept is too much; `invalid` are the ids of results, as far back as was looked, that answer no call, and `interrupted` those of calls among the
+    messages that were never answered.
     """
 
     messages: list[Message]
     tokens: list[int]
     version: int
-    left_out: list[str] = field(default_factory=list)
+    left_out: int = 0
     over_budget: int = 0
     invalid: list[str] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)

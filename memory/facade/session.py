@@ -132,7 +132,7 @@ class Session:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise InvalidInput(name, "must be a whole number, not below 0")
         door.one_of("by", by, ("blocks", "turns"))
-        return await (await self._conversation()).context(budget, last=last, tools=tools, turns=by == "turns")
+        return await (await self._conversation()).context(budget, last=last, tools=tools, by=by)
 
     async def history(
         self,

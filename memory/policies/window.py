@@ -69,7 +69,7 @@ def blocks(messages: Sequence[Message]) -> list[Block]:
             found[-1].append(position)
         else:
             found.append([position])
-    return [tuple(block) for block in found if not _is_pinned(messages[block[0]])]
+    return [tuple(block) for block in found if not is_pinned(messages[block[0]])]
 
 
 def turns(messages: Sequence[Message]) -> list[Block]:
@@ -134,6 +134,23 @@ def newest(messages: Sequence[Message], most: int) -> tuple[int, ...]:
     return tuple(at for block in blocks(messages) if block[0] in within for at in block)
 
 
+def reaches_back(
+    messages: Sequence[Message], costs: Sequence[int], *, last: int | None, budget: int | None, by: Literal["blocks", "turns"] = "blocks"
+) -> bool:
+    """Whether the end of a window is enough to know what of all of it is shown: what stands before it would be left out, or change nothing.
+
+    The messages are the window's newest ones, and those that are pinned. With `last`, so many are there; with `budget`, the oldest block there (or
+    turn) has no room, and the last user message is among the newer ones. In either case no result there is without its call.
+    """
+    if arranged(messages).invalid_response or (last is None and budget is None):
+        return False
+    if last is not None:
+        return sum(map(len, blocks(messages))) >= last
+    units, kept = blocks(messages) if by == "blocks" else turns(messages), set(fitted(messages, costs, budget or 0, by=by).kept)
+    last_user = _last_user(messages)
+    return last_user is not None and bool(units) and units[0][0] not in kept and last_user not in units[0]
+
+
 def layered(messages: Sequence[Message], summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
     """System messages, all summaries (those given, archived ones too, and those among the messages), and the newest `most` others (B51)."""
     among = [m for m in messages if m.is_summary]
@@ -182,7 +199,7 @@ class Threshold:
 
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:
         """Whether the tokens reach the share of what is usable, and there is more than what would be kept."""
-        return tokens >= self.usable * self.share and sum(1 for m in messages if not _is_pinned(m)) > self.keep_last
+        return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > self.keep_last
 
 
 def _cut(messages: Sequence[Message], keep_last: int) -> int:
@@ -204,11 +221,12 @@ def _split(messages: Sequence[Message], cut: int) -> Split:
 
 def _pinned(messages: Sequence[Message]) -> Block:
     """System messages, then summaries."""
-    pinned = [at for at, message in enumerate(messages) if _is_pinned(message)]
+    pinned = [at for at, message in enumerate(messages) if is_pinned(message)]
     return tuple(sorted(pinned, key=lambda at: messages[at].is_summary))
 
 
-def _is_pinned(message: Message) -> bool:
+def is_pinned(message: Message) -> bool:
+    """Whether it is kept whatever the budget."""
     return message.role is Role.SYSTEM or message.is_summary
 
 

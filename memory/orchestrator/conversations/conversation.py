@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
@@ -16,13 +16,14 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.reading import Asked, Window, read_window
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import arranged, fitted, newest, split_for_compaction
+from memory.policies.window import arranged, fitted, is_pinned, newest, split_for_compaction
 from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
 from memory.ports.record import JsonValue, Record
 from memory.ports.tokens import TokenCounter
@@ -35,6 +36,7 @@ SEARCHED = 200
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
 SYSTEM = "system"
+_ALL = Asked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,47 +81,45 @@ class Conversation:
         return record
 
     async def context(
-        self, budget: int | None = None, *, last: int | None = None, tools: Sequence[Mapping[str, Any]] = (), turns: bool = False
+        self,
+        budget: int | None = None,
+        *,
+        last: int | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        by: Literal["blocks", "turns"] = "blocks",
     ) -> Context:
-        """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls."""
-        self._record = await self._same_life()
-        state, events = await self._log.window()
-        messages = self._messages(events)
+        """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
+
+        No more of the window is read than tells what is shown.
+        """
+        of_tools = tools_tokens(tools, self._counter)
+        room = None if budget is None else budget - of_tools
+        window = await self._window(Asked(last, room, by))
+        messages, costs = window.messages, window.costs
         arrangement = arranged(messages)
-        shown, counted = arrangement.order, self._counted(events)
+        shown, over = arrangement.order, 0
         if last is not None:
-            within = {*newest(messages, last), *(at for at in shown if messages[at].role is Role.SYSTEM or messages[at].is_summary)}
+            within = {*newest(messages, last), *(at for at in shown if is_pinned(messages[at]))}
             shown = tuple(at for at in shown if at in within)
-        costs = [counted.get(message.id) or message_tokens(message, self._counter) for message in messages]
-        of_tools, over = tools_tokens(tools, self._counter), 0
-        if budget is not None:
+        if room is not None:
             some = [messages[at] for at in shown]
-            found = fitted(some, [costs[at] for at in shown], budget - of_tools, by="turns" if turns else "blocks")
+            found = fitted(some, [costs[at] for at in shown], room, by=by)
             shown, over = tuple(shown[at] for at in found.kept), found.over_budget
-        invalid = set(arrangement.invalid_response)
+        invalid = arrangement.invalid_response
         return Context(
             [messages[at] for at in shown],
             [costs[at] for at in shown],
-            state.after.version,
-            [str(message.id) for at, message in enumerate(messages) if at not in shown and at not in invalid],
+            window.state.after.version,
+            window.count - len(shown) - len(invalid),
             over,
-            [str(messages[at].id) for at in arrangement.invalid_response],
-            [open_call.call.id for open_call in arrangement.interrupted],
+            [str(messages[at].id) for at in invalid],
+            [open_call.call.id for open_call in arrangement.interrupted if open_call.position in shown],
             of_tools,
         )
 
-    def _messages(self, events: Sequence[Event]) -> list[Message]:
-        """The window in the order that a model reads it: system, summaries, then by place."""
-        system = system_of(self._record)
-        said = [(event, message) for event in events if (message := event.message) is not None]
-        summaries = [message for event, message in said if event.type is EventType.COMPACTION]
-        others = [message for event, message in said if event.type is not EventType.COMPACTION]
-        return [*([] if system is None else [system]), *summaries, *others]
-
-    def _counted(self, events: Sequence[Event]) -> dict[str | None, int]:
-        """What messages take, as far as this counter has counted them when they were stored."""
-        drafts = ((event.message, event.draft) for event in events)
-        return {m.id: d.tokens for m, d in drafts if m is not None and d.tokens is not None and d.data.get("counter") == self._counter.name}
+    async def _window(self, asked: Asked = _ALL) -> Window:
+        self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
+        return window
 
     async def history(self, asked: HistoryAsked) -> HistoryPage:
         self._record = await self._same_life()
@@ -260,8 +260,12 @@ class Conversation:
         return await self._restored(event)
 
     async def _restored(self, event: Event) -> bool:
+        data: dict[str, JsonValue] = {"place": event.place}
+        if event.draft.message is not None and (event.type is EventType.COMPACTION or is_pinned(event.draft.message)):
+            data["pinned"] = True
+
         def decide(seen: Seen) -> list[Draft]:
-            return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data={"place": event.place})]
+            return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data=data)]
 
         return await self._done(decide)
 
@@ -306,8 +310,7 @@ class Conversation:
 
     async def mend_tool_calls(self) -> list[Message]:
         """Answer each call of the window that was never answered, once, with a result that says so (B53)."""
-        _, events = await self._log.window()
-        calls = [found.call.id for found in arranged(self._messages(events)).interrupted]
+        calls = [found.call.id for found in arranged((await self._window()).messages).interrupted]
         made = [Message(id=_stand_in(call), role=Role.TOOL, content=INTERRUPTED, tool_call_id=call, is_error=True) for call in calls]
         return await self.append(made) if made else []
 
@@ -319,16 +322,14 @@ class Conversation:
         Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
         changed, where the summary cannot be had.
         """
-        self._record = await self._same_life()
-        state, events = await self._log.window()
-        messages = self._messages(events)
-        places = {str(event.message.id): event.place for event in events if event.message is not None}
-        archived = [messages[at] for at in split_for_compaction(messages, keep_last).archived]
+        window = await self._window()
+        messages, state = window.messages, window.state
+        gone = split_for_compaction(messages, keep_last).archived
+        archived = [messages[at] for at in gone]
         summary = await _summary(summarise, archived)
-        left = Places.of(places[str(message.id)] for message in archived)
-        before = len(messages)
-        cost = sum(message_tokens(m, self._counter) for m in messages)
-        after_cost = cost - sum(message_tokens(m, self._counter) for m in archived) + message_tokens(summary, self._counter)
+        left = Places.of(event.place for at in gone if (event := window.events[at]) is not None)
+        before, cost = len(messages), sum(window.costs)
+        after_cost = cost - sum(window.costs[at] for at in gone) + message_tokens(summary, self._counter)
         said: dict[str, JsonValue] = {
             "left": left.to_json(),
             "archived": [str(message.id) for message in archived],

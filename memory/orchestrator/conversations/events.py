@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.message import Message, Role
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.orchestrator.entry_records import copied
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
 
@@ -83,7 +83,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event at its place. `window`, where it carries it, is the whole window after it."""
+    """An event at its place. `window`, where it carries it, is the whole window after it, and `pinned` what of it is kept whatever the budget."""
 
     key: Key
     place: int
@@ -93,6 +93,7 @@ class Event:
     updated_at: datetime
     version: int
     window: Places | None = None
+    pinned: Places = NOWHERE
     owed: tuple[Owed, ...] = ()
 
     @property
@@ -133,6 +134,8 @@ def record_of(event: Event, *, conversation_id: str, scope: str, generation: int
         body["data"] = dict(draft.data)
     if event.window is not None:
         body["window"] = event.window.to_json()
+        if event.pinned.ranges:
+            body["pinned"] = event.pinned.to_json()
     texts: dict[str, str] = {}
     if message is not None:
         fields |= {"message_id": message.id, "role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
@@ -175,5 +178,6 @@ def event_of(record: Record) -> Event:
         record.updated_at,
         record.version,
         Places.told(body["window"]) if "window" in body else None,
+        Places.told(body.get("pinned") or ()),
         record.owed,
     )

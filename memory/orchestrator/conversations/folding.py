@@ -8,7 +8,8 @@ from typing import Any
 
 from memory.domain.message import Role
 from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVING, SPOKEN, After, Draft, Event, EventType, place_key
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.policies.window import is_pinned
 
 BASE_EVERY = 64
 """Places after which the whole window is written down again: no more events are read to know it."""
@@ -25,6 +26,8 @@ class State:
     """The places of the messages that a model is sent, the system message aside."""
     created_at: datetime
     """Of the newest event: the next one's is later, so that the order of places is the order of creation."""
+    pinned: Places = NOWHERE
+    """What of the window is shown whatever else there is room for: summaries, and what has a system's role."""
 
     @classmethod
     def born(cls, has_system: bool, created_at: datetime) -> State:
@@ -35,6 +38,7 @@ class State:
         """The event that this draft is at the next place."""
         place = self.place + 1
         window = window_after(self.window, place, draft)
+        pinned = pinned_after(self.pinned, window, place, draft)
         after, said = self.after, draft.message
         carries = place % BASE_EVERY == 0 or draft.type in LEAVING - {EventType.EXCLUDE, EventType.RESTORE}
         key = place_key(tenant, incarnation, place)
@@ -57,17 +61,21 @@ class State:
             now,
             version,
             window if carries else None,
+            pinned if carries else NOWHERE,
             draft.owed,
         )
 
     def with_event(self, event: Event) -> State:
         """After the event, which stands behind all that went in so far."""
-        window = event.window if event.window is not None else window_after(self.window, event.place, event.draft)
-        return State(event.place, event.after, window, event.created_at)
+        if event.window is not None:
+            return State(event.place, event.after, event.window, event.created_at, event.pinned)
+        window = window_after(self.window, event.place, event.draft)
+        return State(event.place, event.after, window, event.created_at, pinned_after(self.pinned, window, event.place, event.draft))
 
     def past(self, place: int) -> State:
-        """After a place at which what stands cannot be read: nothing is known of it but that the place is taken."""
-        return replace(self, place=place, created_at=self.created_at + _TICK)
+        """After a place at which what stands cannot be read: that the place is taken is all that is known. It may be a message, whose number is not
+        given again."""
+        return replace(self, place=place, after=replace(self.after, number=self.after.number + 1), created_at=self.created_at + _TICK)
 
 
 def window_after(window: Places, place: int, draft: Draft) -> Places:
@@ -86,6 +94,16 @@ def window_after(window: Places, place: int, draft: Draft) -> Places:
             return window.without(left_by(draft)).with_one(place)
         case _:
             return window
+
+
+def pinned_after(pinned: Places, window: Places, place: int, draft: Draft) -> Places:
+    """What of the window is pinned once this has happened at the place."""
+    data: Any = draft.data
+    if draft.type is EventType.COMPACTION or (draft.type is EventType.MESSAGE and draft.message is not None and is_pinned(draft.message)):
+        pinned = pinned.with_one(place)
+    elif draft.type is EventType.RESTORE and data.get("pinned"):
+        pinned = pinned.with_one(data["place"])
+    return pinned.both(window) if draft.type in LEAVING else pinned
 
 
 def left_by(draft: Draft) -> Places:

@@ -18,12 +18,14 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.query import And, Eq, Order, Query, within
-from memory.ports.record import Key, Partition, Record
+from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
 NEWEST = BASE_EVERY + 16
 """Events read at once to know the end of a log: the newest that carries the window is among them, unless one of them is damaged."""
+AHEAD = 8
+"""Places behind the last one that are looked at for what came since, before the end is read anew."""
 IDS_REMEMBERED = 10_000
 TAKEN_FROM_US = 2
 """Places lost to others one after the other before the log is read again, rather than taken in event by event."""
@@ -71,10 +73,21 @@ class Seen:
             if len(self.ids) > IDS_REMEMBERED:
                 self.since = 1 + self.ids.pop(next(iter(self.ids)))
 
+    def copy(self) -> Seen:
+        return Seen(self.state, dict(self.events), dict(self.ids), self.since)
+
     def follows(self, earlier: Seen) -> None:
         """What was seen earlier of the same log, up to where this begins, holds still."""
         if earlier.state.place + 1 >= self.since > earlier.since:
             self.ids, self.since = earlier.ids | self.ids, earlier.since
+
+
+def _wanted(state: State, newest: int | None) -> list[int]:
+    """The places of a window that are read; where not all are, the pinned ones and so many of the newest."""
+    if newest is None:
+        return list(state.window)
+    end = state.window.newest(newest)
+    return sorted([*state.pinned.without(end), *end])
 
 
 Decide = Callable[[Seen], Sequence[Draft]]
@@ -112,6 +125,44 @@ class Log:
 
     async def load(self) -> Seen:
         """The end of the log as it is now."""
+        seen = self._seen
+        if seen is None:
+            return await self._read_end()
+        await self._refreshed(())
+        return self._seen or seen
+
+    async def _refreshed(self, places: Iterable[int]) -> dict[int, Event]:
+        """The events at these places as they are now, read together with what has come into the log since this handle last saw it."""
+        seen = self._seen or await self._read_end()
+        ahead = range(seen.state.place + 1, seen.state.place + 1 + AHEAD)
+        wanted = [*places, *ahead]
+        rows = dict(zip(wanted, await self._rows(wanted), strict=True))
+        events = {place: event for place, row in rows.items() if (event := self._event(row)) is not None}
+        for event in events.values():
+            if event.place in seen.events:
+                seen.keep(event)
+        if rows[ahead[-1]] is not None:
+            await self._read_end()
+            return events
+        if rows[ahead[0]] is None:
+            return events
+        new = seen.copy()
+        for place in ahead:
+            if place in events:
+                new.take(events[place])
+            elif rows[place] is not None:
+                new.state = new.state.past(place)
+            else:
+                break
+        self._learnt(new)
+        return events
+
+    def _learnt(self, seen: Seen) -> None:
+        """From now on what this handle has seen, unless it has seen more meanwhile."""
+        if self._seen is None or self._seen.state.place <= seen.state.place:
+            self._seen = seen
+
+    async def _read_end(self) -> Seen:
         query = Query(MESSAGES, within(self.life.partition), order=(Order("created_at", descending=True),), limit=NEWEST)
         page = await self._placement.page("log.load", self.store, query)
         events = {event.place: event for event in self.events_of(page.records)}
@@ -124,7 +175,7 @@ class Log:
             if base >= FIRST_PLACE and base not in events:  # damaged: what it told is told by all that came before
                 events |= await self.at(range(FIRST_PLACE, base))
             if base in events and (window := events[base].window) is not None:
-                seen.state = State(base, events[base].after, window, events[base].created_at)
+                seen.state = State(base, events[base].after, window, events[base].created_at, events[base].pinned)
                 seen.keep(events[base])
             for place in sorted(events):
                 if place > seen.state.place:
@@ -134,8 +185,7 @@ class Log:
             seen.since = min(events)
         if self._seen is not None:
             seen.follows(self._seen)
-        if self._seen is None or self._seen.state.place <= seen.state.place:
-            self._seen = seen
+        self._learnt(seen)
         return seen
 
     def _event(self, stored: object) -> Event | None:
@@ -151,12 +201,15 @@ class Log:
 
     async def at(self, places: Iterable[int]) -> dict[int, Event]:
         """The events at these places, those that can be read."""
-        keys = [place_key(self.life.tenant, self.life.incarnation, place) for place in places]
-        most, found = self._placement.settings.page, dict[int, Event]()
+        return {event.place: event for event in self.events_of(await self._rows(list(places)))}
+
+    async def _rows(self, places: Sequence[int]) -> list[Stored | None]:
+        """What stands at these places."""
+        keys, most = [place_key(self.life.tenant, self.life.incarnation, place) for place in places], self._placement.settings.page
+        found: list[Stored | None] = []
         for start in range(0, len(keys), most):
             with step("log.read"):
-                rows = await self.store.get(MESSAGES, keys[start : start + most])
-            found |= {event.place: event for event in self.events_of(rows)}
+                found += await self.store.get(MESSAGES, keys[start : start + most])
         return found
 
     async def of(self, keys: Sequence[Key]) -> list[Event]:
@@ -164,11 +217,19 @@ class Log:
         with step("log.read"):
             return self.events_of(await self.store.get(MESSAGES, keys)) if keys else []
 
-    async def window(self) -> tuple[State, list[Event]]:
-        """The log's state as it is now, and the messages of its window by place; damaged ones are left out."""
-        seen = await self.load()
-        there = seen.events | await self.at([place for place in seen.state.window if place not in seen.events])
-        return seen.state, [there[place] for place in seen.state.window if place in there]
+    async def window(self, newest: int | None = None) -> tuple[State, dict[int, Event]]:
+        """The log's state as it is now, and the messages of its window by place, or those that are pinned and so many of the newest. Damaged ones are
+        left out."""
+        seen = self._seen
+        if seen is None:
+            seen = await self._read_end()
+            there = dict(seen.events)
+        else:
+            there = await self._refreshed(_wanted(seen.state, newest))
+            seen = self._seen or seen
+        wanted = _wanted(seen.state, newest)
+        there |= await self.at([place for place in wanted if place not in there])
+        return seen.state, {place: there[place] for place in wanted if place in there}
 
     async def find(self, message_id: str, *, as_seen: bool = False) -> Event | None:
         """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none.
@@ -221,6 +282,7 @@ class Log:
                 seen = await self.load()
             if not done:  # what was begun is ended: a later decision is about what is left of it
                 left = [self._named(draft) for draft in decide(seen)]
+        self._learnt(seen)
         return done
 
     def _named(self, draft: Draft) -> Draft:

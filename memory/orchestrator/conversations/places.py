@@ -61,3 +61,20 @@ class Places:
         """Those from the first to the last, both included."""
         cut = ((max(low, first), min(high, last)) for low, high in self.ranges)
         return Places(tuple([(low, high) for low, high in cut if low <= high]))
+
+    def both(self, others: Places) -> Places:
+        """Those that are among the others too."""
+        return self.without(self.without(others))
+
+    def newest(self, most: int) -> Places:
+        """The last so many."""
+        left, ranges = most, list[tuple[int, int]]()
+        for first, last in reversed(self.ranges):
+            if left <= 0:
+                break
+            ranges.insert(0, (max(first, last - left + 1), last))
+            left -= last - first + 1
+        return Places(tuple(ranges))
+
+
+NOWHERE = Places()

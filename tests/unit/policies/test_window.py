@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from memory.domain.message import Message, Role
 from memory.policies.tokens import DefaultCounter, message_tokens
-from memory.policies.window import Threshold, arranged, blocks, fitted, layered, newest, split_by_policy, split_for_compaction, turns
+from memory.policies.window import (
+    Threshold,
+    arranged,
+    blocks,
+    fitted,
+    is_pinned,
+    layered,
+    newest,
+    reaches_back,
+    split_by_policy,
+    split_for_compaction,
+    turns,
+)
 from tests.unit.policies.talk import answer, asks, contents, said, talks
 
 COUNTER = DefaultCounter()
@@ -234,6 +246,30 @@ def test_whatever_is_kept_by_a_compaction_holds_whole_blocks_and_nothing_is_lost
         _takes(messages, found.kept)
     assert len(newest(messages, keep_last)) <= max(0, keep_last)
     _takes(messages, newest(messages, keep_last))
+
+
+@settings(max_examples=300, deadline=None)
+@given(talks(), st.integers(0, 80), st.integers(0, 8), st.sampled_from(["blocks", "turns"]))
+def test_where_the_end_of_a_window_is_enough_it_shows_what_all_of_it_shows(
+    messages: list[Message], budget: int, last: int, by: Literal["blocks", "turns"]
+) -> None:
+    for start in range(len(messages) + 1):
+        end = [m for at, m in enumerate(messages) if at >= start or is_pinned(m)]
+        if reaches_back(end, costs(end), last=None, budget=budget, by=by):
+            whole = fitted(messages, costs(messages), budget, by=by)
+            found = fitted(end, costs(end), budget, by=by)
+            assert ([id(end[at]) for at in found.kept], found.over_budget) == ([id(messages[at]) for at in whole.kept], whole.over_budget)
+        if reaches_back(end, costs(end), last=last, budget=None):
+            assert [id(end[at]) for at in newest(end, last)] == [id(messages[at]) for at in newest(messages, last)]
+
+
+def test_the_end_of_a_window_is_enough_once_something_has_no_room() -> None:
+    messages = [said("s", "system"), *[said("ua"[n % 2], f"{n:04}") for n in range(40)]]
+    enough = [n for n in range(1, 41) if reaches_back(messages[-n:], costs(messages[-n:]), last=None, budget=30)]
+    assert enough == list(range(enough[0], 41))
+    assert enough[0] <= 10
+    assert [n for n in range(1, 41) if reaches_back(messages[-n:], costs(messages[-n:]), last=6, budget=None)] == list(range(6, 41))
+    assert not any(reaches_back(messages[-n:], costs(messages[-n:]), last=None, budget=None) for n in range(1, 41))
 
 
 def _takes(messages: list[Message], positions: tuple[int, ...]) -> None:

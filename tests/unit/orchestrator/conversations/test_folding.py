@@ -13,7 +13,7 @@ from memory.domain.message import Message, Role
 from memory.domain.time import micros
 from memory.orchestrator.conversations.events import Draft, Event, EventType, event_of, record_of
 from memory.orchestrator.conversations.folding import BASE_EVERY, State
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.places import NOWHERE, Places
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCOPE = "conversation:s1"
@@ -73,7 +73,13 @@ def test_the_order_of_places_is_the_order_of_creation_whatever_the_clock_says(ah
     assert created == sorted(set(created))
 
 
-def drawn(chance: random.Random, state: State) -> Draft:
+def pinned(events: dict[int, Event], place: int) -> bool:
+    said = events[place].draft.message if place in events else None
+    return said is not None and said.role is Role.SYSTEM
+
+
+def drawn(chance: random.Random, state: State, events: dict[int, Event]) -> Draft:
+    back = chance.randint(2, max(2, state.place))
     window = list(state.window)
     if not window or chance.random() < 0.6:
         return said(role=chance.choice(list(Role)), in_history=chance.random() < 0.9)
@@ -81,7 +87,7 @@ def drawn(chance: random.Random, state: State) -> Draft:
     return chance.choice(
         [
             Draft(EventType.EXCLUDE, data={"place": chance.choice(window), "reason": "manual"}),
-            Draft(EventType.RESTORE, data={"place": chance.randint(2, state.place)}),
+            Draft(EventType.RESTORE, data={"place": back, "pinned": pinned(events, back)}),
             Draft(EventType.CLEAR, data={"left": some, "reason": "manual"}),
             Draft(EventType.ROLL_BACK, data={"left": some, "reason": "manual"}),
             Draft(EventType.COMPACTION, Message(role=Role.SYSTEM, content="so far"), {"left": some}),
@@ -97,7 +103,7 @@ def test_who_begins_at_a_base_knows_what_he_knows_who_has_read_it_all(seed: int)
     chance = random.Random(seed)  # noqa: S311 - the same logs in every run
     state, events = State.born(True, NOW), dict[int, Event]()
     for _ in range(3 * BASE_EVERY):
-        event = state.next(drawn(chance, state), tenant="acme", incarnation=LIFE, now=NOW, version=1)
+        event = state.next(drawn(chance, state, events), tenant="acme", incarnation=LIFE, now=NOW, version=1)
         record = record_of(event, conversation_id="s1", scope=SCOPE, generation=0)
         assert event_of(record) == event, "what was stored is read"
         events[event.place] = event
@@ -105,7 +111,10 @@ def test_who_begins_at_a_base_knows_what_he_knows_who_has_read_it_all(seed: int)
         base = event.after.base
         assert event.place - base < BASE_EVERY
         if (window := events[base].window if base in events else Places()) is not None:
-            from_base = State(base, events[base].after if base in events else state.after, window, NOW)
+            from_base = State(
+                base, events[base].after if base in events else state.after, window, NOW, events[base].pinned if base in events else NOWHERE
+            )
             for place in range(base + 1, event.place + 1):
                 from_base = from_base.with_event(events[place])
-            assert (from_base.window, from_base.after) == (state.window, event.after)
+            assert (from_base.window, from_base.pinned, from_base.after) == (state.window, state.pinned, event.after)
+        assert list(state.pinned) == [place for place in state.window if pinned(events, place)]

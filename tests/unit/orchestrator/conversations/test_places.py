@@ -18,6 +18,8 @@ def test_ranges_do_what_sets_do(some: set[int], others: set[int], one: int, anot
     assert set(ranges.without(Places.of(others))) == some - others
     assert set(ranges.with_one(one)) == some | {one}
     assert set(ranges.between(one, another)) == {place for place in some if one <= place <= another}
+    assert set(ranges.both(Places.of(others))) == some & others
+    assert list(ranges.newest(one - 20)) == (sorted(some)[-(one - 20) :] if one > 20 else [])
     assert (one in ranges) == (one in some)
     assert ranges.last == max(some, default=0)
 

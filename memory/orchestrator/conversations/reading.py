@@ -1,0 +1,108 @@
+"""A session's window as a model reads it, as far back as it takes to know what of it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from memory.domain.message import Message
+from memory.orchestrator.conversations.events import Event, EventType
+from memory.orchestrator.conversations.folding import State
+from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.sessions import system_of
+from memory.policies.tokens import message_tokens
+from memory.policies.window import reaches_back
+from memory.ports.record import Record
+from memory.ports.tokens import TokenCounter
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+MARGIN = 8
+"""Messages read beyond those that are expected to be shown: a cut may fall into a call's results."""
+LEAST_COST = 4
+"""Tokens: no message is expected to take less, so that no budget makes many thousands be read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window, or its end: the system message, summaries, then the others by place, each with what it takes in tokens.
+
+    `count` is how many messages the whole window has, as far as they can be read.
+    """
+
+    state: State
+    messages: list[Message]
+    costs: list[int]
+    events: list[Event | None]
+    """What each message is in the log; None is the system message."""
+    count: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How much of a window is shown: the newest so many, or what has room; all of it, where neither is said."""
+
+    last: int | None = None
+    budget: int | None = None
+    by: Literal["blocks", "turns"] = "blocks"
+
+
+async def read_window(log: Log, record: Awaitable[Record], counter: TokenCounter, asked: Asked) -> tuple[Record, Window]:
+    """The session's record, and its window as far back as need be: both are read at once."""
+    reach = _expected(log.seen, asked)
+    told, (state, events) = await both(record, log.window(reach))
+    while True:
+        read = state.window if reach is None else state.window.newest(reach)
+        earlier = state.window.without(read)
+        damaged = len(read) - sum(place in events for place in read)
+        window = _window(told, state, events.values(), counter, damaged, is_whole=not earlier.ranges)
+        if reach is None or window.is_whole or reaches_back(window.messages, window.costs, last=asked.last, budget=asked.budget, by=asked.by):
+            return told, window
+        events |= await log.at(earlier.newest(reach))
+        reach *= 2
+
+
+def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:
+    system = system_of(record)
+    by_place = sorted(events, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
+    said = [(message, event) for event in by_place if (message := event.message) is not None]
+    first = [] if system is None else [system]
+    return Window(
+        state,
+        [*first, *(message for message, _ in said)],
+        [*(message_tokens(message, counter) for message in first), *(_cost(message, event, counter) for message, event in said)],
+        [*(None for _ in first), *(event for _, event in said)],
+        len(first) + len(state.window) - damaged,
+        is_whole,
+    )
+
+
+def _cost(message: Message, event: Event, counter: TokenCounter) -> int:
+    """What was counted when it was stored, if this counter counted."""
+    counted = event.draft.tokens if event.draft.data.get("counter") == counter.name else None
+    return message_tokens(message, counter) if counted is None else counted
+
+
+def _expected(seen: Seen | None, asked: Asked) -> int | None:
+    """How many of the newest messages are likely to be enough, by those that this handle has seen; None for all."""
+    if asked.last is not None:
+        return asked.last + MARGIN
+    if asked.budget is None:
+        return None
+    costs = [event.draft.tokens for event in seen.events.values() if event.draft.tokens] if seen is not None else []
+    average = max(LEAST_COST, sum(costs) / len(costs)) if costs else 10 * LEAST_COST
+    return int(max(0, asked.budget) / average * 1.25) + MARGIN
+
+
+async def both(one: Awaitable[A], other: Awaitable[B]) -> tuple[A, B]:
+    """The answers of two calls that are made at once. What the first raises is raised, else what the second does, when both have ended."""
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    if isinstance(first, BaseException):
+        raise first
+    if isinstance(second, BaseException):
+        raise second
+    return first, second
