@@ -12,7 +12,7 @@ from memory.domain.errors import CompactionError, Conflict, InvalidInput, Memory
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import Draft, Event, EventType
+from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
@@ -155,6 +155,7 @@ class Conversation:
 
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
         """The messages as stored: new ones at the end, in order; one whose id is there replaces what it said, where it stands (B20 to B23)."""
+        messages = [copy_of(message, message.id) for message in messages]
         given = {message.id: message for message in messages if message.id is not None}
         if SYSTEM in given:
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -28,6 +29,7 @@ class EventType(StrEnum):
     CLEAR = "clear"
     ROLL_BACK = "roll_back"
     REPLACE = "replace"
+    EDITED = "edited"  # a message says something else since: who remembers what it said reads it again
     CHECKPOINT = "checkpoint"
     CLOSED = "closed"
     RESUMED = "resumed"
@@ -102,9 +104,9 @@ class Event:
 
     @property
     def message(self) -> Message | None:
-        """The message as callers get it: under its own id, or that of its record."""
+        """The message as callers get it, a copy: under its own id, or that of its record."""
         said = self.draft.message
-        return None if said is None else said if said.id is not None else said.model_copy(update={"id": self.key.id})
+        return None if said is None else copy_of(said, said.id or self.key.id)
 
     @property
     def number(self) -> int | None:
@@ -114,6 +116,23 @@ class Event:
     def changed(self, message: Message, tokens: int | None, *, version: int, now: datetime) -> Event:
         """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
         return replace(self, draft=replace(self.draft, message=message, tokens=tokens), version=version, updated_at=now)
+
+
+def copy_of(message: Message, message_id: str | None) -> Message:
+    """A copy that shares nothing that can be changed."""
+    lists: dict[str, Any] = {"tool_calls": list(message.tool_calls), "metadata": copied(message.metadata), "extra": copied(message.extra)}
+    if not isinstance(message.content, str):
+        lists["content"] = copied(message.content)
+    if message.usage is not None:
+        lists["usage"] = copied(message.usage)
+    return message.model_copy(update={"id": message_id, **lists})
+
+
+def size_of(message: Message) -> int:
+    """About how many characters it takes."""
+    text, parts = (message.content, []) if isinstance(message.content, str) else ("", list(message.content))
+    parts += [part for part in (message.metadata, message.extra, message.usage) if part]
+    return sum(map(len, (text, message.reasoning or "", json.dumps(parts) if parts else "", *(call.arguments for call in message.tool_calls))))
 
 
 def place_key(tenant: str, incarnation: str, place: int) -> Key:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from memory.domain.errors import NotFound
 from memory.domain.ids import is_id
 from memory.domain.message import Message
+from memory.domain.time import EPOCH
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, event_of, place_key, record_of
+from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of, size_of
 from memory.orchestrator.conversations.folding import BASE_EVERY, State, is_spoken
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
@@ -26,6 +28,11 @@ NEWEST = BASE_EVERY + 16
 """Events read at once to know the end of a log: the newest that carries the window is among them, unless one of them is damaged."""
 AHEAD = 8
 """Places behind the last one that are looked at for what came since, before the end is read anew."""
+REMEMBERED = 512
+"""Events that are not read again unless they were edited."""
+REMEMBERED_SIZE = 8_192
+"""Characters of the largest message that is remembered."""
+REMEMBERED_FOR = timedelta(minutes=1)
 IDS_REMEMBERED = 10_000
 TAKEN_FROM_US = 2
 """Places lost to others one after the other before the log is read again, rather than taken in event by event."""
@@ -54,7 +61,9 @@ class Seen:
 
     state: State
     events: dict[int, Event] = field(default_factory=dict)
-    """The newest ones, by place."""
+    """The newest ones, by place, as they were when they were last read: one that was edited since goes when that is seen."""
+    read_since: datetime = EPOCH
+    """When the first of them was read."""
     ids: dict[str, int] = field(default_factory=dict)
     """The places of the messages that were given ids of their own: of all of them, from place `since` on."""
     since: int = FIRST_PLACE
@@ -62,19 +71,31 @@ class Seen:
     def take(self, event: Event) -> None:
         """The next event of the log."""
         self.state = self.state.with_event(event)
+        if event.type is EventType.EDITED:
+            self._forget(event)
         self.keep(event)
 
+    def _forget(self, edited: Event) -> None:
+        data: Any = edited.draft.data
+        known = self.events.get(data["place"])
+        if known is not None and known.version < data["version"]:
+            del self.events[data["place"]]
+
     def keep(self, event: Event) -> None:
+        if event.draft.message is not None and size_of(event.draft.message) > REMEMBERED_SIZE:
+            self.events.pop(event.place, None)
+            return
         self.events[event.place] = event
-        if len(self.events) > 2 * NEWEST:
-            self.events = {place: self.events[place] for place in sorted(self.events)[-NEWEST:]}
+        if len(self.events) > REMEMBERED + NEWEST:
+            newest = sorted(self.events)[-REMEMBERED:]
+            self.events = {place: self.events[place] for place in (*self.state.pinned, *newest) if place in self.events}
         if event.draft.message is not None and event.draft.message.id is not None:
             self.ids[event.draft.message.id] = event.place
             if len(self.ids) > IDS_REMEMBERED:
                 self.since = 1 + self.ids.pop(next(iter(self.ids)))
 
     def copy(self) -> Seen:
-        return Seen(self.state, dict(self.events), dict(self.ids), self.since)
+        return Seen(self.state, dict(self.events), self.read_since, dict(self.ids), self.since)
 
     def follows(self, earlier: Seen) -> None:
         """What was seen earlier of the same log, up to where this begins, holds still."""
@@ -88,6 +109,12 @@ def _wanted(state: State, newest: int | None) -> list[int]:
         return list(state.window)
     end = state.window.newest(newest)
     return sorted([*state.pinned.without(end), *end])
+
+
+def _edited_while_read(found: Mapping[int, Event]) -> list[int]:
+    """Places of messages that were read before an edit of which is told among what was read: stores read several keys one after the other."""
+    edits: list[Any] = [event.draft.data for event in found.values() if event.type is EventType.EDITED]
+    return [data["place"] for data in edits if data["place"] in found and found[data["place"]].version < data["version"]]
 
 
 Decide = Callable[[Seen], Sequence[Draft]]
@@ -119,7 +146,7 @@ class Log:
 
     def begun(self) -> None:
         """The session has just been created here: nothing stands in its log yet."""
-        self._seen = Seen(State.born(self.life.has_system, self.life.created_at))
+        self._seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=self._placement.now())
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -132,30 +159,40 @@ class Log:
         return self._seen or seen
 
     async def _refreshed(self, places: Iterable[int]) -> dict[int, Event]:
-        """The events at these places as they are now, read together with what has come into the log since this handle last saw it."""
-        seen = self._seen or await self._read_end()
-        ahead = range(seen.state.place + 1, seen.state.place + 1 + AHEAD)
-        wanted = [*places, *ahead]
-        rows = dict(zip(wanted, await self._rows(wanted), strict=True))
-        events = {place: event for place, row in rows.items() if (event := self._event(row)) is not None}
-        for event in events.values():
-            if event.place in seen.events:
-                seen.keep(event)
+        """The events at these places as they are now, read together with what has come into the log since this handle last saw it.
+
+        Those that it remembers are not read: that one was edited would be among what has come. One whose editor died before that was told is
+        remembered for `REMEMBERED_FOR` at most.
+        """
+        seen, now = self._seen or await self._read_end(), self._placement.now()
+        before = seen.state.place
+        if not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR:
+            seen.events, seen.read_since = {}, now
+        ahead = range(before + 1, before + 1 + AHEAD)
+        wanted, known = list(places), seen.events
+        read = [*(place for place in wanted if place not in known), *ahead]
+        rows = dict(zip(read, await self._rows(read), strict=True))
+        found = {place: event for place, row in rows.items() if (event := self._event(row)) is not None}
+        found |= await self.at(_edited_while_read(found))
         if rows[ahead[-1]] is not None:
             await self._read_end()
-            return events
-        if rows[ahead[0]] is None:
-            return events
-        new = seen.copy()
-        for place in ahead:
-            if place in events:
-                new.take(events[place])
-            elif rows[place] is not None:
-                new.state = new.state.past(place)
-            else:
-                break
-        self._learnt(new)
-        return events
+        elif rows[ahead[0]] is not None:
+            new = seen.copy()
+            for place in ahead:
+                if place in found:
+                    new.take(found[place])
+                elif rows[place] is not None:
+                    new.state = new.state.past(place)
+                else:
+                    break
+            self._learnt(new)
+            before = new.state.place
+        latest = self._seen or seen
+        if latest.state.place == before:  # what came since may be an edit of one of them
+            for event in found.values():
+                if event.place < ahead[0]:
+                    latest.keep(event)
+        return {place: latest.events[place] for place in wanted if place in latest.events} | found
 
     def _learnt(self, seen: Seen) -> None:
         """From now on what this handle has seen, unless it has seen more meanwhile."""
@@ -166,7 +203,7 @@ class Log:
         query = Query(MESSAGES, within(self.life.partition), order=(Order("created_at", descending=True),), limit=NEWEST)
         page = await self._placement.page("log.load", self.store, query)
         events = {event.place: event for event in self.events_of(page.records)}
-        seen = Seen(State.born(self.life.has_system, self.life.created_at))
+        seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=self._placement.now())
         if events:
             newest = events[max(events)]
             base = newest.after.base
@@ -331,7 +368,10 @@ class Log:
         self.life = life
 
     async def change(self, event: Event, message: Message, tokens: int | None) -> Event | None:
-        """Let the message at its place say this instead; None where it is no longer what it was when it was read."""
+        """Let the message at its place say this instead; None where it is no longer what it was when it was read.
+
+        Two writes: the message, and an event that tells whoever remembers what it said.
+        """
         now = self._placement.now()
         new = event.changed(message, tokens, version=version_at(now, event.version), now=now)
         outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
@@ -343,4 +383,5 @@ class Log:
             return None
         if self._seen is not None and event.place in self._seen.events:
             self._seen.keep(new)
+        await self.append(lambda _: [Draft(EventType.EDITED, data={"place": event.place, "version": new.version})])
         return new

@@ -32,6 +32,8 @@ FOLLOWS_WITHIN = timedelta(seconds=5)
 
 
 FOLLOW = "follow"
+LOGS = 64
+"""Of how many sessions it is remembered what was read."""
 
 
 def scope_of(session_id: str) -> str:
@@ -67,6 +69,7 @@ class SessionRecords:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
+        self._logs: dict[tuple[str, str], Log] = {}
         outbox.register(FOLLOW, self._follow_noted)
 
     # -- one session --------------------------------------------------------------------------------------------------
@@ -128,8 +131,15 @@ class SessionRecords:
         return stored
 
     def log(self, record: Record) -> Log:
-        """The log of the session whose record this is."""
-        return Log(self._placement, _life_of(record), self._renewed)
+        """The log of the session whose record this is: the same for all who have it here, as long as it is among those that were last asked for."""
+        life = _life_of(record)
+        log = self._logs.pop((life.tenant, life.session_id), None)
+        if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
+            log = Log(self._placement, life, self._renewed)
+        self._logs[life.tenant, life.session_id] = log
+        if len(self._logs) > LOGS:
+            del self._logs[next(iter(self._logs))]
+        return log
 
     async def _renewed(self, life: Life) -> Life:
         now = _life_of(await self.record(life.tenant, life.session_id))

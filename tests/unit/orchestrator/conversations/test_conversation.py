@@ -13,6 +13,7 @@ from memory.domain.message import Message, Role
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import INTERRUPTED
 from memory.orchestrator.conversations.history import HistoryAsked
+from memory.orchestrator.conversations.log import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft, session_key
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration
@@ -480,6 +481,7 @@ async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None
         await session.append([user(f"m{n}", f"m{n}")])
     await session.exclude("m5", "manual")
     world.mid.state.damage(MESSAGES.name, Key(TENANT, session._log.key(lost)))
+    world.clock.advance(REMEMBERED_FOR)
     others = [f"m{n}" for n in range(2, 151) if n not in (5, lost)]
     another = await opened(await world.another_process())
     for handle in (session, another):  # that m5 was excluded, only who has seen it knows where that was lost
