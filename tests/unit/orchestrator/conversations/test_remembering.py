@@ -97,7 +97,7 @@ async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(w
 
 @pytest.mark.parametrize("asked", [{"last": 20}, {"budget": 300}], ids=str)
 async def test_no_more_is_read_than_is_shown_and_nothing_that_is_remembered(
-    world: World, asked: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    world: World, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await begun(world.engine)
     for start in range(0, 1_200, 300):
