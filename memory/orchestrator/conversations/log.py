@@ -108,7 +108,7 @@ def _wanted(state: State, newest: int | None) -> list[int]:
     if newest is None:
         return list(state.window)
     end = state.window.newest(newest)
-    return sorted(end)
+    return sorted([*state.pinned.without(end), *end])
 
 
 def _edited_while_read(found: Mapping[int, Event]) -> list[int]:
