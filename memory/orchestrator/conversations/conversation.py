@@ -213,6 +213,8 @@ class Conversation:
         while event is not None and event.draft.message is not None:
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             if new == event.draft.message:
+                if event.edits:  # perhaps by this very call before it failed, and then nobody was told
+                    await self._log.tell_edit(event)
                 return event
             changed = await self._log.change(event, new, message_tokens(new, self._counter))
             if changed is not None:

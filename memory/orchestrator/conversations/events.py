@@ -96,6 +96,8 @@ class Event:
     version: int
     window: Places | None = None
     pinned: Places = NOWHERE
+    edits: int = 0
+    """How often its message was changed."""
     owed: tuple[Owed, ...] = ()
 
     @property
@@ -115,7 +117,7 @@ class Event:
 
     def changed(self, message: Message, tokens: int | None, *, version: int, now: datetime) -> Event:
         """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
-        return replace(self, draft=replace(self.draft, message=message, tokens=tokens), version=version, updated_at=now)
+        return replace(self, draft=replace(self.draft, message=message, tokens=tokens), version=version, updated_at=now, edits=self.edits + 1)
 
 
 def copy_of(message: Message, message_id: str | None) -> Message:
@@ -151,6 +153,8 @@ def record_of(event: Event, *, conversation_id: str, scope: str, generation: int
     body: dict[str, JsonValue] = {"after": event.after.to_json(), "nonce": draft.nonce}
     if draft.data:
         body["data"] = dict(draft.data)
+    if event.edits:
+        body["edits"] = event.edits
     if event.window is not None:
         body["window"] = event.window.to_json()
         if event.pinned.ranges:
@@ -198,5 +202,6 @@ def event_of(record: Record) -> Event:
         record.version,
         Places.told(body["window"]) if "window" in body else None,
         Places.told(body.get("pinned") or ()),
+        body.get("edits", 0),
         record.owed,
     )

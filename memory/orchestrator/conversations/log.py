@@ -383,5 +383,9 @@ class Log:
             return None
         if self._seen is not None and event.place in self._seen.events:
             self._seen.keep(new)
-        await self.append(lambda _: [Draft(EventType.EDITED, data={"place": event.place, "version": new.version})])
+        await self.tell_edit(new)
         return new
+
+    async def tell_edit(self, event: Event) -> None:
+        """Tell whoever remembers what the message at its place said that it says something else."""
+        await self.append(lambda _: [Draft(EventType.EDITED, data={"place": event.place, "version": event.version})])

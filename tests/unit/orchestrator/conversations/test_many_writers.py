@@ -84,7 +84,7 @@ async def _writes(handle: Conversation, name: str, chance: random.Random, acknow
             case 2:
                 await until_done(lambda: handle.compact(lambda _: "so far", keep_last=3, reason="auto"))
             case 3:
-                await until_done(lambda: handle.update(one(), {"metadata": {"seen": True}}))
+                await until_done(lambda changed=one(): handle.update(changed, {"content": f"changed by {name}{number}"}))  # type: ignore[misc]
             case 4:
                 await until_done(handle.clear)
             case 5:
@@ -100,19 +100,21 @@ async def test_nothing_acknowledged_is_lost_or_doubled_and_all_agree(seed: int, 
     acknowledged: list[str] = []
     async with world:
         first = await begun(world.engine)
-        handles = [first, *[await opened(await world.another_process()) for _ in range(WRITERS - 1)]]
+        handles = [first, await opened(world.engine), *[await opened(await world.another_process()) for _ in range(WRITERS - 2)]]
         mid.failing = 0.06
         chances = [random.Random(f"{seed} {n}") for n in range(WRITERS)]  # noqa: S311
         await asyncio.gather(*[_writes(handle, f"w{n}-", chances[n], acknowledged) for n, handle in enumerate(handles)])
         mid.failing = 0.0
         reader = await opened(await world.another_process())
         items = (await reader.history(HistoryAsked(limit=1_000))).items
-        said = [str(item.message.id) for item in items if not item.is_summary]
-        assert sorted(said) == sorted(["system", *acknowledged]), "each message once, and none that nobody appended"
+        ids = [str(item.message.id) for item in items if not item.is_summary]
+        assert sorted(ids) == sorted(["system", *acknowledged]), "each message once, and none that nobody appended"
         assert [item.number for item in items] == list(range(1, len(items) + 1)), "numbers are dense"
         assert (await reader.info()).message_count == len(items)
         windows = [await window(handle) for handle in (*handles, reader)]
         assert all(seen == windows[0] for seen in windows), "everybody agrees on the window"
+        said = [[message.text for message in (await handle.context()).messages] for handle in (*handles, reader)]
+        assert all(seen == said[-1] for seen in said), "and on what it says: nobody remembers what was edited"
         gone = {str(item.message.id) for item in items if item.excluded or item.archived_by}
         assert set(windows[0]) == {str(item.message.id) for item in items} - gone, "what is not marked as gone is in the window"
         await _is_its_own_fold(mid, reader)
