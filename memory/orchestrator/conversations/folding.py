@@ -62,7 +62,7 @@ class State:
             version,
             window if carries else None,
             pinned if carries else NOWHERE,
-            draft.owed,
+            owed=draft.owed,
         )
 
     def with_event(self, event: Event) -> State:

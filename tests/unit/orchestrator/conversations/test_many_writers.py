@@ -84,7 +84,8 @@ async def _writes(handle: Conversation, name: str, chance: random.Random, acknow
             case 2:
                 await until_done(lambda: handle.compact(lambda _: "so far", keep_last=3, reason="auto"))
             case 3:
-                await until_done(lambda changed=one(): handle.update(changed, {"content": f"changed by {name}{number}"}))  # type: ignore[misc]
+                changed, text = one(), f"changed by {name}{number}"
+                await until_done(lambda changed=changed, text=text: handle.update(changed, {"content": text}))  # type: ignore[misc]
             case 4:
                 await until_done(handle.clear)
             case 5:
