@@ -67,7 +67,7 @@ class Sessions:
         """A page of sessions, the last used first unless told: those with all the tags, created from `since` to `until`, both included (B15, B16).
 
         50 unless told, 1,000 at most; the page's `cursor` asks for those behind it. A session that another process is writing to may be some
-        seconds behind in it.
+        seconds behind in it; what this one wrote is told first.
         """
         given = {"subject": user, "agent": agent, "namespace": namespace}
         asked = {name: door.identifier(name, value) for name, value in given.items() if value is not None}

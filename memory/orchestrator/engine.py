@@ -93,7 +93,7 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             promotion=self.promotion,
-            accesses=self.accesses,
+            tells=(self.accesses.tell, self.conversations.sessions.tell),
             dangling=self.dangling,
         )
 
@@ -107,12 +107,13 @@ class Engine:
             raise
 
     async def close(self) -> None:
-        """Tell how often entries were read, as far as the stores answer within the deadline, and close the stores."""
+        """Tell how often entries were read and what sessions have come to, as far as the stores answer within the deadline, and close the stores."""
         try:
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 await self.accesses.tell()
+                await self.conversations.sessions.tell()
         except Exception as error:  # noqa: BLE001 - a count is no reason not to close
-            log.warning("accesses were not counted: %s", error)
+            log.warning("accesses and sessions were not told: %s", error)
         finally:
             await self.topology.close()
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.shown import Shown
-from memory.orchestrator.accesses import Accesses
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -77,7 +76,7 @@ class Maintenance:
         generations: Generations,
         tiering: Tiering,
         promotion: Promotion,
-        accesses: Accesses,
+        tells: Sequence[Callable[[], Awaitable[object]]],
         dangling: Dangling,
     ) -> None:
         self._placement = placement
@@ -86,7 +85,7 @@ class Maintenance:
         self._generations = generations
         self._tiering = tiering
         self._promotion = promotion
-        self._accesses = accesses
+        self._tells = tells
         self._dangling = dangling
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
 
@@ -97,7 +96,8 @@ class Maintenance:
         """
         report, lease, away = SweepReport(), Lease(self._placement), set[str]()
         before = len(self._generations.healed)
-        await self._job(report, self._accesses.tell)
+        for tell in self._tells:
+            await self._job(report, tell)
         try:
             await self._sweep(report, lease.hold, away)
         except NotHeld as error:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
@@ -17,7 +16,7 @@ from memory.orchestrator.conversations.history import History, HistoryAsked, ite
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Asked, Window, read_window
-from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
+from memory.orchestrator.conversations.sessions import SessionRecords, info_of, system_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
@@ -27,8 +26,6 @@ from memory.policies.window import arranged, fitted, is_pinned, newest, split_fo
 from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
 from memory.ports.record import JsonValue, Record
 from memory.ports.tokens import TokenCounter
-
-log = logging.getLogger(__name__)
 
 Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
 SEARCHED = 200
@@ -412,14 +409,7 @@ class Conversation:
         return info_of(self._record, state)
 
     async def _touch(self) -> None:
-        """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
-        that it is not."""
-        touched: Any = self._record.fields["touched_at"]
-        if self._log.seen is not None and self._placement.now() - touched >= FOLLOWS_WITHIN:
-            try:
-                self._record = await self._sessions.follow(self._record, self._log.seen.state, self._placement.now())
-            except MemoryTiersError as error:
-                log.info("the record of session %s is behind its log: %s", self.id, error)
+        self._record = await self._sessions.touched(self._record, self._log)
 
 
 def _stand_in(call_id: str) -> str:

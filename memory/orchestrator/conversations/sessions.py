@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Conflict, NotFound
+from memory.domain.errors import Conflict, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
@@ -26,6 +27,8 @@ from memory.orchestrator.versions import version_at
 from memory.ports.query import Eq, Filter, Ge, Has, Le, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
+
+_log = logging.getLogger(__name__)
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
@@ -70,6 +73,7 @@ class SessionRecords:
         self._outbox = outbox
         self._erasure = erasure
         self._logs: dict[tuple[str, str], Log] = {}
+        self._behind: dict[Key, tuple[Record, Log]] = {}
         outbox.register(FOLLOW, self._follow_noted)
 
     # -- one session --------------------------------------------------------------------------------------------------
@@ -147,6 +151,29 @@ class SessionRecords:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
 
+    async def touched(self, record: Record, log: Log) -> Record:
+        """After something was said: let the session's own record say so, if it has not been told for some seconds; else later, with what comes until
+        then. What was said is stored: that this fails is no reason to say that it is not."""
+        self._behind[record.key] = record, log
+        touched_at: Any = record.fields["touched_at"]
+        if self._placement.now() - touched_at < FOLLOWS_WITHIN:
+            return record
+        return await self._told(record, log)
+
+    async def tell(self, tenant: str | None = None) -> None:
+        """Let the records of sessions that were written to here say what their logs have come to: before a list, in every sweep, and at close."""
+        for key, (record, log) in list(self._behind.items()):
+            if tenant in (None, key.tenant):
+                await self._told(record, log)
+
+    async def _told(self, record: Record, log: Log) -> Record:
+        self._behind.pop(record.key, None)
+        try:
+            return record if log.seen is None else await self.follow(record, log.seen.state, self._placement.now())
+        except MemoryTiersError as error:
+            _log.info("the record of session %s is behind its log: %s", log.life.session_id, error)
+            return record
+
     async def follow(self, record: Record, state: State, touched_at: datetime, **changes: JsonValue) -> Record:
         """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`)."""
         patience = Patience(self._placement, str(record.fields["session_id"]))
@@ -215,6 +242,7 @@ class SessionRecords:
         cursor: str | None = None,
     ) -> SessionPage:
         """A page of sessions with these fields, created between the two moments, both included (B15, B16)."""
+        await self.tell(tenant)
         conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
         conditions += [] if since is None else [Ge("created_at", since)]

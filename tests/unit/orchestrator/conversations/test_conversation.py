@@ -15,6 +15,7 @@ from memory.orchestrator.conversations.conversation import INTERRUPTED
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.log import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft, session_key
+from memory.orchestrator.engine import Engine
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration
 from tests.unit.orchestrator.conversations.talking import SYSTEM, answer, assistant, begun, calling, marks, opened, told, user, window
@@ -472,6 +473,24 @@ async def test_that_a_list_is_not_told_is_no_reason_to_say_that_nothing_was_stor
     await session.append([user("u1", "u1")])
     world.heal()
     assert await told(session) == ["system", "u1"]
+
+
+async def test_a_list_tells_what_this_process_has_just_written_and_another_s_after_its_sweep(world: World) -> None:
+    """B15"""
+
+    async def listed(engine: Engine) -> list[int]:
+        return [info.message_count for info in (await engine.conversations.sessions.list(TENANT, asked={}, limit=10)).sessions]
+
+    session, another = await begun(world.engine), await world.another_process()
+    await session.append([user("u1", "u1"), user("u2", "u2")])
+    assert await listed(another) == [1]
+    assert await listed(world.engine) == [3]
+    await session.append([user("u3", "u3")])
+    await world.engine.maintenance.sweep()
+    assert await listed(another) == [4]
+    await session.append([user("u4", "u4")])
+    await world.engine.conversations.sessions.delete(TENANT, "s1")
+    assert await listed(world.engine) == [], "what was deleted meanwhile is not told"
 
 
 @pytest.mark.parametrize("lost", [2, 64, 128, 140, 150, 151])
