@@ -20,8 +20,9 @@ from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.conversations.conversation import Checkpoint, Summarise
+from memory.orchestrator.conversations.conversation import Checkpoint
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.summaries import Summarise
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
@@ -230,7 +231,14 @@ class BlockingSession:
     def mend_tool_calls(self) -> list[Message]: ...
     def info(self) -> SessionInfo: ...
     def context(
-        self, budget: int | None = ..., *, last: int | None = ..., tools: Sequence[Mapping[str, Any]] = ..., by: Literal["blocks", "turns"] = ...
+        self,
+        budget: int | None = ...,
+        *,
+        last: int | None = ...,
+        tools: Sequence[Mapping[str, Any]] = ...,
+        by: Literal["blocks", "turns"] = ...,
+        slack: float = ...,
+        layered: bool = ...,
     ) -> Context: ...
     def history(
         self,
@@ -248,6 +256,16 @@ class BlockingSession:
     ) -> HistoryPage: ...
     def search(self, query: str, *, limit: int | None = ...) -> list[FoundMessage]: ...
     def compact(self, summarise: Summarise, *, keep_last: int, reason: str = ..., trigger_id: str | None = ...) -> Compaction: ...
+    def compact_if_needed(
+        self,
+        summarise: Summarise,
+        *,
+        max_tokens: int,
+        max_output_tokens: int = ...,
+        keep_last: int = ...,
+        share: float = ...,
+        tools: Sequence[Mapping[str, Any]] = ...,
+    ) -> Compaction | None: ...
     def compactions(self) -> list[Compaction]: ...
     def end(self) -> PromotionReport: ...
     def archive(self) -> bool: ...

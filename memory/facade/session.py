@@ -12,14 +12,17 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
-from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, Summarise
+from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.summaries import Summarise
 from memory.orchestrator.promotion import PromotionReport
+from memory.policies.window import Threshold
 
 MOST_AT_ONCE = 500
 """Messages of one append."""
 HISTORY_LIMIT = 100
+LAYERED = 80
 
 Given = Message | Mapping[str, Any] | object
 """A message as one of the common frameworks has it; see `memory.domain.shapes`."""
@@ -122,17 +125,28 @@ class Session:
         last: int | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         by: Literal["blocks", "turns"] = "blocks",
+        slack: float = 0.0,
+        layered: bool = False,
     ) -> Context:
         """What a model is to be sent, within a budget of tokens: the system message, the newest summary, then the newest messages that fit.
 
         A result never comes without its call, nor a call of several parts in part; with `by="turns"` no turn is cut. The last user message is always
         kept, and `over_budget` says by how much that is too much. What `tools` (their schemas) take counts too.
+
+        With `slack=0.25` older messages go in steps of a quarter of the budget, so that what is sent begins the same from one call to the next, and a
+        provider's prefix cache holds. With `layered` every summary there has been is shown, and the newest 80 messages, or the `last` so many (B51).
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise InvalidInput(name, "must be a whole number, not below 0")
         door.one_of("by", by, ("blocks", "turns"))
-        return await (await self._conversation()).context(budget, last=last, tools=tools, by=by)
+        if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
+            raise InvalidInput("slack", "must be a share of the budget, from 0 to below 1")
+        if layered:
+            if budget is not None:
+                raise InvalidInput("layered", "takes no budget; say how many with `last`")
+            return await (await self._conversation()).layered(LAYERED if last is None else last)
+        return await (await self._conversation()).context(budget, last=last, tools=tools, by=by, slack=slack)
 
     async def history(
         self,
@@ -187,6 +201,29 @@ class Session:
         return await (await self._conversation()).compact(
             summarise, keep_last=keep_last, reason=door.text("reason", reason, min_chars=1, max_chars=200), trigger_id=trigger_id
         )
+
+    async def compact_if_needed(
+        self,
+        summarise: Summarise,
+        *,
+        max_tokens: int,
+        max_output_tokens: int = 0,
+        keep_last: int = 40,
+        share: float = 0.9,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> Compaction | None:
+        """Before a model is asked: compact where the window takes `share` of what the model has for its input, `max_tokens` less its output, and has
+        more than `keep_last` messages (B43, B44). None where there is no need.
+
+        What is kept begins no later than the last user message, and with no result whose call was archived (B46, B47).
+        """
+        for name, value, least in (("max_tokens", max_tokens, 1), ("max_output_tokens", max_output_tokens, 0), ("keep_last", keep_last, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidInput(name, f"must be a whole number, not below {least}")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise InvalidInput("share", "must be above 0 and at most 1")
+        threshold = Threshold(max_tokens, max_output_tokens, keep_last, share)
+        return await (await self._conversation()).compact_if_needed(summarise, threshold, tools)
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction of the session, the first one first."""

@@ -124,6 +124,35 @@ def fitted(
     return Fitted(kept, _others(messages, kept), tokens, max(0, tokens - budget))
 
 
+def fitted_in_steps(
+    messages: Sequence[Message],
+    costs: Sequence[int],
+    said_by_then: Sequence[int],
+    budget: int,
+    step: int,
+    *,
+    by: Literal["blocks", "turns"] = "blocks",
+) -> Fitted:
+    """As `fitted`, but older blocks go in steps: what is shown begins with the same message until another step of so many tokens has to go.
+
+    So the beginning of what a model is sent stays equal from one call to the next, and its provider's prefix cache holds. Steps are counted from the
+    beginning of the session (`said_by_then`: how much had been said when each message was): who reads only the end of a window, and another
+    process, cut at the same place. Where no step fits, it is cut as `fitted` cuts.
+    """
+    units = blocks(messages) if by == "blocks" else turns(messages)
+    pinned, last_user = _pinned(messages), _last_user(messages)
+    tokens = sum(costs[at] for at in pinned)
+    sizes = [sum(costs[at] for at in unit) for unit in units]
+    left = tokens + sum(sizes)
+    for first, unit in enumerate(units):
+        begins = first == 0 or said_by_then[units[first - 1][0]] // step != said_by_then[unit[0]] // step
+        if begins and left <= budget and (last_user is None or any(last_user in later for later in units[first:])):
+            kept = (*pinned, *(at for later in units[first:] for at in later))
+            return Fitted(kept, _others(messages, kept), left, 0)
+        left -= sizes[first]
+    return fitted(messages, costs, budget, by=by)
+
+
 def newest(messages: Sequence[Message], most: int) -> tuple[int, ...]:
     """The newest so many that are neither system nor summary, in the order in which they are shown; none for 0 and below (C26).
 

@@ -187,6 +187,48 @@ async def test_a_later_compaction_takes_the_earlier_summary(memory: Memory) -> N
     assert len(await history(session)) == 9
 
 
+@pytest.mark.behaviour("B43", "B44", "B46", "B47")
+async def test_a_window_is_compacted_before_a_model_is_asked_and_not_by_adding(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    for n in range(12):
+        await session.append([user(f"question number {n}", f"q{n}"), assistant(f"answer number {n}", f"a{n}")])
+    assert await session.compactions() == []
+    assert await session.compact_if_needed(summary("sum"), max_tokens=10_000, keep_last=4) is None
+    assert await session.compact_if_needed(summary("sum"), max_tokens=100, keep_last=24) is None, "no more is there than would be kept"
+    tools = [{"name": "f", "description": "x" * 4_000}]
+    made = await session.compact_if_needed(summary("sum"), max_tokens=1_000, keep_last=3, tools=tools)
+    assert made is not None
+    assert (made.reason, len(made.archived_ids)) == ("token_limit", 21)
+    assert await window(session) == ["system", "sum", "a10", "q11", "a11"]
+    await session.append([assistant(f"more {n}", f"m{n}") for n in range(10)])
+    assert await session.compact_if_needed(summary("sum2"), max_tokens=60, keep_last=2) is not None
+    assert (await window(session))[:4] == ["system", "sum2", "q11", "a11"], "the last user message stays"
+    assert await session.compact_if_needed(summary("sum3"), max_tokens=60, keep_last=2) is None, "nothing but a summary could go"
+
+
+@pytest.mark.behaviour("B51")
+async def test_a_layered_read_out_has_every_summary_and_the_newest_messages(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    for n in range(4):
+        await session.append([user(f"m{n}", f"m{n}"), assistant(f"r{n}", f"r{n}")])
+        if n < 2:
+            await session.compact(summary(f"sum{n}"), keep_last=1)
+    shown = await session.context(layered=True)
+    assert [message.id for message in shown.messages] == ["system", "sum0", "sum1", "r1", "m2", "r2", "m3", "r3"]
+    assert [message.id for message in (await session.context(layered=True, last=3)).messages] == ["system", "sum0", "sum1", "r2", "m3", "r3"]
+
+
+async def test_in_steps_a_context_begins_the_same_from_call_to_call(memory: Memory) -> None:
+    session, begins = memory.session("s1", system=SYSTEM), list[str]()
+    for n in range(60):
+        await session.append([user(f"question number {n:03}", f"q{n}"), assistant(f"answer number {n:03}", f"a{n}")])
+        shown = await session.context(200, slack=0.5)
+        assert shown.total_tokens <= 200
+        assert shown.messages[-1].id == f"a{n}"
+        begins.append(str(shown.messages[1].id))
+    assert 3 <= len(set(begins)) <= 13, "not once a turn"
+
+
 @pytest.mark.behaviour("B52")
 async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
@@ -17,17 +16,17 @@ from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Asked, Window, read_window
 from memory.orchestrator.conversations.sessions import SessionRecords, info_of, system_of
+from memory.orchestrator.conversations.summaries import Summaries, Summarise
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
-from memory.policies.window import arranged, fitted, is_pinned, newest, split_for_compaction
-from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
+from memory.policies.window import Threshold, arranged, fitted, fitted_in_steps, is_pinned, layered, newest
+from memory.ports.query import WORDS, Query, Search, Words, within
 from memory.ports.record import JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
-Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
 SEARCHED = 200
 """Messages that are looked at beyond twice those asked for, to leave out those that were excluded."""
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
@@ -59,6 +58,7 @@ class Conversation:
         self._log = log
         self._counter = counter
         self._history = History(placement, log)
+        self._summaries = Summaries(placement, log, counter, self._window)
 
     @property
     def id(self) -> str:
@@ -84,6 +84,7 @@ class Conversation:
         last: int | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         by: Literal["blocks", "turns"] = "blocks",
+        slack: float = 0.0,
     ) -> Context:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls.
 
@@ -99,20 +100,20 @@ class Conversation:
             within = {*newest(messages, last), *(at for at in shown if is_pinned(messages[at]))}
             shown = tuple(at for at in shown if at in within)
         if room is not None:
-            some = [messages[at] for at in shown]
-            found = fitted(some, [costs[at] for at in shown], room, by=by)
+            some, each = [messages[at] for at in shown], [costs[at] for at in shown]
+            if slack:
+                found = fitted_in_steps(some, each, [window.said_by_then(at) for at in shown], room, max(1, int(room * slack)), by=by)
+            else:
+                found = fitted(some, each, room, by=by)
             shown, over = tuple(shown[at] for at in found.kept), found.over_budget
-        invalid = arrangement.invalid_response
-        return Context(
-            [messages[at] for at in shown],
-            [costs[at] for at in shown],
-            window.state.after.version,
-            window.count - len(shown) - len(invalid),
-            over,
-            [str(messages[at].id) for at in invalid],
-            [open_call.call.id for open_call in arrangement.interrupted if open_call.position in shown],
-            of_tools,
-        )
+        return _context(window, shown, over, of_tools)
+
+    async def layered(self, most: int) -> Context:
+        """The system message, every summary there has been, and the newest so many other messages (B51)."""
+        window = await self._window(Asked(last=most))
+        summaries = [compaction.summary for compaction in await self._summaries.all()]
+        shown = layered(window.messages, summaries, most)
+        return Context(shown, [message_tokens(message, self._counter) for message in shown], window.state.after.version)
 
     async def _window(self, asked: Asked = _ALL) -> Window:
         self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
@@ -138,15 +139,6 @@ class Conversation:
         told = zip(found, await self._history.gone(found), strict=True)
         messages = [FoundMessage(item_of(event, gone), scores[event.key]) for event, gone in told if gone.excluded is None]
         return sorted(messages, key=lambda message: (-message.score, message.item.number))[:limit]
-
-    async def compactions(self) -> list[Compaction]:
-        """Every compaction, the first one first (B39)."""
-        life = self._log.life
-        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
-        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
-        pages = self._placement.pages("history.compactions", self._log.store, query)
-        events = [event async for page in pages for event in self._log.events_of(page.records)]
-        return [await self._told(event) for event in events]
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -317,63 +309,18 @@ class Conversation:
     # -- compaction ---------------------------------------------------------------------------------------------------
 
     async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
-        """Let a summary stand for all but the last messages of the window: one write. An earlier summary goes with them (B34 to B42).
-
-        Where another compaction took some of them meanwhile nothing is written, and that one is returned. Raises `CompactionError`, and nothing has
-        changed, where the summary cannot be had.
-        """
-        window = await self._window()
-        messages, state = window.messages, window.state
-        gone = split_for_compaction(messages, keep_last).archived
-        archived = [messages[at] for at in gone]
-        summary = await _summary(summarise, archived)
-        left = Places.of(event.place for at in gone if (event := window.events[at]) is not None)
-        before, cost = len(messages), sum(window.costs)
-        after_cost = cost - sum(window.costs[at] for at in gone) + message_tokens(summary, self._counter)
-        said: dict[str, JsonValue] = {
-            "left": left.to_json(),
-            "archived": [str(message.id) for message in archived],
-            "before": before,
-            "after": before - len(archived) + 1,
-            "tokens": [cost, after_cost],
-            "reason": reason,
-            "trigger": trigger_id,
-            "counter": self._counter.name,
-        }
-
-        def decide(seen: Seen) -> list[Draft]:
-            if seen.state.after.status != "active":
-                raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
-            if seen.state.after.compactions != state.after.compactions or any(place not in seen.state.window for place in left):
-                return []
-            return [Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))]
-
-        appended = await self._log.append(decide)
+        compaction = await self._summaries.compact(summarise, keep_last=keep_last, reason=reason, trigger_id=trigger_id)
         await self._touch()
-        if appended:
-            return await self._told(appended[0])
-        if (await self._log.load()).state.after.compactions != state.after.compactions:
-            return (await self.compactions())[state.after.compactions]
-        return await self.compact(summarise, keep_last=keep_last, reason=reason, trigger_id=trigger_id)  # a message of them left the window meanwhile
+        return compaction
 
-    async def _told(self, event: Event) -> Compaction:
-        data: Mapping[str, Any] = event.draft.data
-        message = event.message
-        assert message is not None  # noqa: S101 - a compaction is a message
-        before, after = data.get("tokens") or (None, None)
-        return Compaction(
-            event.key.id,
-            self.id,
-            event.created_at,
-            message,
-            list(data["archived"]),
-            data["before"],
-            data["after"],
-            data["reason"],
-            before,
-            after,
-            data.get("trigger"),
-        )
+    async def compact_if_needed(self, summarise: Summarise, threshold: Threshold, tools: Sequence[Mapping[str, Any]]) -> Compaction | None:
+        compaction = await self._summaries.compact_if_needed(summarise, threshold, tools_tokens(tools, self._counter))
+        if compaction is not None:
+            await self._touch()
+        return compaction
+
+    async def compactions(self) -> list[Compaction]:
+        return await self._summaries.all()
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
@@ -412,22 +359,21 @@ class Conversation:
         self._record = await self._sessions.touched(self._record, self._log)
 
 
+def _context(window: Window, shown: Sequence[int], over: int, of_tools: int) -> Context:
+    messages, arrangement = window.messages, arranged(window.messages)
+    invalid = arrangement.invalid_response
+    return Context(
+        [messages[at] for at in shown],
+        [window.costs[at] for at in shown],
+        window.state.after.version,
+        window.count - len(shown) - len(invalid),
+        over,
+        [str(messages[at].id) for at in invalid],
+        [open_call.call.id for open_call in arrangement.interrupted if open_call.position in shown],
+        of_tools,
+    )
+
+
 def _stand_in(call_id: str) -> str:
     """The id of the result that is made up for a call."""
     return f"interrupted:{call_id}"
-
-
-async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
-    names = [str(message.id) for message in archived]
-    try:
-        made = summarise([message.model_copy(deep=True) for message in archived])
-        said = await made if inspect.isawaitable(made) else made
-    except Exception as error:
-        raise CompactionError(names, str(error)) from error
-    if isinstance(said, str):
-        said = Message(role=Role.SYSTEM, content=said)
-    if not isinstance(said, Message):
-        raise CompactionError(names, f"the summary must be text or a message, not {type(said).__name__}")
-    if not said.text.strip() or said.tool_calls:
-        raise CompactionError(names, "Summary generation failed: it says nothing, or asks for a tool")
-    return said.model_copy(update={"is_summary": True})

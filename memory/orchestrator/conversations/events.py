@@ -46,7 +46,7 @@ class After:
     """What is true after an event. Its writer had to know the event before, so this is exact.
 
     `number` counts the messages of the history, the system message among them (B25); `version` the changes of the window; `base` is the newest place
-    whose event carries the whole window.
+    whose event carries the whole window; `tokens` what all messages took when they were said.
     """
 
     number: int
@@ -56,9 +56,10 @@ class After:
     last_compaction: str | None = None
     status: str = "active"
     base: int = FIRST_PLACE - 1
+    tokens: int = 0
 
     def to_json(self) -> list[JsonValue]:
-        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base]
+        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base, self.tokens]
 
     @classmethod
     def told(cls, said: list[Any]) -> After:

@@ -56,6 +56,7 @@ class State:
                 last_compaction=key.id if compacts else after.last_compaction,
                 status=_status_after(after.status, draft),
                 base=place if carries else after.base,
+                tokens=after.tokens + (draft.tokens or 0),
             ),
             max(self.created_at + _TICK, now),
             now,

@@ -41,6 +41,11 @@ class Window:
     count: int
     is_whole: bool
 
+    def said_by_then(self, at: int) -> int:
+        """Tokens of all that had ever been said when this message was."""
+        event = self.events[at]
+        return 0 if event is None else event.after.tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

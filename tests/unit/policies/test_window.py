@@ -16,6 +16,7 @@ from memory.policies.window import (
     arranged,
     blocks,
     fitted,
+    fitted_in_steps,
     is_pinned,
     layered,
     newest,
@@ -270,6 +271,47 @@ def test_the_end_of_a_window_is_enough_once_something_has_no_room() -> None:
     assert enough[0] <= 10
     assert [n for n in range(1, 41) if reaches_back(messages[-n:], costs(messages[-n:]), last=6, budget=None)] == list(range(6, 41))
     assert not any(reaches_back(messages[-n:], costs(messages[-n:]), last=None, budget=None) for n in range(1, 41))
+
+
+@pytest.mark.parametrize("by", ["blocks", "turns"])
+def test_in_steps_what_is_shown_begins_the_same_until_a_step_is_full(by: Literal["blocks", "turns"]) -> None:
+    """Over 200 turns the beginning changes once a step, not once a turn; and never more is shown than there is room for."""
+    messages, prefixes, changes = [said("s", "system")], [-1], {"plain": 0, "steps": 0}
+    for turn in range(200):
+        messages += [said("u", f"question {turn:04}"), said("a", f"answer {turn:04}")]
+        each = costs(messages)
+        upto = [sum(each[: at + 1]) for at in range(len(messages))]
+        found = fitted_in_steps(messages, each, upto, 400, 100, by=by)
+        plain = fitted(messages, each, 400, by=by)
+        assert found.tokens <= 400
+        assert set(found.kept) <= set(plain.kept)
+        assert plain.tokens - found.tokens <= 100 + 2 * each[-1]
+        assert found.kept[-1] == len(messages) - 1
+        changes["steps"] += found.kept[1] != prefixes[-1]
+        prefixes.append(found.kept[1])
+    said_in_all = sum(costs(messages))
+    assert changes["steps"] <= 2 + (said_in_all - 400) // 100
+    assert len(set(prefixes)) > 10
+
+
+@settings(max_examples=200, deadline=None)
+@given(talks(), st.integers(0, 80), st.integers(1, 40), st.sampled_from(["blocks", "turns"]))
+def test_steps_part_no_block_keep_the_last_user_message_and_are_told_by_the_end_alone(
+    messages: list[Message], budget: int, step: int, by: Literal["blocks", "turns"]
+) -> None:
+    each = costs(messages)
+    upto = [sum(each[: at + 1]) for at in range(len(messages))]
+    found = fitted_in_steps(messages, each, upto, budget, step, by=by)
+    _takes(messages, found.kept)
+    assert (found.over_budget, found.tokens) == (max(0, found.tokens - budget), sum(each[at] for at in found.kept))
+    if users := [at for at, m in enumerate(messages) if m.role is Role.USER]:
+        assert users[-1] in found.kept
+    for start in range(len(messages) + 1):
+        at = [one for one, m in enumerate(messages) if one >= start or is_pinned(m)]
+        end = [messages[one] for one in at]
+        if reaches_back(end, costs(end), last=None, budget=budget, by=by):
+            again = fitted_in_steps(end, costs(end), [upto[one] for one in at], budget, step, by=by)
+            assert [at[one] for one in again.kept] == list(found.kept)
 
 
 def _takes(messages: list[Message], positions: tuple[int, ...]) -> None:
