@@ -12,6 +12,8 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.facade.runs import Runs
+from memory.facade.tasks import Tasks
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, Summarise
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -55,6 +57,16 @@ class Session:
     @property
     def id(self) -> str:
         return str(self._draft.id)
+
+    @property
+    def tasks(self) -> Tasks:
+        """What the session has to do."""
+        return Tasks(self._access, self._conversation)
+
+    @property
+    def runs(self) -> Runs:
+        """What the session gave to others to do."""
+        return Runs(self._access, self._conversation)
 
     async def _conversation(self) -> Conversation:
         engine = self._access.engine

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -55,6 +55,8 @@ class Erasure:
         self._outbox = outbox
         self._cache = cache
         self._generations = generations
+        self.also: list[Callable[[Partition, int], Awaitable[None]]] = []
+        """What else goes with a partition, once all stores have let go of what is older than this generation; it may be awaited more than once."""
         outbox.register(DELETE, self._delete_noted, Until.DONE)
         outbox.register(ERASE_SCOPE, self._erase_noted)
 
@@ -189,6 +191,8 @@ class Erasure:
                 failures.append(error)
         if failures:
             raise failures[0]
+        for goes_along in self.also:
+            await goes_along(partition, generation)
         await self._end(operation)
         return erased
 

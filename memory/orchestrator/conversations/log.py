@@ -251,7 +251,7 @@ class Log:
             if (error := refused(self.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
-                await self._renew()
+                await self.renew()
                 break
             if outcome.status is Status.CONFLICT and event.place == seen.state.place + 1:
                 there = self._event(outcome.stored)
@@ -260,7 +260,7 @@ class Log:
                 else:
                     seen.state = seen.state.past(event.place)
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
         """After a put that was refused for its generation. Raises `NotFound` where the session was deleted: only its generation may have been raised,
         as that of a store is which was set back."""
         life = await self._renewed(self.life)
@@ -276,7 +276,7 @@ class Log:
         if (error := refused(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:
-            await self._renew()
+            await self.renew()
         if not outcome.applied:
             return None
         if self._seen is not None and event.place in self._seen.events:
