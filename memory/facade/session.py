@@ -99,6 +99,18 @@ class Session:
             door.identifier("message_id", message_id), door.text("reason", reason, min_chars=1, max_chars=200)
         )
 
+    async def erase(self, message_id: str) -> bool:
+        """Erase what a message said and who said it, everywhere; false where there is none of the id.
+
+        Its place in the history stays, with its number and its role (`is_redacted`), and so do all counts. It leaves the window. Summaries of which
+        it was a part, and summaries of those, are erased with it: they may say what it said. Its id is free again. What of this a crash cut off, a
+        sweep does.
+        """
+        checked = door.identifier("message_id", message_id)
+        if checked == "system":
+            raise InvalidInput("message_id", "'system' is the session's system message: update it, or delete the session")
+        return await self._access.engine.conversations.redaction.erase((await self._conversation()).log, checked)
+
     async def restore(self, message_id: str) -> bool:
         """Take an excluded message back into the window. False where it is there, unknown, or was compacted away."""
         return await (await self._conversation()).restore(door.identifier("message_id", message_id))

@@ -115,7 +115,7 @@ class Conversation:
     def _messages(self, events: Sequence[Event]) -> list[Message]:
         """The window in the order that a model reads it: system, summaries, then by place."""
         system = system_of(self._record)
-        said = [(event, message) for event in events if (message := event.message) is not None]
+        said = [(event, message) for event in events if (message := event.message) is not None and not event.is_redacted]
         summaries = [message for event, message in said if event.type is EventType.COMPACTION]
         others = [message for event, message in said if event.type is not EventType.COMPACTION]
         return [*([] if system is None else [system]), *summaries, *others]
@@ -369,7 +369,7 @@ class Conversation:
             self.id,
             event.created_at,
             message,
-            list(data["archived"]),
+            list(data.get("archived", ())),  # none are named by one that was erased
             data["before"],
             data["after"],
             data["reason"],

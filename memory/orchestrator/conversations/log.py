@@ -11,14 +11,14 @@ from memory.domain.errors import NotFound
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, event_of, place_key, record_of
+from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of, place_key, record_of
 from memory.orchestrator.conversations.folding import BASE_EVERY, State, is_spoken
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.query import And, Eq, Order, Query, within
-from memory.ports.record import Key, Partition, Record
+from memory.ports.record import Key, Owed, Partition, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
@@ -64,6 +64,9 @@ class Seen:
 
     def keep(self, event: Event) -> None:
         self.events[event.place] = event
+        if event.type is EventType.ERASED or event.is_redacted:
+            gone = event.draft.data.get("place", event.place)
+            self.ids = {name: place for name, place in self.ids.items() if place != gone}
         if len(self.events) > 2 * NEWEST:
             self.events = {place: self.events[place] for place in sorted(self.events)[-NEWEST:]}
         if event.draft.message is not None and event.draft.message.id is not None:
@@ -170,19 +173,23 @@ class Log:
         there = seen.events | await self.at([place for place in seen.state.window if place not in seen.events])
         return seen.state, [there[place] for place in seen.state.window if place in there]
 
-    async def find(self, message_id: str, *, as_seen: bool = False) -> Event | None:
+    async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
         """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none.
 
-        With `as_seen`, where the log had none when this handle last saw it: enough for who appends, and meets what came since.
+        With `as_seen`, where the log had none when this handle last saw it: enough for who appends, and meets what came since. One that was erased is
+        none, unless `redacted`: then it is found by the id of its record.
         """
         seen = self._seen or await self.load()
         if (place := seen.ids.get(message_id)) is not None:
-            return (await self.at([place])).get(place)
+            event = (await self.at([place])).get(place)
+            if event is None or not event.is_redacted:
+                return event
+            seen.ids.pop(message_id, None)  # erased since: its id is free
         if is_id(message_id):
             with step("log.read"):
                 (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])
             if (event := self._event(row)) is not None and is_spoken(event):
-                return event
+                return event if redacted or not event.is_redacted else None
         if as_seen and seen.since <= FIRST_PLACE:
             return None
         asked = And((Eq("conversation_id", self.life.session_id), Eq("message_id", message_id)))
@@ -271,7 +278,14 @@ class Log:
     async def change(self, event: Event, message: Message, tokens: int | None) -> Event | None:
         """Let the message at its place say this instead; None where it is no longer what it was when it was read."""
         now = self._placement.now()
-        new = event.changed(message, tokens, version=version_at(now, event.version), now=now)
+        return await self._put_over(event, event.changed(message, tokens, version=version_at(now, event.version), now=now))
+
+    async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
+        """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""
+        now = self._placement.now()
+        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
+
+    async def _put_over(self, event: Event, new: Event) -> Event | None:
         outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
         if (error := refused(self.store, outcome)) is not None:
             raise error

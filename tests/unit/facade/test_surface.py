@@ -18,7 +18,7 @@ SURFACE = {
     "entries": "all history invalidate",
     "relations": "all relate related unrelate",
     "sessions": "create delete end get list runs",
-    "admin": "audit check erase export import_ move route stats sweep vacuum where",
+    "admin": "audit check erase erase_user export import_ move route stats sweep vacuum where",
 }
 """Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""
 
