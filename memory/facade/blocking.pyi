@@ -30,8 +30,10 @@ from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
+from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
+CountFunction = Callable[[str], int]
 Given = Message | Mapping[str, Any] | object
 
 class BlockingMemory:
@@ -41,6 +43,7 @@ class BlockingMemory:
         *,
         tenant: str | None = ...,
         embedder: Embedder | EmbedFunction | str | None = ...,
+        token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
         **settings: Any,
     ) -> None: ...
