@@ -10,7 +10,7 @@ from memory.domain.message import Message
 from memory.domain.shown import Shown
 
 STATUSES = ("active", "archived", "ended")
-EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input")
+EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "erased")
 """Why a message is no longer in the window (B28); callers may give reasons of their own."""
 
 
@@ -47,6 +47,15 @@ class SessionPage(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class ErasedUser(Shown):
+    """What was erased with a user: so many sessions as a whole, messages in others' sessions, entries of the user's scope."""
+
+    sessions: int
+    messages: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class HistoryItem(Shown):
     """A message of a session's history. `number` counts from 1 in the order of insertion and never changes (B23)."""
 
@@ -60,6 +69,8 @@ class HistoryItem(Shown):
     """Why it left the window otherwise than by a compaction (B28); None where it did not."""
     archived_by: str | None = None
     """The compaction that took it out of the window (B36)."""
+    is_redacted: bool = False
+    """Whether it was erased: then it says nothing, has no id but that of its record, and its number and its role are all that is left of it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

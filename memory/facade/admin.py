@@ -10,6 +10,7 @@ from typing import Any
 from memory.domain import door
 from memory.domain.entry import EntryType
 from memory.domain.scope import Scope
+from memory.domain.session import ErasedUser
 from memory.facade import reports
 from memory.facade.access import Access
 from memory.facade.arguments import flag, id_of, ids_of, scope_of
@@ -43,6 +44,14 @@ class Admin:
     async def erase(self, scope: Scope | str) -> int:
         """Erase every entry of exactly this scope, expired ones too; how many there were. Other scopes of the same user stay (A58)."""
         return await self._access.engine.erasure.erase_scope(self._access.tenant, scope_of(scope))
+
+    async def erase_user(self, user: str) -> ErasedUser:
+        """Erase what a user said and what is remembered of them: the sessions with that user as a whole, the messages of others' sessions that name
+        the user as who speaks (`name`), each with the summaries made of it, and the entries of the scope `user:<id>`. How much there was.
+
+        Where a store fails the call does, and a sweep does what is left of it. What others say of the user stays, and so do entries of other scopes.
+        """
+        return await self._access.engine.conversations.redaction.erase_user(self._access.tenant, door.identifier("user", user))
 
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.

@@ -9,8 +9,10 @@ from memory.facade.admin import Admin
 from memory.facade.entries import Entries
 from memory.facade.memory import Memory
 from memory.facade.relations import Relations
+from memory.facade.runs import Runs
 from memory.facade.session import Session
 from memory.facade.sessions import Sessions
+from memory.facade.tasks import Tasks
 from memory.facade.twin import blocking
 from memory.facade.view import ScopedMemory
 
@@ -20,4 +22,6 @@ BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
 BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
+BlockingTasks = blocking(Tasks)
+BlockingRuns = blocking(Runs)
 BlockingAdmin = blocking(Admin)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo, SessionPage
+from memory.domain.session import Compaction, Context, ErasedUser, FoundMessage, HistoryPage, SessionInfo, SessionPage
+from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access
 from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
@@ -20,7 +21,7 @@ from memory.facade.explain import RouteReport
 from memory.facade.importing import Imported, Source, Told
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.conversations.conversation import Checkpoint
+from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.summaries import Summarise
 from memory.orchestrator.derivation import Callback
@@ -30,8 +31,10 @@ from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
+from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
+CountFunction = Callable[[str], int]
 Given = Message | Mapping[str, Any] | object
 
 class BlockingMemory:
@@ -41,6 +44,7 @@ class BlockingMemory:
         *,
         tenant: str | None = ...,
         embedder: Embedder | EmbedFunction | str | None = ...,
+        token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
         **settings: Any,
     ) -> None: ...
@@ -221,9 +225,14 @@ class BlockingSession:
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...
     @property
     def id(self) -> str: ...
+    @property
+    def tasks(self) -> BlockingTasks: ...
+    @property
+    def runs(self) -> BlockingRuns: ...
     def append(self, message: Given | Sequence[Given], *, in_history: bool = ...) -> list[Message]: ...
     def update(self, message_id: str, **changes: Any) -> Message: ...
     def exclude(self, message_id: str, reason: str = ...) -> bool: ...
+    def erase(self, message_id: str) -> bool: ...
     def restore(self, message_id: str) -> bool: ...
     def clear(self) -> int: ...
     def checkpoint(self, name: str | None = ...) -> Checkpoint: ...
@@ -302,12 +311,76 @@ class BlockingSessions:
         limit: int | None = ...,
         cursor: str | None = ...,
     ) -> SessionPage: ...
+    def runs(
+        self,
+        *,
+        run_id: str | None = ...,
+        session_id: str | None = ...,
+        child_id: str | None = ...,
+        status: str | None = ...,
+        mode: str | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> RunPage: ...
     def end(self, session_id: str) -> PromotionReport: ...
     def delete(self, session_id: str) -> bool: ...
+
+class BlockingTasks:
+    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]]) -> None: ...
+    def save(
+        self,
+        task_id: str,
+        *,
+        title: str = ...,
+        status: str = ...,
+        parent_id: str | None = ...,
+        result: str | None = ...,
+        metadata: Mapping[str, Any] | None = ...,
+    ) -> Task: ...
+    def get(self, task_id: str) -> Task | None: ...
+    def list(
+        self,
+        *,
+        status: str | None = ...,
+        parent_id: str | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> TaskPage: ...
+    def delete(self, task_id: str) -> bool: ...
+    def replace_all(self, tasks: Sequence[Mapping[str, Any]]) -> Sequence[Task]: ...
+
+class BlockingRuns:
+    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]]) -> None: ...
+    def save(
+        self,
+        run_id: str,
+        *,
+        child_id: str,
+        status: str = ...,
+        mode: str = ...,
+        messages: Sequence[Any] = ...,
+        message_count: int | None = ...,
+        metadata: Mapping[str, Any] | None = ...,
+    ) -> Run: ...
+    def get(self, run_id: str) -> Run | None: ...
+    def list(
+        self,
+        *,
+        child_id: str | None = ...,
+        status: str | None = ...,
+        mode: str | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> RunPage: ...
+    def delete(self, run_id: str) -> bool: ...
 
 class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...
     def erase(self, scope: Scope | str) -> int: ...
+    def erase_user(self, user: str) -> ErasedUser: ...
     def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,

@@ -19,16 +19,22 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
+from memory.policies.tokens import DefaultCounter, FunctionCounter
 from memory.ports.adapter import Adapter
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.store import Store
+from memory.ports.tokens import TokenCounter
 
 ADAPTERS = "memory.adapters"
+COUNTERS = "memory.token_counters"
+"""Where other distributions register theirs: an object, or what makes one when it is called without arguments."""
 DEFAULTS = EngineSettings()
 
 
-def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock, prepared: bool = True) -> Engine:
+def build_engine(
+    config: MemoryConfig, *, embedder: Embedder | None, clock: Clock, counter: TokenCounter | None = None, prepared: bool = True
+) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
     if prepared:
         config.prepare()
@@ -39,7 +45,14 @@ def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Cloc
         made[store.name] = whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
-    return Engine(topology, embedder=embedder or embedder_named(config.embedder), clock=clock, settings=config.engine, rules=config.promotion)
+    return Engine(
+        topology,
+        embedder=embedder or embedder_named(config.embedder),
+        counter=counter or counter_named(config.token_counter),
+        clock=clock,
+        settings=config.engine,
+        rules=config.promotion,
+    )
 
 
 def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
@@ -117,6 +130,30 @@ def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
     from memory.adapters.embedders.function import FunctionEmbedder
 
     return FunctionEmbedder(given)
+
+
+def counter_named(name: str) -> TokenCounter:
+    """The token counter of a configured name: ours, or one that a distribution registers under `memory.token_counters`."""
+    points = {point.name: point for point in metadata.entry_points(group=COUNTERS)}
+    if name == DefaultCounter().name:
+        return DefaultCounter()
+    if name not in points:
+        known = ", ".join([DefaultCounter().name, *sorted(points)])
+        raise ConfigError(f"token_counter: there is no '{name[:40]}'; there are: {known}. In Python, hand in any function from a text to its tokens")
+    try:
+        found = points[name].load()
+    except ImportError as error:
+        raise ConfigError(f"token_counter: '{name}' needs '{error.name or error}'; install it") from error
+    return as_counter(found() if isinstance(found, type) else found)
+
+
+def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
+    """A token counter as it is; a plain function wrapped as one."""
+    if isinstance(given, TokenCounter):
+        return given
+    if not callable(given):
+        raise ConfigError(f"token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not {type(given).__name__}")
+    return FunctionCounter(given)
 
 
 def adapter_for(scheme: str, store: str) -> Adapter:

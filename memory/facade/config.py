@@ -48,6 +48,7 @@ from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.routing import TIERS
+from memory.policies.tokens import DefaultCounter
 
 MAIN = "main"
 """The store that serves every tier for which nothing else was said."""
@@ -232,6 +233,8 @@ class MemoryConfig(BaseModel):
 
     tenant: str = "default"
     embedder: Literal["wordllama", "none"] = "wordllama"
+    token_counter: str = DefaultCounter().name
+    """What counts the tokens of messages, by name: that one, or one that an installed distribution registers under `memory.token_counters`."""
     accept_loss: bool | tuple[str, ...] = False
     """True, or the names of the stores of which losing what they acknowledged is accepted: then they may be homes without being durable."""
     require_all: bool = False
@@ -355,7 +358,8 @@ class MemoryConfig(BaseModel):
 
     def leaves(self) -> dict[str, Any]:
         """Every value by its dotted name, ready to show: secrets hidden, durations as text, and the stores in use."""
-        shown: dict[str, Any] = {name: getattr(self, name) for name in ("tenant", "embedder", "accept_loss", "inclusion_rules", "telemetry")}
+        plain = ("tenant", "embedder", "token_counter", "accept_loss", "inclusion_rules", "telemetry")
+        shown: dict[str, Any] = {name: getattr(self, name) for name in plain}
         shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
         stores: dict[str, StoreConfig | ServingStore] = {**self.stores, **{s.name: s for s in self.stores_in_use() if s.name == MAIN}}
         for name, store in stores.items():

@@ -14,7 +14,7 @@ from memory.domain.scope import Scope
 from memory.facade.access import RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, moment, scope_of
-from memory.facade.build import as_embedder, build_engine
+from memory.facade.build import as_counter, as_embedder, build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.entries import Entries
 from memory.facade.life import Life
@@ -30,9 +30,13 @@ from memory.orchestrator.searching import SearchResult
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.pace import paced
+from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
 """Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""
+
+CountFunction = Callable[[str], int]
+"""A text in, its tokens out."""
 
 NOUNS = {"entries": Entries, "relations": Relations, "sessions": Sessions, "admin": Admin}
 """What a memory has its less frequent calls under."""
@@ -49,6 +53,7 @@ class Memory:
 
     `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a `MemoryConfig`; `settings` override single values.
     `embedder` is a configured name ('wordllama', 'none'), an `Embedder`, or any function from texts to vectors.
+    `token_counter` counts what messages cost a model: a configured name, a `TokenCounter`, or any function from a text to its tokens.
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`, `memory.admin`.
     """
@@ -59,16 +64,20 @@ class Memory:
         *,
         tenant: str | None = None,
         embedder: Embedder | EmbedFunction | str | None = None,
+        token_counter: TokenCounter | CountFunction | str | None = None,
         clock: Clock = system_clock,
         **settings: Any,
     ) -> None:
         if isinstance(embedder, str):
             settings["embedder"] = embedder
+        if isinstance(token_counter, str):
+            settings["token_counter"] = token_counter
         if tenant is not None:
             settings["tenant"] = tenant
         given = MemoryConfig.load(config, **settings)
         embeds = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
-        life = Life(lambda: build_engine(given, embedder=embeds, clock=clock), given.engine.sweep_every)
+        counts = None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
+        life = Life(lambda: build_engine(given, embedder=embeds, counter=counts, clock=clock), given.engine.sweep_every)
         self._access = Access(given, life, given.tenant)
 
     @property

@@ -12,6 +12,8 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.facade.runs import Runs
+from memory.facade.tasks import Tasks
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -59,6 +61,16 @@ class Session:
     def id(self) -> str:
         return str(self._draft.id)
 
+    @property
+    def tasks(self) -> Tasks:
+        """What the session has to do."""
+        return Tasks(self._access, self._conversation)
+
+    @property
+    def runs(self) -> Runs:
+        """What the session gave to others to do."""
+        return Runs(self._access, self._conversation)
+
     async def _conversation(self) -> Conversation:
         engine = self._access.engine
         if self._held is None:
@@ -89,6 +101,18 @@ class Session:
         return await (await self._conversation()).exclude(
             door.identifier("message_id", message_id), door.text("reason", reason, min_chars=1, max_chars=200)
         )
+
+    async def erase(self, message_id: str) -> bool:
+        """Erase what a message said and who said it, everywhere; false where there is none of the id.
+
+        Its place in the history stays, with its number and its role (`is_redacted`), and so do all counts. It leaves the window. Summaries of which
+        it was a part, and summaries of those, are erased with it: they may say what it said. Its id is free again. What of this a crash cut off, a
+        sweep does.
+        """
+        checked = door.identifier("message_id", message_id)
+        if checked == "system":
+            raise InvalidInput("message_id", "'system' is the session's system message: update it, or delete the session")
+        return await self._access.engine.conversations.redaction.erase((await self._conversation()).log, checked)
 
     async def restore(self, message_id: str) -> bool:
         """Take an excluded message back into the window. False where it is there, unknown, or was compacted away."""

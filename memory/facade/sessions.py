@@ -10,8 +10,10 @@ from memory.domain.entry import check_title
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
+from memory.domain.task import RunPage
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, moment
+from memory.facade.runs import asked_runs, listed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of
 from memory.orchestrator.promotion import PromotionReport
@@ -84,6 +86,27 @@ class Sessions:
             limit=door.whole_limit(limit, default=LIST_LIMIT),
             cursor=None if cursor is None else door.text("cursor", cursor, max_bytes=4096),
         )
+
+    async def runs(
+        self,
+        *,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        child_id: str | None = None,
+        status: str | None = None,
+        mode: str | None = None,
+        order: Literal["newest", "oldest"] = "oldest",
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> RunPage:
+        """A page of the runs of all sessions by when they were created: by their id, the session that gave them, its child, status and mode (B58).
+
+        100 unless told, 1,000 at most; the page's `cursor` asks for those behind it.
+        """
+        given = None if run_id is None else door.identifier("run_id", run_id)
+        parent = None if session_id is None else door.identifier("session_id", session_id)
+        asked = asked_runs(child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor)
+        return await listed(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
         """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed.

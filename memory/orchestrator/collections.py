@@ -82,6 +82,26 @@ MESSAGES = Collection(
 )
 """The logs of conversations: a record for each event, most of which are messages."""
 
+TASKS = Collection("tasks", (Field("task_id", FieldType.TEXT), Field("parent_id", FieldType.TEXT), Field("status", FieldType.TEXT)))
+"""What sessions have to do, each in its session's partition."""
+
+CLAIMS = Collection(
+    "claims", (Field("session_id", FieldType.TEXT, indexed=True), Field("session_generation", FieldType.INTEGER), Field("task_key", FieldType.TEXT))
+)
+"""Which session has a task of an id, so that no other may: no text, under a key that both derive from the task's id."""
+
+RUNS = Collection(
+    "runs",
+    (
+        Field("run_id", FieldType.TEXT, indexed=True),
+        Field("child_id", FieldType.TEXT, indexed=True),
+        Field("status", FieldType.TEXT),
+        Field("mode", FieldType.TEXT),
+        Field("message_count", FieldType.INTEGER),
+    ),
+)
+"""What sessions gave to others to do, each in the partition of the session that gave it."""
+
 OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),))
 """Operations of several steps that are under way; what remains is in what they owe."""
 

@@ -36,6 +36,7 @@ from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.record import Key
+from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Engine:
         topology: Topology,
         *,
         embedder: Embedder | None = None,
+        counter: TokenCounter | None = None,
         clock: Clock = system_clock,
         settings: EngineSettings | None = None,
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
@@ -78,7 +80,7 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
-        self.conversations = Conversations(self.placement, outbox=self.outbox, erasure=self.erasure)
+        self.conversations = Conversations(self.placement, outbox=self.outbox, erasure=self.erasure, counter=counter)
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)

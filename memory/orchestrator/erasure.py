@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.ports.collections import Collection
-from memory.ports.query import And, Eq, Everywhere, Ge, Lt, Query, within
+from memory.ports.query import And, Eq, Everywhere, Ge, In, Lt, Query, within
 from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put, RaiseGeneration
@@ -41,6 +41,8 @@ WATCHED, REMEMBERED = "watch", "erased"
 """The kinds of an erasure's operation record once it has been carried out: while it is repeated, and until it is forgotten."""
 DELETE, ERASE_SCOPE = "delete", "erase_scope"
 """The steps that delete other records, each at the version noted, and that carry an erasure out."""
+OF_SCOPES = In("kind", (UNDER_WAY, WATCHED, REMEMBERED))
+"""Erasures of scopes, among other operations."""
 REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
 """When a watched erasure is repeated, in parts of `mark_life`."""
 REPEATED_TOGETHER = 100
@@ -55,6 +57,8 @@ class Erasure:
         self._outbox = outbox
         self._cache = cache
         self._generations = generations
+        self.also: list[Callable[[Partition, int], Awaitable[None]]] = []
+        """What else goes with a partition, once all stores have let go of what is older than this generation; it may be awaited more than once."""
         outbox.register(DELETE, self._delete_noted, Until.DONE)
         outbox.register(ERASE_SCOPE, self._erase_noted)
 
@@ -189,6 +193,8 @@ class Erasure:
                 failures.append(error)
         if failures:
             raise failures[0]
+        for goes_along in self.also:
+            await goes_along(partition, generation)
         await self._end(operation)
         return erased
 
@@ -336,7 +342,7 @@ class Erasure:
             held_back = (await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))).records
         with step("partition.idle"):
             idle = await leaf.idle_partitions(self._placement.settings.page + held_back)  # or those held back would hide the others
-        remembered = {_asked_of(operation) for operation in await self._operations(None)} if idle else set()  # asked last: none has begun since
+        remembered = {_asked_of(operation) for operation in await self._operations(OF_SCOPES)} if idle else set()  # asked last: none has begun since
         free = [(partition, generation) for partition, generation in idle if (partition, generation) not in remembered]
         if not free:
             return 0
@@ -344,7 +350,7 @@ class Erasure:
         with step("partition.forget"):
             return await leaf.forget_partitions(free)
 
-    async def _operations(self, condition: Eq | And | None) -> list[Record]:
+    async def _operations(self, condition: Eq | And | In) -> list[Record]:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]

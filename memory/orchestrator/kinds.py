@@ -10,7 +10,19 @@ from dataclasses import dataclass
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, MESSAGES, OPERATIONS, RELATIONS, SESSIONS, SETTINGS
+from memory.orchestrator.collections import (
+    CLAIMS,
+    ENTRIES,
+    ENTRY_VERSIONS,
+    LEASES,
+    MESSAGES,
+    OPERATIONS,
+    RELATIONS,
+    RUNS,
+    SESSIONS,
+    SETTINGS,
+    TASKS,
+)
 from memory.policies.routing import Route, replicas_of, route
 from memory.ports.collections import Collection
 
@@ -106,6 +118,9 @@ KINDS = Kinds(
     Kind(RELATIONS),
     Kind(SESSIONS, exported=False),
     Kind(MESSAGES, exported=False),
+    Kind(TASKS, exported=False),
+    Kind(RUNS, exported=False),
+    Kind(CLAIMS, scoped=False, exported=False),
     Kind(OPERATIONS, scoped=False, exported=False),
     Kind(LEASES, scoped=False, exported=False),
     Kind(SETTINGS, scoped=False, exported=False),

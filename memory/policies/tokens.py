@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, text_of
 from memory.ports.tokens import TokenCounter
 
@@ -28,6 +29,29 @@ class DefaultCounter:
     def count(self, text: str) -> int:
         wide = 0 if text.isascii() else len(text) - len(_CJK.sub("", text))
         return -(-(len(text) + 5 * wide) // 4)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCounter:
+    """Any function that counts the tokens of a text, as a counter: `FunctionCounter(lambda text: len(encoding.encode(text)), name="o200k")`.
+
+    `name` is stored beside what was counted: change it whenever the function counts otherwise. Without one the function's own name is taken.
+    """
+
+    function: Callable[[str], int]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            named = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+            object.__setattr__(self, "name", f"{getattr(self.function, '__module__', '?')}.{named}")
+
+    def count(self, text: str) -> int:
+        """What the function says; 0 for the empty text, of which it is not asked. Raises `InvalidInput` where it says no number of tokens."""
+        counted = self.function(text) if text else 0
+        if isinstance(counted, bool) or not isinstance(counted, int) or counted < 0:
+            raise InvalidInput("token_counter", f"must return a whole number, not below 0; '{self.name}' returned {repr(counted)[:40]}")
+        return counted
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:

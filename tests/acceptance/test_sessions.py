@@ -332,6 +332,40 @@ async def test_a_deleted_session_is_gone_with_its_entries_and_its_id_is_free(mem
     assert await window(again) == ["u1"]
 
 
+async def test_an_erased_message_is_gone_with_its_summary_and_its_number_stays(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    await session.append([user("u1", "u1"), user("u2", "u2"), user("u3", "u3")])
+    await session.compact(summary("sum1"), keep_last=1)
+    assert await session.erase("u1") is True
+    assert await session.erase("u1") is False
+    assert await window(session) == ["system", "u3"]
+    items = (await session.history()).items
+    assert [(item.number, item.message.text, item.is_redacted) for item in items[1:]] == [
+        (2, "", True),
+        (3, "u2", False),
+        (4, "u3", False),
+        (5, "", True),
+    ]
+    assert await session.search("u1") == []
+    assert (await session.info()).message_count == 5
+    with pytest.raises(InvalidInput, match="system message"):
+        await session.erase("system")
+
+
+async def test_a_user_is_erased_from_all_sessions_of_the_tenant(memory: Opened) -> None:
+    await memory.session("s1", user="ada").append(user("mine", "m1"))
+    await memory.session("s2", user="bob").append([{**user("hers", "m1"), "name": "ada"}, user("his", "m2")])
+    await memory.write("Ada prefers tea", scope="user:ada")
+    theirs = memory.for_tenant("globex").session("s1", user="ada")
+    await theirs.append(user("another's", "m1"))
+    erased = await memory.admin.erase_user("ada")
+    assert (erased.sessions, erased.messages, erased.entries) == (1, 1, 1)
+    assert await memory.sessions.get("s1") is None
+    assert await window(memory.session("s2")) == ["m2"]
+    assert list(await memory.retrieve("user:ada")) == []
+    assert await window(theirs) == ["m1"]
+
+
 async def test_erasing_a_sessions_entries_leaves_what_was_said(memory: Memory) -> None:
     session = memory.session("s1")
     await session.append(user("hello", "u1"))

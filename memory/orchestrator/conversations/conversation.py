@@ -64,6 +64,10 @@ class Conversation:
     def id(self) -> str:
         return self._log.life.session_id
 
+    @property
+    def log(self) -> Log:
+        return self._log
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def info(self) -> SessionInfo:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from memory.domain.errors import Conflict, NotFound
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.redaction import Redaction
+from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords
+from memory.orchestrator.conversations.tasks import Tasks
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
@@ -20,6 +23,9 @@ class Conversations:
         self._placement = placement
         self._counter = counter or DefaultCounter()
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
+        self.redaction = Redaction(placement, sessions=self.sessions, outbox=outbox, erasure=erasure)
+        self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
+        self.runs = Runs(placement, outbox=outbox)
 
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""

@@ -33,12 +33,17 @@ class EventType(StrEnum):
     CHECKPOINT = "checkpoint"
     CLOSED = "closed"
     RESUMED = "resumed"
+    ERASED = "erased"
 
 
 SPOKEN = frozenset({EventType.MESSAGE, EventType.COMPACTION})
 """Events that are messages."""
-LEAVING = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION})
+OF_ONE = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.ERASED})
+"""Events that change of one message, told by its place, whether it is in the window."""
+LEAVING = OF_ONE | {EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION}
 """Events that change which messages are in the window."""
+REDACTED = "redacted"
+"""Of an event's data: true where the message was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,19 @@ class Event:
         """Its number in the history, from 1; None for what is not in it."""
         return self.after.number if self.draft.is_in_history else None
 
+    @property
+    def is_redacted(self) -> bool:
+        """Whether the message was erased: its place, its number and its role are left, under the id of its record."""
+        return bool(self.draft.data.get(REDACTED))
+
+    def redacted(self, owed: tuple[Owed, ...], *, version: int, now: datetime) -> Event:
+        """The event without what was said and who said it; it owes what is to be done about what was made of it."""
+        assert self.draft.message is not None  # noqa: S101 - only messages are erased
+        told = {"in_history", "left", "before", "after", "reason"}
+        data = {name: value for name, value in self.draft.data.items() if name in told}
+        draft = replace(self.draft, message=_nothing(self.draft.message), data={**data, REDACTED: True}, tokens=None)
+        return replace(self, draft=draft, version=version, updated_at=now, owed=(*self.owed, *owed))
+
     def changed(self, message: Message, tokens: int | None, *, version: int, now: datetime) -> Event:
         """The event with another message; its place, its number and all that comes after stay (B23, B26)."""
         return replace(self, draft=replace(self.draft, message=message, tokens=tokens), version=version, updated_at=now, edits=self.edits + 1)
@@ -136,6 +154,10 @@ def size_of(message: Message) -> int:
     text, parts = (message.content, []) if isinstance(message.content, str) else ("", list(message.content))
     parts += [part for part in (message.metadata, message.extra, message.usage) if part]
     return sum(map(len, (text, message.reasoning or "", json.dumps(parts) if parts else "", *(call.arguments for call in message.tool_calls))))
+
+
+def _nothing(message: Message) -> Message:
+    return Message(role=message.role, is_summary=message.is_summary)
 
 
 def place_key(tenant: str, incarnation: str, place: int) -> Key:

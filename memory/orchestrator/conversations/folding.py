@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.message import Role
-from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVING, SPOKEN, After, Draft, Event, EventType, place_key
+from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVING, OF_ONE, SPOKEN, After, Draft, Event, EventType, place_key
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.policies.window import is_pinned
 
@@ -40,7 +40,7 @@ class State:
         window = window_after(self.window, place, draft)
         pinned = pinned_after(self.pinned, window, place, draft)
         after, said = self.after, draft.message
-        carries = place % BASE_EVERY == 0 or draft.type in LEAVING - {EventType.EXCLUDE, EventType.RESTORE}
+        carries = place % BASE_EVERY == 0 or draft.type in LEAVING - OF_ONE
         key = place_key(tenant, incarnation, place)
         compacts = draft.type is EventType.COMPACTION
         return Event(
@@ -85,8 +85,8 @@ def window_after(window: Places, place: int, draft: Draft) -> Places:
     match draft.type:
         case EventType.MESSAGE:
             return window.with_one(place)
-        case EventType.EXCLUDE:
-            return window.without(Places.of([data["place"]]))
+        case EventType.EXCLUDE | EventType.ERASED:
+            return window.without(left_by(draft))
         case EventType.RESTORE:
             return window.with_one(data["place"])
         case EventType.CLEAR | EventType.ROLL_BACK | EventType.REPLACE:
@@ -110,7 +110,7 @@ def pinned_after(pinned: Places, window: Places, place: int, draft: Draft) -> Pl
 def left_by(draft: Draft) -> Places:
     """The places of the messages that this takes out of the window."""
     data: Any = draft.data
-    if draft.type is EventType.EXCLUDE:
+    if draft.type in (EventType.EXCLUDE, EventType.ERASED):
         return Places.of([data["place"]])
     return Places.told(data["left"]) if draft.type in LEAVING and "left" in data else Places()
 

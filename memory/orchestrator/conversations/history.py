@@ -100,7 +100,7 @@ class History:
             unnamed = And((IsNull("message_id"), In("id", tuple(filter(is_id, asked.ids)))))
             parts.append(Or((In("message_id", tuple(asked.ids)), unnamed)))
         if asked.archived_by is not None:
-            compaction = await self._log.find(asked.archived_by)
+            compaction = await self._log.find(asked.archived_by, redacted=True)
             if compaction is None or compaction.type is not EventType.COMPACTION:
                 return None
             ranges = left_by(compaction.draft).ranges
@@ -150,4 +150,5 @@ def item_of(event: Event, gone: Gone) -> HistoryItem:
         event.type is EventType.COMPACTION,
         gone.excluded,
         gone.archived_by,
+        event.is_redacted,
     )

@@ -20,7 +20,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.query import And, Eq, Order, Query, within
-from memory.ports.record import Key, Partition, Record, Stored
+from memory.ports.record import Key, Owed, Partition, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
@@ -71,28 +71,34 @@ class Seen:
     def take(self, event: Event) -> None:
         """The next event of the log."""
         self.state = self.state.with_event(event)
-        if event.type is EventType.EDITED:
+        if event.type in (EventType.EDITED, EventType.ERASED):
             self._forget(event)
         self.keep(event)
 
-    def _forget(self, edited: Event) -> None:
-        data: Any = edited.draft.data
+    def _forget(self, change: Event) -> None:
+        """What was remembered of a message that says something else, or nothing, since this version of it."""
+        data: Any = change.draft.data
         known = self.events.get(data["place"])
-        if known is not None and known.version < data["version"]:
+        if known is not None and ("version" not in data or known.version < data["version"]):
             del self.events[data["place"]]
 
     def keep(self, event: Event) -> None:
-        if event.draft.message is not None and size_of(event.draft.message) > REMEMBERED_SIZE:
+        """Remember the event, unless it is large, and in any case the id that was given to its message."""
+        message = event.draft.message
+        if event.type is EventType.ERASED or event.is_redacted:
+            gone = event.draft.data.get("place", event.place)
+            self.ids = {name: place for name, place in self.ids.items() if place != gone}
+        if message is not None and message.id is not None:
+            self.ids[message.id] = event.place
+            if len(self.ids) > IDS_REMEMBERED:
+                self.since = 1 + self.ids.pop(next(iter(self.ids)))
+        if message is not None and size_of(message) > REMEMBERED_SIZE:
             self.events.pop(event.place, None)
             return
         self.events[event.place] = event
         if len(self.events) > REMEMBERED + NEWEST:
             newest = sorted(self.events)[-REMEMBERED:]
             self.events = {place: self.events[place] for place in (*self.state.pinned, *newest) if place in self.events}
-        if event.draft.message is not None and event.draft.message.id is not None:
-            self.ids[event.draft.message.id] = event.place
-            if len(self.ids) > IDS_REMEMBERED:
-                self.since = 1 + self.ids.pop(next(iter(self.ids)))
 
     def copy(self) -> Seen:
         return Seen(self.state, dict(self.events), self.read_since, dict(self.ids), self.since)
@@ -268,19 +274,23 @@ class Log:
         there |= await self.at([place for place in wanted if place not in there])
         return seen.state, {place: there[place] for place in wanted if place in there}
 
-    async def find(self, message_id: str, *, as_seen: bool = False) -> Event | None:
+    async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
         """The message of this id as it is now: one that was given it, or the one whose record has it. None where the log has none.
 
-        With `as_seen`, where the log had none when this handle last saw it: enough for who appends, and meets what came since.
+        With `as_seen`, where the log had none when this handle last saw it: enough for who appends, and meets what came since. One that was erased is
+        none, unless `redacted`: then it is found by the id of its record.
         """
         seen = self._seen or await self.load()
         if (place := seen.ids.get(message_id)) is not None:
-            return (await self.at([place])).get(place)
+            event = (await self.at([place])).get(place)
+            if event is None or not event.is_redacted:
+                return event
+            seen.ids.pop(message_id, None)  # erased since: its id is free
         if is_id(message_id):
             with step("log.read"):
                 (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])
             if (event := self._event(row)) is not None and is_spoken(event):
-                return event
+                return event if redacted or not event.is_redacted else None
         if as_seen and seen.since <= FIRST_PLACE:
             return None
         asked = And((Eq("conversation_id", self.life.session_id), Eq("message_id", message_id)))
@@ -350,7 +360,7 @@ class Log:
             if (error := refused(self.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
-                await self._renew()
+                await self.renew()
                 break
             if outcome.status is Status.CONFLICT and event.place == seen.state.place + 1:
                 there = self._event(outcome.stored)
@@ -359,7 +369,7 @@ class Log:
                 else:
                     seen.state = seen.state.past(event.place)
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
         """After a put that was refused for its generation. Raises `NotFound` where the session was deleted: only its generation may have been raised,
         as that of a store is which was set back."""
         life = await self._renewed(self.life)
@@ -373,12 +383,19 @@ class Log:
         Two writes: the message, and an event that tells whoever remembers what it said.
         """
         now = self._placement.now()
-        new = event.changed(message, tokens, version=version_at(now, event.version), now=now)
+        return await self._put_over(event, event.changed(message, tokens, version=version_at(now, event.version), now=now))
+
+    async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
+        """Let nothing be left of what the message at its place said, and owe this; None where it is no longer what it was when it was read."""
+        now = self._placement.now()
+        return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
+
+    async def _put_over(self, event: Event, new: Event) -> Event | None:
         outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
         if (error := refused(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:
-            await self._renew()
+            await self.renew()
         if not outcome.applied:
             return None
         if self._seen is not None and event.place in self._seen.events:

@@ -74,7 +74,7 @@ async def read_window(log: Log, record: Awaitable[Record], counter: TokenCounter
 def _window(record: Record, state: State, events: Iterable[Event], counter: TokenCounter, damaged: int, *, is_whole: bool) -> Window:
     system = system_of(record)
     by_place = sorted(events, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
-    said = [(message, event) for event in by_place if (message := event.message) is not None]
+    said = [(message, event) for event in by_place if (message := event.message) is not None and not event.is_redacted]
     first = [] if system is None else [system]
     return Window(
         state,

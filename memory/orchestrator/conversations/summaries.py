@@ -108,7 +108,7 @@ class Summaries:
             self._log.life.session_id,
             event.created_at,
             message,
-            list(data["archived"]),
+            list(data.get("archived", ())),  # none are named by one that was erased
             data["before"],
             data["after"],
             data["reason"],

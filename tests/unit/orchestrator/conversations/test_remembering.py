@@ -128,6 +128,20 @@ async def test_large_messages_are_not_remembered_and_of_the_others_no_more_than_
     assert len((await session.context()).messages) == 901
 
 
+async def test_the_id_of_a_large_message_is_known_though_the_message_is_not_remembered(world: World) -> None:
+    """B20: given again at once by two, it is one message."""
+    session = await begun(world.engine)
+    other = await opened(await world.another_process())
+    await session.append([user("first", "u1")])
+
+    async def meanwhile() -> None:
+        await other.append([user("x" * (REMEMBERED_SIZE + 1), "large")])
+
+    world.mid.before["log.append"] = meanwhile
+    await session.append([user("small", "large")])
+    assert await texts(session) == ["system: You are kind.", "u1: first", "large: small"]
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_is_remembered_is_what_stands_there_after_any_history(world: World, seed: int) -> None:
     """Two processes that stay, and after every few steps one that has just begun: all are shown the same, however much of it is asked for."""

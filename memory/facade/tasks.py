@@ -1,0 +1,114 @@
+"""`session.tasks`: what a session has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput
+from memory.domain.task import TASK_STATUSES, Task, TaskPage
+from memory.facade.access import Access
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.ports.query import Eq, Filter, IsNull
+
+TASKS_LIMIT = 100
+MOST_TASKS = 500
+"""Tasks of one `replace_all`."""
+MAX_TITLE_BYTES, MAX_RESULT_BYTES = 4 * 1024, 64 * 1024
+
+_UNSET: Any = object()
+
+
+class Tasks:
+    """The tasks of one session: saved, read, listed, deleted. They go with the session.
+
+    await session.tasks.save("t1", title="Book a table", status="in_progress")
+    open_ones = await session.tasks.list(status="in_progress")
+    """
+
+    def __init__(self, access: Access, conversation: Callable[[], Awaitable[Conversation]]) -> None:
+        self._access = access
+        self._conversation = conversation
+
+    async def save(
+        self,
+        task_id: str,
+        *,
+        title: str = "",
+        status: str = "pending",
+        parent_id: str | None = None,
+        result: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Task:
+        """Let the task be as told here, all of it; when it was created stays (B54).
+
+        `status` is pending, in_progress, completed, failed or cancelled (B55); `parent_id` names the task that it is a part of, which need not exist.
+        Raises `Conflict` where another session of the tenant has a task of this id.
+        """
+        draft = _checked(id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata)
+        return await self._access.engine.conversations.tasks.save((await self._conversation()).log, draft)
+
+    async def get(self, task_id: str) -> Task | None:
+        """The task; None where this session has none of the id."""
+        checked = door.identifier("task_id", task_id)
+        return await self._access.engine.conversations.tasks.get((await self._conversation()).log, checked)
+
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        parent_id: str | None = _UNSET,
+        order: Literal["newest", "oldest"] = "oldest",
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> TaskPage:
+        """A page of the tasks by when they were created: those of a status, the parts of one task, or with `parent_id=None` those that are part of
+        none (B55). 100 unless told, 1,000 at most; the page's `cursor` asks for those behind it."""
+        asked: list[Filter] = [] if status is None else [Eq("status", door.one_of("status", status, TASK_STATUSES))]
+        if parent_id is not _UNSET:
+            asked.append(IsNull("parent_id") if parent_id is None else Eq("parent_id", door.identifier("parent_id", parent_id)))
+        most = door.whole_limit(limit, default=TASKS_LIMIT)
+        behind = None if cursor is None else door.text("cursor", cursor, max_bytes=4096)
+        newest = door.one_of("order", order, ("oldest", "newest")) == "newest"
+        log = (await self._conversation()).log
+        return await self._access.engine.conversations.tasks.list(log, asked, descending=newest, limit=most, cursor=behind)
+
+    async def delete(self, task_id: str) -> bool:
+        """Delete the task and let its id go free; its parts stay. False where there was none, which is no error (B56)."""
+        checked = door.identifier("task_id", task_id)
+        return await self._access.engine.conversations.tasks.delete((await self._conversation()).log, checked)
+
+    async def replace_all(self, tasks: Sequence[Mapping[str, Any]]) -> Sequence[Task]:
+        """Let the session have these tasks, given as `save` takes them with their id as `id`, and no other; returned oldest first (B63).
+
+        They are saved one after the other, and then those deleted that the session had and that are not among them: a call that failed can be
+        repeated, and a task that another process saves meanwhile stays. No tasks delete all. At most 500.
+        """
+        given = door.sequence("tasks", tasks, at_most=MOST_TASKS)
+        for one in given:
+            if not isinstance(one, Mapping) or "id" not in one:
+                raise InvalidInput("tasks", "each must be a mapping with an id, and what else save takes")
+        drafts = [_checked(**one) for one in given]
+        if len({draft.id for draft in drafts}) < len(drafts):
+            raise InvalidInput("tasks", "two have the same id")
+        return await self._access.engine.conversations.tasks.replace_all((await self._conversation()).log, drafts)
+
+
+_TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}
+
+
+def _checked(**given: Any) -> TaskDraft:
+    """A task as handed in, checked."""
+    for name in given.keys() - _TAKEN:
+        raise InvalidInput(name, f"is nothing of a task, which has {', '.join(sorted(_TAKEN))}")
+    parent, result, metadata = given.get("parent_id"), given.get("result"), given.get("metadata")
+    return TaskDraft(
+        id=door.identifier("task_id", given["id"]),
+        title=door.text("title", given.get("title", ""), max_bytes=MAX_TITLE_BYTES),
+        status=door.one_of("status", given.get("status", "pending"), TASK_STATUSES),
+        parent_id=None if parent is None else door.identifier("parent_id", parent),
+        result=None if result is None else door.text("result", result, max_bytes=MAX_RESULT_BYTES),
+        metadata=door.json_object("metadata", {} if metadata is None else metadata),
+    )

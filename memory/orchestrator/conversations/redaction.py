@@ -1,0 +1,166 @@
+"""Erasing what was said: one message of a session, with the summaries that were made of it, and all that a user said and is.
+
+A message is erased where it stands. Its place, its number and its role are left, so that no place is taken for lost and counts stay. It owes the
+rest: an event that takes it out of the window, and then the same for every compaction whose range holds it. A compaction that is under way, and has
+read the text, comes before that event and is found, or meets it and summarises again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.domain import ids
+from memory.domain.errors import NotFound, StoreUnavailable
+from memory.domain.scope import Scope
+from memory.domain.session import ErasedUser
+from memory.orchestrator.collections import MESSAGES, OPERATIONS
+from memory.orchestrator.conversations.events import Draft, Event, EventType
+from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT
+from memory.orchestrator.outbox import Outbox, Pending
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.turns import Patience
+from memory.ports.query import And, Eq, Gt, Order, Query, Tenant, within
+from memory.ports.record import Key, Owed, Record
+from memory.ports.writes import AtVersion, Delete, Newer, Put
+
+REDACT, ERASE_USER = "redact", "erase_user"
+"""The steps that finish the erasure of a message, and that carry out a user's."""
+USER_ERASURE = "user"
+"""The kind of a user's erasure among the operations."""
+
+
+class Redaction:
+    """Carries out the erasure of messages, and of users."""
+
+    def __init__(self, placement: Placement, *, sessions: SessionRecords, outbox: Outbox, erasure: Erasure) -> None:
+        self._placement = placement
+        self._sessions = sessions
+        self._outbox = outbox
+        self._erasure = erasure
+        outbox.register(REDACT, self._redact_noted)
+        outbox.register(ERASE_USER, self._erase_user_noted)
+
+    # -- one message --------------------------------------------------------------------------------------------------
+
+    async def erase(self, log: Log, message_id: str) -> bool:
+        """Erase the message of this id; false where there is none. Raises where what was made of it is still to be erased: a sweep does it."""
+        patience = Patience(self._placement, message_id)
+        while (event := await log.find(message_id)) is not None:
+            if await self._erase_at(log, event):
+                return True
+            await patience.wait()
+        return False
+
+    async def _erase_at(self, log: Log, event: Event) -> bool:
+        """False where the message has changed since it was read."""
+        redacted = await log.redact(event, (Owed(REDACT, REDACT),))
+        if redacted is None:
+            return False
+        pending = Pending(MESSAGES, log.store, log.record_of(redacted))
+        if any(owed.step == REDACT for owed in await self._outbox.finish(pending)):
+            raise StoreUnavailable(log.store.name, "has erased the message, but not yet every summary that was made of it: a sweep will")
+        return True
+
+    async def _redact_noted(self, pending: Pending, owed: Owed) -> bool:
+        owner = pending.owner
+        if not isinstance(owner, Record):
+            return True
+        try:
+            log = self._sessions.log(await self._sessions.record(owner.key.tenant, str(owner.fields["conversation_id"])))
+            for event in log.events_of([owner]):  # none of a session that was created again
+                await self._leave_window(log, event.place)
+                for summary in await self._made_of(log, event.place):
+                    await self._erase_summary(log, summary.place)
+        except NotFound:
+            return True  # deleted meanwhile
+        return True
+
+    async def _leave_window(self, log: Log, place: int) -> None:
+        def decide(seen: Seen) -> list[Draft]:
+            return [Draft(EventType.ERASED, data={"place": place, "reason": "erased"})] if place in seen.state.window else []
+
+        await log.append(decide)
+
+    async def _made_of(self, log: Log, place: int) -> list[Event]:
+        """The compactions that took the message at this place out of the window: at most one, or several where it came back in between."""
+        life = log.life
+        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value), Gt("place", place)))
+        query = Query(MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page)
+        pages = self._placement.pages("redact.find", log.store, query)
+        events = [event async for page in pages for event in log.events_of(page.records)]
+        return [event for event in events if place in left_by(event.draft)]
+
+    async def _erase_summary(self, log: Log, place: int) -> None:
+        patience = Patience(self._placement, log.key(place))
+        while (event := (await log.at([place])).get(place)) is not None and not event.is_redacted:
+            if await self._erase_at(log, event):
+                return
+            await patience.wait()
+
+    # -- a user -------------------------------------------------------------------------------------------------------
+
+    async def erase_user(self, tenant: str, user: str) -> ErasedUser:
+        """Delete the sessions with a user, erase what the user said in others', and the entries of the user's scope. A store that fails raises; the
+        rest is owed then, and a sweep does it."""
+        store, now = self._placement.topology.archive, self._placement.now()
+        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, USER_ERASURE, tenant, user))
+        owed = Owed(ERASE_USER, ERASE_USER, {"tenant": tenant, "user": user})
+        fields = {"kind": USER_ERASURE}
+        operation = Record(key, OPERATIONS_SCOPE, self._placement.next_version(), now, now, fields=fields, tier="mid", owed=(owed,))
+        begun = await self._placement.write_one("user.begin", store, Put(OPERATIONS, operation, Newer()))
+        if (error := refused(store, begun)) is not None:
+            raise error
+        erased = await self._carry_out(tenant, user)
+        await self._end(operation)
+        return erased
+
+    async def _erase_user_noted(self, pending: Pending, owed: Owed) -> bool:
+        if isinstance(pending.owner, Record):
+            await self._carry_out(owed.data["tenant"], owed.data["user"])
+            await self._end(pending.owner)
+        return True
+
+    async def _end(self, operation: Record) -> None:
+        """Nothing is left of an operation that is over, which names the user."""
+        version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
+        at = AtVersion(operation.version)
+        gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=frozenset({ERASE_USER}))
+        await self._placement.write_one("user.end", self._placement.topology.archive, gone)
+
+    async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
+        theirs = await self._sessions_of(tenant, user)
+        for session_id in theirs:
+            await self._sessions.delete(tenant, session_id)
+        messages = 0
+        query = Query(MESSAGES, Tenant(tenant), Eq("speaker", user), limit=self._placement.settings.page)
+        async for page in self._placement.pages("user.messages", self._placement.topology.archive, query):
+            for record in page.records:
+                messages += isinstance(record, Record) and await self._erase_said(record)
+        return ErasedUser(len(theirs), messages, await self._erasure.erase_scope(tenant, Scope.user(user)))
+
+    async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
+        found, cursor = list[str](), None
+        while True:
+            page = await self._sessions.list(tenant, asked={"subject": user}, limit=self._placement.settings.page, cursor=cursor)
+            found += [session.id for session in page.sessions]
+            if (cursor := page.cursor) is None:
+                return found
+
+    async def _erase_said(self, record: Record) -> bool:
+        try:
+            log = self._sessions.log(await self._sessions.record(record.key.tenant, str(record.fields["conversation_id"])))
+        except NotFound:
+            return False  # deleted meanwhile
+        speaker, patience = record.fields["speaker"], Patience(self._placement, record.key.id)
+        place = next((event.place for event in log.events_of([record])), None)
+        while place is not None and (event := (await log.at([place])).get(place)) is not None:
+            if event.is_redacted or event.draft.message is None or event.draft.message.name != speaker:
+                return False
+            if await self._erase_at(log, event):
+                return True
+            await patience.wait()
+        return False
