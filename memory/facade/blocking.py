@@ -11,6 +11,7 @@ from memory.facade.memory import Memory
 from memory.facade.relations import Relations
 from memory.facade.session import Session
 from memory.facade.sessions import Sessions
+from memory.facade.streaming import MessageStream
 from memory.facade.twin import blocking
 from memory.facade.view import ScopedMemory
 
@@ -20,4 +21,5 @@ BlockingEntries = blocking(Entries)
 BlockingRelations = blocking(Relations)
 BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
+BlockingMessageStream = blocking(MessageStream)
 BlockingAdmin = blocking(Admin)

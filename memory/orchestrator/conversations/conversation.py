@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -224,11 +225,19 @@ class Conversation:
         """Change a message where it stands; its number and its place in the window stay (B26)."""
         if message_id == SYSTEM:
             return await self._update_system(changes)
-        event = await self._log.find(message_id)
+        return await self.change(message_id, lambda message: message.model_copy(update=dict(changes)))
+
+    async def change(self, message_id: str, change: Callable[[Message], Message], *, as_seen: bool = False) -> Message:
+        """Let a message say what `change` makes of it, which is asked again where others changed it meanwhile.
+
+        With `as_seen` it is first asked of the message as this handle has it: for changes that are none only where nothing is left to do.
+        """
+        event = (self._log.at_hand(message_id) if as_seen else None) or await self._log.find(message_id)
         if event is None:
             raise NotFound(message_id, "message")
-        changed = await self._changed(event, lambda message: message.model_copy(update=dict(changes)))
+        changed = await self._changed(event, change)
         assert changed.message is not None  # noqa: S101 - it is one that was found as a message
+        await self._touch()
         return changed.message
 
     async def _update_system(self, changes: Mapping[str, Any]) -> Message:
@@ -377,14 +386,22 @@ class Conversation:
     # -- its life -----------------------------------------------------------------------------------------------------
 
     async def close(self, status: str) -> bool:
-        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already."""
+        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already.
+
+        What is still being said is taken as it stands.
+        """
 
         def decide(seen: Seen) -> list[Draft]:
             if seen.state.after.status == status:
                 return []
             return [Draft(EventType.CLOSED, data={"status": status}, owed=self._sessions.owed_follow)]
 
-        return await self._turned(decide)
+        closed = await self._turned(decide)
+        for event in (await self._log.window())[1]:
+            if event.message is not None and not event.message.is_final:
+                with suppress(NotFound):  # erased meanwhile
+                    await self._changed(event, lambda message: message.model_copy(update={"is_final": True}))
+        return closed
 
     async def resume(self) -> bool:
         """Go on with a session that was ended or archived; false where it is active."""

@@ -189,6 +189,10 @@ class Log:
         page = await self._placement.page("log.find", self.store, Query(MESSAGES, within(self.life.partition), asked, limit=2))
         return next(iter(self.events_of(page.records)), None)
 
+    def at_hand(self, message_id: str) -> Event | None:
+        """The message that was given this id, as this handle has seen it last; None where it has not, or no longer has it."""
+        return None if self._seen is None else self._seen.events.get(self._seen.ids.get(message_id, 0))
+
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def append(self, decide: Decide) -> list[Event]:
