@@ -94,6 +94,7 @@ class Engine:
             tiering=self.tiering,
             promotion=self.promotion,
             accesses=self.accesses,
+            sessions=self.conversations.sessions,
             dangling=self.dangling,
         )
 
@@ -107,12 +108,13 @@ class Engine:
             raise
 
     async def close(self) -> None:
-        """Tell how often entries were read, as far as the stores answer within the deadline, and close the stores."""
+        """Tell how often entries were read and what sessions have come to, as far as the stores answer within the deadline, and close the stores."""
         try:
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
+                await self.conversations.sessions.catch_up()
                 await self.accesses.tell()
         except Exception as error:  # noqa: BLE001 - a count is no reason not to close
-            log.warning("accesses were not counted: %s", error)
+            log.warning("not all accesses and messages were counted: %s", error)
         finally:
             await self.topology.close()
 

@@ -16,6 +16,7 @@ from typing import Any
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
+from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -78,6 +79,7 @@ class Maintenance:
         tiering: Tiering,
         promotion: Promotion,
         accesses: Accesses,
+        sessions: SessionRecords,
         dangling: Dangling,
     ) -> None:
         self._placement = placement
@@ -87,6 +89,7 @@ class Maintenance:
         self._tiering = tiering
         self._promotion = promotion
         self._accesses = accesses
+        self._sessions = sessions
         self._dangling = dangling
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
 
@@ -98,6 +101,7 @@ class Maintenance:
         report, lease, away = SweepReport(), Lease(self._placement), set[str]()
         before = len(self._generations.healed)
         await self._job(report, self._accesses.tell)
+        await self._job(report, self._sessions.catch_up)
         try:
             await self._sweep(report, lease.hold, away)
         except NotHeld as error:

@@ -17,6 +17,7 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -61,6 +62,7 @@ class Conversation:
         self._log = log
         self._counter = counter
         self._history = History(placement, log)
+        self._touched_at = record.created_at
 
     @property
     def id(self) -> str:
@@ -427,12 +429,22 @@ class Conversation:
     async def _touch(self) -> None:
         """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
         that it is not."""
+        if self._log.seen is None:
+            return
+        self._sessions.is_behind(self._record.key, self._follow)
         touched: Any = self._record.fields["touched_at"]
-        if self._log.seen is not None and self._placement.now() - touched >= FOLLOWS_WITHIN:
+        self._touched_at = self._placement.now()
+        if self._touched_at - touched >= FOLLOWS_WITHIN:
             try:
-                self._record = await self._sessions.follow(self._record, self._log.seen.state, self._placement.now())
+                await self._follow()
             except MemoryTiersError as error:
                 log.info("the record of session %s is behind its log: %s", self.id, error)
+
+    async def _follow(self) -> None:
+        """Let the session's own record say what this handle has seen of its log."""
+        seen = self._log.seen or await self._log.load()
+        preview = await preview_of(self._record, self._log)
+        self._record = await self._sessions.follow(self._record, seen.state, self._touched_at, **preview)
 
 
 def _stand_in(call_id: str) -> str:

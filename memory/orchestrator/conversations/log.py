@@ -17,7 +17,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.ports.query import And, Eq, Order, Query, within
+from memory.ports.query import And, Eq, Filter, Order, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
@@ -187,6 +187,12 @@ class Log:
             return None
         asked = And((Eq("conversation_id", self.life.session_id), Eq("message_id", message_id)))
         page = await self._placement.page("log.find", self.store, Query(MESSAGES, within(self.life.partition), asked, limit=2))
+        return next(iter(self.events_of(page.records)), None)
+
+    async def first(self, asked: Filter) -> Event | None:
+        """The first event of which this holds."""
+        query = Query(MESSAGES, within(self.life.partition), asked, (Order("created_at"),), limit=1)
+        page = await self._placement.page("log.first", self.store, query)
         return next(iter(self.events_of(page.records)), None)
 
     def at_hand(self, message_id: str) -> Event | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Conflict, NotFound
+from memory.domain.errors import Conflict, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
@@ -26,6 +28,8 @@ from memory.orchestrator.versions import version_at
 from memory.ports.query import Eq, Filter, Ge, Has, Le, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
+
+log = logging.getLogger(__name__)
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
@@ -67,6 +71,7 @@ class SessionRecords:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
+        self._behind: dict[Key, Callable[[], Awaitable[object]]] = {}
         outbox.register(FOLLOW, self._follow_noted)
 
     # -- one session --------------------------------------------------------------------------------------------------
@@ -163,6 +168,22 @@ class SessionRecords:
                 return record  # another told it of more
             await patience.wait()
 
+    def is_behind(self, key: Key, follow: Callable[[], Awaitable[object]]) -> None:
+        """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends."""
+        self._behind[key] = follow
+
+    async def catch_up(self) -> None:
+        """Let the records of the sessions that were written to here say what their logs have come to. Those that a store kept from it wait."""
+        behind, self._behind = self._behind, {}
+        while behind:
+            key, follow = behind.popitem()
+            try:
+                with suppress(NotFound):  # deleted meanwhile
+                    await follow()
+            except BaseException:
+                self._behind = {key: follow, **behind, **self._behind}
+                raise
+
     async def finish(self, event: Record) -> None:
         """Do what an event owes."""
         await self._outbox.finish(Pending(MESSAGES, self._placement.topology.archive, event))
@@ -209,6 +230,10 @@ class SessionRecords:
         conditions += [Has("tags", tag) for tag in tags]
         conditions += [] if since is None else [Ge("created_at", since)]
         conditions += [] if until is None else [Le("created_at", until)]
+        try:
+            await self.catch_up()
+        except MemoryTiersError as error:
+            log.info("some sessions are behind in the list: %s", error)
         by = Order("touched_at" if order == "updated" else "created_at", descending=descending)
         query = Query(SESSIONS, Tenant(tenant), all_of(*conditions), (by,), limit, cursor=cursor)
         page = await self._placement.page("session.list", self._placement.topology.archive, query)
@@ -227,6 +252,7 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         agent=fields.get("agent"),
         namespace=fields.get("namespace"),
         title=body.get("title"),
+        preview=str(body["preview"][1]) if "preview" in body else None,
         tags=list(fields.get("tags") or ()),
         metadata=copied(body.get("metadata") or {}),
         created_at=record.created_at,
