@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo, SessionPage
+from memory.domain.session import Compaction, Context, FoundMessage, HistoryItem, HistoryPage, SessionInfo, SessionPage
 from memory.facade.access import Access
 from memory.facade.arguments import Moment
 from memory.facade.config import MemoryConfig
@@ -27,6 +27,7 @@ from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
+from memory.policies.onward import Onward
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 
@@ -41,6 +42,7 @@ class BlockingMemory:
         tenant: str | None = ...,
         embedder: Embedder | EmbedFunction | str | None = ...,
         clock: Clock = ...,
+        onward: Onward | Literal["elsewhere"] | None = ...,
         **settings: Any,
     ) -> None: ...
     @property
@@ -205,6 +207,7 @@ class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
     def all(self, scope: Scope | str | None = ..., *, retired: bool = ...) -> Iterator[Entry]: ...
     def history(self, entry_id: str) -> list[Entry]: ...
+    def said_in(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
 
 class BlockingRelations:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
-from typing import Any
+from typing import Any, Literal
 
 from memory.adapters.wrappers.breaker import CircuitBreaker
 from memory.adapters.wrappers.latecomer import Latecomer
@@ -19,6 +19,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
+from memory.policies.onward import Onward
 from memory.ports.adapter import Adapter
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
@@ -28,7 +29,9 @@ ADAPTERS = "memory.adapters"
 DEFAULTS = EngineSettings()
 
 
-def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Clock, prepared: bool = True) -> Engine:
+def build_engine(
+    config: MemoryConfig, *, embedder: Embedder | None, clock: Clock, prepared: bool = True, onward: Onward | Literal["elsewhere"] | None = None
+) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
     if prepared:
         config.prepare()
@@ -39,7 +42,8 @@ def build_engine(config: MemoryConfig, *, embedder: Embedder | None, clock: Cloc
         made[store.name] = whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
-    return Engine(topology, embedder=embedder or embedder_named(config.embedder), clock=clock, settings=config.engine, rules=config.promotion)
+    embeds = embedder or embedder_named(config.embedder)
+    return Engine(topology, embedder=embeds, clock=clock, settings=config.engine, rules=config.promotion, onward=onward)
 
 
 def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:

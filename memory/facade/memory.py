@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
+from memory.domain.errors import ConfigError
 from memory.domain.scope import Scope
 from memory.facade.access import RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
@@ -27,6 +28,7 @@ from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.searching import SearchResult
+from memory.policies.onward import ELSEWHERE, Onward
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.pace import paced
@@ -49,6 +51,10 @@ class Memory:
 
     `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a `MemoryConfig`; `settings` override single values.
     `embedder` is a configured name ('wordllama', 'none'), an `Embedder`, or any function from texts to vectors.
+    `onward` makes entries of messages that leave the window of a session, by a compaction or by its end: it gets a `Leaving`, may be async, and
+    returns texts, drafts or arguments of `write`, which go to the session's user unless they name a scope. It is called by the session's end and by
+    maintenance, never while a message is appended, and again where it failed. Of one `Leaving` the entries of one answer are made, each once. With
+    `"elsewhere"` what leaves is kept for another process that has the function; without `onward` nothing is.
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`, `memory.admin`.
     """
@@ -60,6 +66,7 @@ class Memory:
         tenant: str | None = None,
         embedder: Embedder | EmbedFunction | str | None = None,
         clock: Clock = system_clock,
+        onward: Onward | Literal["elsewhere"] | None = None,
         **settings: Any,
     ) -> None:
         if isinstance(embedder, str):
@@ -68,7 +75,9 @@ class Memory:
             settings["tenant"] = tenant
         given = MemoryConfig.load(config, **settings)
         embeds = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
-        life = Life(lambda: build_engine(given, embedder=embeds, clock=clock), given.engine.sweep_every)
+        if onward is not None and onward != ELSEWHERE and not callable(onward):
+            raise ConfigError(f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}")
+        life = Life(lambda: build_engine(given, embedder=embeds, clock=clock, onward=onward), given.engine.sweep_every)
         self._access = Access(given, life, given.tenant)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
@@ -15,6 +15,7 @@ from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.onward import Left, Onward
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.placement import Placement
@@ -53,8 +54,9 @@ class _SeenSince(Exception):
 class Conversation:
     """One session, as one handle has it."""
 
-    def __init__(self, placement: Placement, sessions: SessionRecords, record: Record, log: Log, counter: TokenCounter) -> None:
+    def __init__(self, placement: Placement, sessions: SessionRecords, onward: Onward, record: Record, log: Log, counter: TokenCounter) -> None:
         self._placement = placement
+        self._onward = onward
         self._sessions = sessions
         self._record = record
         self._log = log
@@ -345,7 +347,8 @@ class Conversation:
                 raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
             if seen.state.after.compactions != state.after.compactions or any(place not in seen.state.window for place in left):
                 return []
-            return [Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))]
+            leaves, owed = self._onward.leaving(left.between(seen.state.after.onward + 1, left.last))
+            return [Draft(EventType.COMPACTION, summary, {**said, **leaves}, message_tokens(summary, self._counter), owed)]
 
         appended = await self._log.append(decide)
         await self._touch()
@@ -382,7 +385,9 @@ class Conversation:
         def decide(seen: Seen) -> list[Draft]:
             if seen.state.after.status == status:
                 return []
-            return [Draft(EventType.CLOSED, data={"status": status}, owed=self._sessions.owed_follow)]
+            window = seen.state.window
+            leaves, owed = self._onward.leaving(window.between(seen.state.after.onward + 1, window.last)) if status == "ended" else ({}, ())
+            return [Draft(EventType.CLOSED, data={"status": status, **leaves}, owed=(*self._sessions.owed_follow, *owed))]
 
         return await self._turned(decide)
 
@@ -396,9 +401,13 @@ class Conversation:
 
     async def _turned(self, decide: Callable[[Seen], list[Draft]]) -> bool:
         events = await self._log.append(decide)
-        for event in events:
-            await self._sessions.finish(self._log.record_of(event))
+        for event in events:  # what goes onward by it is no affair of lists, and nobody waits for it here
+            await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
         return bool(events)
+
+    async def onward(self) -> Left:
+        """Carry what has left the window onward, as far as that is owed and can be done now."""
+        return await self._onward.of_session(await self._same_life())
 
     async def rename(self, **changes: JsonValue) -> SessionInfo:
         """Change what of the session is no affair of its log: title and metadata."""

@@ -33,6 +33,8 @@ class EventType(StrEnum):
     RESUMED = "resumed"
 
 
+LEAVES = "leaves"
+"""In an event's data: the places of the messages that go onward by it."""
 SPOKEN = frozenset({EventType.MESSAGE, EventType.COMPACTION})
 """Events that are messages."""
 LEAVING = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION})
@@ -44,7 +46,7 @@ class After:
     """What is true after an event. Its writer had to know the event before, so this is exact.
 
     `number` counts the messages of the history, the system message among them (B25); `version` the changes of the window; `base` is the newest place
-    whose event carries the whole window.
+    whose event carries the whole window; of what was said up to `onward` nothing is to leave any more: an end has let it (see `onward.py`).
     """
 
     number: int
@@ -54,9 +56,10 @@ class After:
     last_compaction: str | None = None
     status: str = "active"
     base: int = FIRST_PLACE - 1
+    onward: int = 0
 
     def to_json(self) -> list[JsonValue]:
-        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base]
+        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base, self.onward]
 
     @classmethod
     def told(cls, said: list[Any]) -> After:

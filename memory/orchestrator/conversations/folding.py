@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.message import Role
-from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVING, SPOKEN, After, Draft, Event, EventType, place_key
+from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVES, LEAVING, SPOKEN, After, Draft, Event, EventType, place_key
 from memory.orchestrator.conversations.places import Places
 
 BASE_EVERY = 64
@@ -52,6 +52,7 @@ class State:
                 last_compaction=key.id if compacts else after.last_compaction,
                 status=_status_after(after.status, draft),
                 base=place if carries else after.base,
+                onward=place if draft.type is EventType.CLOSED and LEAVES in draft.data else after.onward,
             ),
             max(self.created_at + _TICK, now),
             now,

@@ -29,9 +29,9 @@ from memory.ports.writes import Absent, AtVersion, Put
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
-
-
 FOLLOW = "follow"
+UNLEARN = "unlearn"
+"""What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
 
 
 def scope_of(session_id: str) -> str:
@@ -179,15 +179,16 @@ class SessionRecords:
         return True
 
     async def delete(self, tenant: str, session_id: str) -> bool:
-        """Erase a session with everything said in it, and the entries of its scope; false where there was none."""
+        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none."""
+        then: tuple[Owed, ...] = ()
         try:
-            await self.record(tenant, session_id)
-            there = True
+            life = {"tenant": tenant, "session_id": session_id, "incarnation": (await self.record(tenant, session_id)).body["incarnation"]}
+            then = (Owed(UNLEARN, UNLEARN, life),)
         except NotFound:
-            there = False
-        await self._erasure.erase(Partition(tenant, scope_of(session_id)))
+            pass
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
-        return there or entries > 0
+        await self._erasure.erase(Partition(tenant, scope_of(session_id)), then)
+        return bool(then) or entries > 0
 
     # -- many ---------------------------------------------------------------------------------------------------------
 

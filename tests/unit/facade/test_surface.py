@@ -15,7 +15,7 @@ from memory.facade.view import ScopedMemory
 
 SURFACE = {
     "Memory": "close compact delete for_tenant get open promote retrieve scoped search session update write write_many",
-    "entries": "all history invalidate",
+    "entries": "all history invalidate said_in",
     "relations": "all relate related unrelate",
     "sessions": "create delete end get list",
     "admin": "audit check erase export import_ move route stats sweep vacuum where",
