@@ -135,6 +135,17 @@ class BlockingMemory:
         known_at: Moment | None = ...,
         explain: bool = ...,
     ) -> SearchResult: ...
+    def search_messages(
+        self,
+        query: str,
+        *,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        since: Moment | None = ...,
+        until: Moment | None = ...,
+        limit: int | None = ...,
+    ) -> list[FoundMessage]: ...
     def promote(
         self,
         entry_id: str,

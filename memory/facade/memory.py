@@ -12,7 +12,8 @@ from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError
 from memory.domain.scope import Scope
-from memory.facade.access import RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.domain.session import FoundMessage
+from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, moment, scope_of
 from memory.facade.build import as_embedder, build_engine
@@ -32,6 +33,7 @@ from memory.policies.onward import ELSEWHERE, Onward
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.pace import paced
+from memory.ports.query import Eq, Filter, Ge, Le, all_of
 
 EmbedFunction = Callable[[Sequence[str]], Any]
 """Texts in, one vector of numbers each out; may be async, and runs in a thread if it is not."""
@@ -335,6 +337,29 @@ class Memory:
             known_at=known_at,
         )
         return await self._access.search(query, asked, explain=explain)
+
+    async def search_messages(
+        self,
+        query: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        namespace: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> list[FoundMessage]:
+        """What was said that answers best, by words, over all sessions or those of one user, agent or namespace, from `since` to `until`, both
+        included; 10 unless told. Compacted messages are found, excluded ones are not. Scores of one search compare across sessions.
+
+        The query is plain text, never syntax (D62).
+        """
+        given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
+        asked: list[Filter | None] = [Eq(field, door.identifier(name, value)) for field, (name, value) in given.items() if value is not None]
+        asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
+        asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
+        text, most = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.whole_limit(limit, default=SEARCH_LIMIT)
+        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most)
 
     # -- derived ------------------------------------------------------------------------------------------------------
 

@@ -13,26 +13,23 @@ from memory.domain.message import Message, Role
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType
-from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
+from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.conversations.history import History, HistoryAsked
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.onward import Left, Onward
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import arranged, fitted, newest, split_for_compaction
-from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
+from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
 
 Summarise: TypeAlias = Callable[[list[Message]], str | Message | Awaitable[str | Message]]
-SEARCHED = 200
-"""Messages that are looked at beyond twice those asked for, to leave out those that were excluded."""
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
 SYSTEM = "system"
@@ -130,19 +127,7 @@ class Conversation:
     async def search(self, text: str, limit: int) -> list[FoundMessage]:
         """The messages that answer best by words, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        where, most = within(self._log.life.partition), SEARCHED + 2 * limit
-        if self._log.store.capabilities.lexical:
-            with step("messages.search"):
-                hits = await self._log.store.search(Search(MESSAGES, where, Words(text), most))
-        else:
-            query = Query(MESSAGES, where, limit=self._placement.settings.page, select=frozenset({WORDS}))
-            pages = self._placement.pages("messages.look", self._log.store, query)
-            hits = await rank_by_words([head async for page in pages for head in page.heads], MESSAGES, text, most)
-        scores = {hit.head.key: hit.score for hit in hits}
-        found = sorted([event for event in await self._log.of(list(scores)) if event.number is not None], key=lambda event: event.place)
-        told = zip(found, await self._history.gone(found), strict=True)
-        messages = [FoundMessage(item_of(event, gone), scores[event.key]) for event, gone in told if gone.excluded is None]
-        return sorted(messages, key=lambda message: (-message.score, message.item.number))[:limit]
+        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit)
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction, the first one first (B39)."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from memory.domain.errors import Conflict, NotFound
+from memory.domain.session import FoundMessage
+from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.finding import Finding
 from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords
 from memory.orchestrator.erasure import Erasure
@@ -14,6 +17,7 @@ from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
 from memory.policies.onward import Onward as Callback
 from memory.policies.tokens import DefaultCounter
+from memory.ports.query import Filter, Tenant
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
@@ -34,6 +38,7 @@ class Conversations:
         self._placement = placement
         self._counter = counter or DefaultCounter()
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
+        self.carrying = Carrying(placement)
         self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
 
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
@@ -53,6 +58,10 @@ class Conversations:
         if record is None:
             raise NotFound(session_id, "session")
         return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self._counter)
+
+    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int) -> list[FoundMessage]:
+        """The messages over all sessions of a tenant that answer best by words; `asked` may name what records of messages declare."""
+        return await Finding(self._placement, self.sessions).find(Tenant(tenant), asked, text, limit)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

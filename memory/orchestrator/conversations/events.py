@@ -123,10 +123,11 @@ def place_key(tenant: str, incarnation: str, place: int) -> Key:
     return Key(tenant, ids.beside(incarnation, "place", str(place)))
 
 
-def record_of(event: Event, *, conversation_id: str, scope: str, generation: int) -> Record:
+def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str, generation: int) -> Record:
+    """The event's record; `of_session` are the fields by which it names its session and whose that is."""
     draft, message = event.draft, event.draft.message
     fields: dict[str, FieldValue] = {
-        "conversation_id": conversation_id,
+        **of_session,
         "place": event.place,
         "number_in_conversation": event.number,
         "event": event.type.value,

@@ -248,6 +248,7 @@ def _life_of(record: Record) -> Life:
         record.generation or 0,
         "system" in record.body,
         record.created_at,
+        {name: record.fields.get(name) for name in ("subject", "agent", "namespace")},
     )
 
 
