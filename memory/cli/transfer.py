@@ -53,11 +53,14 @@ async def import_file(
     if scope is not None and session is not None:
         raise InvalidInput("--session", "and --scope exclude each other")
     messages_to = f"session:{session or Path(file).stem}" if scope is None and (session is not None or file != "-") else None
+    read = 0
     with _opened(file) as stream:
         async with cli.memory() as memory:
             with progress(cli) as advance:
 
                 def told(done: int, total: int) -> None:
+                    nonlocal read
+                    read = total
                     advance(done, total)
                     cli.kept[:] = [f"{done} of {total} lines are kept; import the same file again for the rest, nothing is written twice"]
                     if acks:
@@ -82,7 +85,7 @@ async def import_file(
     cli.emit(result.to_dict(), lambda out: out.print(_summary(result), markup=False, soft_wrap=True))
     if result.refused_lines:
         return CONFLICT
-    return 0 if result.messages or result.other_records else 1
+    return 0 if read else 1
 
 
 def _opened(file: str) -> AbstractContextManager[IO[bytes]]:

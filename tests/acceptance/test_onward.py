@@ -103,7 +103,7 @@ async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(co
         return texts_of(leaving)
 
     async with Memory(config, clock=clock, onward=distil) as memory:
-        session = await talked(memory, "tea")
+        session = await talked(memory, "tea", "excluded since")
         report = await session.end()
         assert report.onward == []
         assert report.waiting == ["what was said in session s1 is not onward yet: the model is away"]
@@ -112,6 +112,7 @@ async def test_a_callback_that_fails_is_asked_again_later_and_by_the_next_end(co
         clock.advance(timedelta(minutes=2))
         await swept(memory)
         assert (asked, await taught(memory)) == (2, [])
+        await session.exclude("excluded since")
         report = await session.end()
         assert (asked, len(report.onward), report.waiting) == (3, 1, [])
         assert await taught(memory) == ["s1 tea"]

@@ -10,6 +10,7 @@ session that is deleted go by `unlearn`, owed by the erasure, which finds them b
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,7 @@ SAID_IN = "said_in"
 """In the body of an entry: incarnation and places of the messages that it was made of."""
 AGAIN_AFTER, AT_MOST = timedelta(minutes=1), timedelta(hours=1)
 """How long a callback that failed is left alone, twice as long after each failure."""
+ANSWERS_WITHIN = timedelta(minutes=2)
 
 
 @dataclass(slots=True)
@@ -164,13 +166,15 @@ class Onward:
 
     async def _drafts(self, owner: Record, callback: Callback, leaving: Leaving) -> list[EntryDraft]:
         try:
-            made = callback(leaving)
-            return drafts_of(await made if inspect.isawaitable(made) else made, leaving)
+            async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):  # maintenance waits for it
+                made = callback(leaving)
+                return drafts_of(await made if inspect.isawaitable(made) else made, leaving)
         except Exception as error:
             failed = self._failed.setdefault(owner.key, _Failed())
             failed.until = self._placement.now() + min(AGAIN_AFTER * 2**failed.times, AT_MOST)
             failed.times = min(failed.times + 1, 10)
-            raise _CallbackFailed(str(error) or type(error).__name__) from error
+            said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
+            raise _CallbackFailed(said or type(error).__name__) from error
 
     async def _leaving(self, owner: Record, session: Record) -> Leaving | None:
         """The messages that leave by an event, as they are now: without those that were excluded since; None where there are none."""

@@ -90,8 +90,8 @@ async def test_of_one_event_the_entries_of_one_answer_exist_each_once(world: Wor
 
 async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(world: World) -> None:
     await ended(await process(world, "elsewhere"), "tea", "milk")
-    distil = Distiller()
-    one, other = await process(world, distil), await process(world, distil)
+    one = await process(world, lambda leaving: ["tea and milk", "both", "warm"])
+    other = await process(world, lambda leaving: ["tea", "milk"])
 
     async def other_first() -> None:
         session = await opened(other)
@@ -99,9 +99,20 @@ async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(wor
 
     world.mid.before["onward.note"] = other_first
     left = await (await opened(one)).onward()
-    assert distil.calls == 2
-    assert await taught(world) == ["milk (2)", "tea (2)"]
+    assert await taught(world) == ["milk", "tea"]
     assert left.entries == []
+
+
+async def test_a_fact_deleted_before_it_was_known_to_be_made_is_not_made_again(world: World) -> None:
+    engine = await process(world, Distiller())
+    await ended(engine, "tea", "milk")
+    world.mid.fails_before.add("owed.settle")
+    made = (await (await opened(engine)).onward()).entries
+    world.heal()
+    await engine.delete(TENANT, made[0])
+    await swept(await process(world, Distiller()))
+    assert await taught(world) == ["milk (1)"]
+    assert await engine.maintenance.owed() == 0
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
