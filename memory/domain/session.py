@@ -77,14 +77,20 @@ class HistoryItem(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundMessage(Shown):
-    """A message that a search found; a higher score answers better, and says nothing beside that of another search."""
+    """A message that a search found, and its session; a higher score answers better, and says nothing beside that of another search."""
 
     item: HistoryItem
     score: float
+    session_id: str
 
     @property
     def message(self) -> Message:
         return self.item.message
+
+    @property
+    def speaker(self) -> str | None:
+        """Who said it, where the message has a name."""
+        return self.item.message.name
 
 
 @dataclass(frozen=True, slots=True, repr=False)

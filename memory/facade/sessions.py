@@ -109,7 +109,7 @@ class Sessions:
         return await listed(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
-        """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed.
+        """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed; see `Session.end`.
 
         Where it has a conversation, nothing is appended to that until it is resumed.
         """
@@ -119,7 +119,7 @@ class Sessions:
         return await self._access.engine.promotion.end_session(self._access.tenant, Scope.session(session_id))
 
     async def delete(self, session_id: str) -> bool:
-        """Erase a session with everything said in it, and the entries of its scope; false where there was none."""
+        """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
         return await self._access.engine.conversations.sessions.delete(self._access.tenant, door.identifier("session_id", session_id))
 
 

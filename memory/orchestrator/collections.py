@@ -76,6 +76,9 @@ MESSAGES = Collection(
         Field("message_role", FieldType.TEXT),
         Field("speaker", FieldType.TEXT),
         Field("tokens", FieldType.INTEGER),
+        Field("subject", FieldType.TEXT, indexed=True),  # of its session, as agent and namespace: messages are found by them
+        Field("agent", FieldType.TEXT),
+        Field("namespace", FieldType.TEXT),
     ),
     (TextPart("content", 1.0),),
     indexes=(("conversation_id", "message_id"), ("conversation_id", "event")),

@@ -146,18 +146,18 @@ class Erasure:
         """
         return (await self.erase(Partition(tenant, scope.text)))[ENTRIES.name]
 
-    async def erase(self, partition: Partition) -> Counter[str]:
-        """Delete every record of a partition, in every store; how many of each collection. See `erase_scope`."""
-        return await self._begin(partition, 1 + await self._generations.highest(partition))
+    async def erase(self, partition: Partition, then: tuple[Owed, ...] = ()) -> Counter[str]:
+        """Delete every record of a partition, in every store; how many of each collection (see `erase_scope`). `then` is done behind it."""
+        return await self._begin(partition, 1 + await self._generations.highest(partition), then)
 
-    async def _begin(self, partition: Partition, generation: int) -> Counter[str]:
-        archive, operation = self._placement.topology.archive, self._operation(partition, generation)
+    async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = ()) -> Counter[str]:
+        archive, operation = self._placement.topology.archive, self._operation(partition, generation, then)
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, Newer()))
         if (error := refused(archive, begun)) is not None:
             raise error
         return await self._carry_out(operation)
 
-    def _operation(self, partition: Partition, generation: int) -> Record:
+    def _operation(self, partition: Partition, generation: int, then: tuple[Owed, ...]) -> Record:
         now = self._placement.now()
         data = {"tenant": partition.tenant, "scope": partition.scope, "generation": generation}
         return Record(
@@ -169,7 +169,7 @@ class Erasure:
             fields={"kind": UNDER_WAY},
             body=data,
             tier="mid",
-            owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data),),
+            owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data), *then),
         )
 
     def _stores(self) -> Sequence[Store]:
@@ -249,11 +249,13 @@ class Erasure:
         return True  # ending the operation took the debt away with it
 
     async def _end(self, operation: Record) -> None:
-        """The erasure has been carried out: it is watched where a store needs that, and remembered."""
+        """The erasure has been carried out: what it owes besides is done, it is watched where a store needs that, and remembered."""
         needs_watch = any(not store.capabilities.fenced for store in self._placement.topology.stores)
-        await self._becomes(operation, WATCHED if needs_watch else REMEMBERED, ended=micros(self._placement.now()))
+        ended = await self._becomes(operation, WATCHED if needs_watch else REMEMBERED, ended=micros(self._placement.now()))
+        if ended.owed:
+            await self._outbox.finish(Pending(OPERATIONS, self._placement.topology.archive, ended))
 
-    async def _becomes(self, operation: Record, kind: str, **noted: int) -> None:
+    async def _becomes(self, operation: Record, kind: str, **noted: int) -> Record:
         version = self._placement.next_version(operation.version)
         new = replace(
             operation,
@@ -261,11 +263,12 @@ class Erasure:
             updated_at=self._placement.now(),
             fields={"kind": kind},
             body={**operation.body, **noted},
-            owed=(),
+            owed=tuple(owed for owed in operation.owed if owed.step != ERASE_SCOPE),
             previous=None,
         )
         ended = Put(OPERATIONS, new, AtVersion(operation.version), settles=frozenset({ERASE_SCOPE}))
         await self._placement.write_one("erase.end", self._placement.topology.archive, ended)
+        return new
 
     # -- after an erasure ---------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.domain.errors import MemoryTiersError
-from memory.domain.scope import ScopeKind
+from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.collections import (
     CLAIMS,
     ENTRIES,
@@ -23,6 +23,7 @@ from memory.orchestrator.collections import (
     SETTINGS,
     TASKS,
 )
+from memory.orchestrator.split import CONVERSATION
 from memory.policies.routing import Route, replicas_of, route
 from memory.ports.collections import Collection
 
@@ -45,6 +46,14 @@ class Kind:
     movable: bool = False
     """Whether promotion rules and sweeps move its records to later tiers."""
     exported: bool = True
+    conversational: bool = False
+    """Whether its records lie in the partitions of conversations, and not in those of callers' scopes."""
+
+    def scope_of(self, scope: Scope) -> str | None:
+        """Where the records of this kind lie that belong to a caller's scope; None where there are none."""
+        if not self.conversational:
+            return scope.text
+        return f"{CONVERSATION}:{scope.id}" if scope.kind is ScopeKind.SESSION else None
 
     def route(self, scope_kind: ScopeKind | None = None) -> Route:
         """Where a new record is born, and why."""
@@ -116,8 +125,8 @@ KINDS = Kinds(
     ),
     Kind(ENTRY_VERSIONS, exported=False),
     Kind(RELATIONS),
-    Kind(SESSIONS, exported=False),
-    Kind(MESSAGES, exported=False),
+    Kind(SESSIONS, conversational=True),
+    Kind(MESSAGES, conversational=True),
     Kind(TASKS, exported=False),
     Kind(RUNS, exported=False),
     Kind(CLAIMS, scoped=False, exported=False),

@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
-
-
 FOLLOW = "follow"
 LOGS = 64
 """Of how many sessions it is remembered what was read."""
+UNLEARN = "unlearn"
+"""What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
 
 
 def scope_of(session_id: str) -> str:
@@ -210,15 +210,16 @@ class SessionRecords:
         return True
 
     async def delete(self, tenant: str, session_id: str) -> bool:
-        """Erase a session with everything said in it, and the entries of its scope; false where there was none."""
+        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none."""
+        then: tuple[Owed, ...] = ()
         try:
-            await self.record(tenant, session_id)
-            there = True
+            life = {"tenant": tenant, "session_id": session_id, "incarnation": (await self.record(tenant, session_id)).body["incarnation"]}
+            then = (Owed(UNLEARN, UNLEARN, life),)
         except NotFound:
-            there = False
-        await self._erasure.erase(Partition(tenant, scope_of(session_id)))
+            pass
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
-        return there or entries > 0
+        await self._erasure.erase(Partition(tenant, scope_of(session_id)), then)
+        return bool(then) or entries > 0
 
     # -- many ---------------------------------------------------------------------------------------------------------
 
@@ -283,6 +284,7 @@ def _life_of(record: Record) -> Life:
         record.generation or 0,
         "system" in record.body,
         record.created_at,
+        {name: record.fields.get(name) for name in ("subject", "agent", "namespace")},
     )
 
 
