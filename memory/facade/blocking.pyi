@@ -69,6 +69,7 @@ class BlockingMemory:
         title: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        expires_at: Moment | timedelta | None = ...,
     ) -> BlockingSession: ...
     @property
     def admin(self) -> BlockingAdmin: ...
@@ -276,8 +277,18 @@ class BlockingSessions:
         title: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        expires_at: Moment | timedelta | None = ...,
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
+    def update(
+        self,
+        session_id: str,
+        *,
+        title: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Mapping[str, Any] = ...,
+        expires_at: Moment | timedelta | None = ...,
+    ) -> SessionInfo: ...
     def list(
         self,
         *,

@@ -97,6 +97,7 @@ class Engine:
             promotion=self.promotion,
             accesses=self.accesses,
             dangling=self.dangling,
+            sessions=self.conversations.sessions,
         )
 
     async def open(self) -> None:

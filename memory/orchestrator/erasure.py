@@ -146,9 +146,12 @@ class Erasure:
         """
         return (await self.erase(Partition(tenant, scope.text)))[ENTRIES.name]
 
-    async def erase(self, partition: Partition) -> Counter[str]:
-        """Delete every record of a partition, in every store; how many of each collection. See `erase_scope`."""
-        return await self._begin(partition, 1 + await self._generations.highest(partition))
+    async def erase(self, partition: Partition, older_than: int | None = None) -> Counter[str]:
+        """Delete every record of a partition, in every store; how many of each collection. See `erase_scope`.
+
+        With `older_than` only those of lower generations: what was born since that was raised stays.
+        """
+        return await self._begin(partition, older_than or 1 + await self._generations.highest(partition))
 
     async def _begin(self, partition: Partition, generation: int) -> Counter[str]:
         archive, operation = self._placement.topology.archive, self._operation(partition, generation)

@@ -16,6 +16,7 @@ from typing import Any
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.accesses import Accesses
+from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -79,6 +80,7 @@ class Maintenance:
         promotion: Promotion,
         accesses: Accesses,
         dangling: Dangling,
+        sessions: SessionRecords,
     ) -> None:
         self._placement = placement
         self._outbox = outbox
@@ -88,6 +90,7 @@ class Maintenance:
         self._promotion = promotion
         self._accesses = accesses
         self._dangling = dangling
+        self._sessions = sessions
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
 
     async def sweep(self) -> SweepReport:
@@ -116,6 +119,7 @@ class Maintenance:
         for store in self._placement.topology.homes:
             for leaf in leaves_of(store):
                 await self._job(report, self._do_due, leaf, store, over, report, hold, away)
+        await self._job(report, self._count, report, "expired", self._sessions.erase_expired, hold)
         for leaf in over:  # once every mark has told what it can
             await self._job(report, self._purge, leaf, report, hold)
         await self._job(report, self._count, report, "repeated_erasures", self._erasure.watch, hold)

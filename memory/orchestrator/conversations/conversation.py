@@ -24,7 +24,7 @@ from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import arranged, fitted, newest, split_for_compaction
 from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
-from memory.ports.record import JsonValue, Record
+from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -404,11 +404,11 @@ class Conversation:
             await self._sessions.finish(self._log.record_of(event))
         return bool(events)
 
-    async def rename(self, **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata."""
+    async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
+        """Change what of the session is no affair of its log: title and metadata, and as fields tags and expiry."""
         record = await self._same_life()
         state = (await self._log.load()).state
-        self._record = await self._sessions.follow(record, state, self._placement.now(), **changes)
+        self._record = await self._sessions.follow(record, state, self._placement.now(), told, **changes)
         return info_of(self._record, state)
 
     async def _touch(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
+from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, NotFound
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.redaction import Redaction
@@ -26,6 +29,10 @@ class Conversations:
         self.redaction = Redaction(placement, sessions=self.sessions, outbox=outbox, erasure=erasure)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
+
+    def moment_of(self, given: datetime | timedelta | None) -> datetime | None:
+        """The moment that an expiry means which is given now."""
+        return expiry(given, self._placement.now())
 
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
+from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
@@ -17,13 +18,14 @@ from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Life, Log
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.lease import Hold
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.ports.query import Eq, Filter, Ge, Has, Le, Order, Query, Tenant, all_of
+from memory.ports.query import Eq, Everywhere, Filter, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
 
@@ -55,6 +57,7 @@ class SessionDraft:
     title: str | None = None
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    expires_at: datetime | timedelta | None = None
 
 
 class SessionRecords:
@@ -88,6 +91,9 @@ class SessionRecords:
                 return record, log
             if (error := refused(self._placement.topology.archive, outcome)) is not None:
                 raise error
+            if isinstance(outcome.stored, Record) and self._is_over(outcome.stored):
+                await self._erase_expired(outcome.stored)
+                continue
             if isinstance(outcome.stored, Record | Corrupt):
                 if isinstance(outcome.stored, Record) and outcome.stored.body.get("incarnation") == record.body["incarnation"]:
                     return outcome.stored, self.log(outcome.stored)  # this very put, whose answer was lost
@@ -107,6 +113,7 @@ class SessionRecords:
             "namespace": draft.namespace,
             "tags": tuple(draft.tags),
             "touched_at": now,
+            "hidden_from": expiry(draft.expires_at, now),
         }
         said = {
             "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
@@ -123,9 +130,14 @@ class SessionRecords:
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
-        if not isinstance(stored, Record):
+        if not isinstance(stored, Record) or self._is_over(stored):
             raise NotFound(session_id, "session")
         return stored
+
+    def _is_over(self, record: Record) -> bool:
+        """Whether the session has expired: it is hidden strictly after that moment, and gone with a sweep."""
+        until: Any = record.fields.get("hidden_from")
+        return until is not None and until < self._placement.now()
 
     def log(self, record: Record) -> Log:
         """The log of the session whose record this is."""
@@ -137,15 +149,18 @@ class SessionRecords:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
 
-    async def follow(self, record: Record, state: State, touched_at: datetime, **changes: JsonValue) -> Record:
-        """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`)."""
+    async def follow(
+        self, record: Record, state: State, touched_at: datetime, told: Mapping[str, FieldValue] | None = None, **changes: JsonValue
+    ) -> Record:
+        """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`); `told`
+        are fields (`tags`, `hidden_from`)."""
         patience = Patience(self._placement, str(record.fields["session_id"]))
         while True:
             now = self._placement.now()
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
-            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at)}
+            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at), **(told or {})}
             if body == dict(record.body) and fields == dict(record.fields):
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
@@ -159,7 +174,7 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and int(record.body.get("place", 0)) >= state.place:
+            if not changes and not told and int(record.body.get("place", 0)) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
@@ -189,6 +204,21 @@ class SessionRecords:
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
         return there or entries > 0
 
+    async def _erase_expired(self, record: Record) -> None:
+        """Erase a session that has expired, and not one that was created of its id since. Entries of its scope have an expiry of their own."""
+        await self._erasure.erase(record.partition, older_than=(record.generation or 0) + 1)
+
+    async def erase_expired(self, hold: Hold) -> int:
+        """Erase the sessions that have expired, of all tenants; how many."""
+        erased, query = 0, Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now()), limit=self._placement.settings.page)
+        async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
+            for record in page.records:
+                await hold()
+                if isinstance(record, Record):
+                    await self._erase_expired(record)
+                    erased += 1
+        return erased
+
     # -- many ---------------------------------------------------------------------------------------------------------
 
     async def list(
@@ -207,6 +237,7 @@ class SessionRecords:
         """A page of sessions with these fields, created between the two moments, both included (B15, B16)."""
         conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
+        conditions.append(Not(Lt("hidden_from", self._placement.now())))
         conditions += [] if since is None else [Ge("created_at", since)]
         conditions += [] if until is None else [Le("created_at", until)]
         by = Order("touched_at" if order == "updated" else "created_at", descending=descending)
@@ -235,6 +266,7 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         compaction_count=body.get("compactions", 0) if state is None else state.after.compactions,
         version=None if state is None else state.after.version,
         last_compaction_id=None if state is None else state.after.last_compaction,
+        expires_at=fields.get("hidden_from"),
     )
 
 
