@@ -18,14 +18,13 @@ from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Life, Log
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.lease import Hold
 from memory.orchestrator.outbox import Outbox, Pending
 from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.ports.query import Eq, Everywhere, Filter, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
+from memory.ports.query import Eq, Filter, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
 
@@ -92,7 +91,7 @@ class SessionRecords:
             if (error := refused(self._placement.topology.archive, outcome)) is not None:
                 raise error
             if isinstance(outcome.stored, Record) and self._is_over(outcome.stored):
-                await self._erase_expired(outcome.stored)
+                await self.erase_expired(outcome.stored)
                 continue
             if isinstance(outcome.stored, Record | Corrupt):
                 if isinstance(outcome.stored, Record) and outcome.stored.body.get("incarnation") == record.body["incarnation"]:
@@ -204,20 +203,9 @@ class SessionRecords:
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
         return there or entries > 0
 
-    async def _erase_expired(self, record: Record) -> None:
+    async def erase_expired(self, record: Record) -> None:
         """Erase a session that has expired, and not one that was created of its id since. Entries of its scope have an expiry of their own."""
         await self._erasure.erase(record.partition, older_than=(record.generation or 0) + 1)
-
-    async def erase_expired(self, hold: Hold) -> int:
-        """Erase the sessions that have expired, of all tenants; how many."""
-        erased, query = 0, Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now()), limit=self._placement.settings.page)
-        async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
-            for record in page.records:
-                await hold()
-                if isinstance(record, Record):
-                    await self._erase_expired(record)
-                    erased += 1
-        return erased
 
     # -- many ---------------------------------------------------------------------------------------------------------
 
