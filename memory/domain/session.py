@@ -38,6 +38,8 @@ class SessionInfo(Shown):
     compaction_count: int
     version: int | None = None
     last_compaction_id: str | None = None
+    expires_at: datetime | None = None
+    """After this moment it is hidden, and erased by a sweep."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

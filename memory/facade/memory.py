@@ -126,6 +126,7 @@ class Memory:
         title: str | None = None,
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Moment | timedelta | None = None,
     ) -> Session:
         """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`."""
         draft = session_draft(
@@ -137,6 +138,7 @@ class Memory:
             title=title,
             tags=tags,
             metadata=metadata,
+            expires_at=expires_at,
         )
         return Session(self._access, draft, create=flag("create", create))
 

@@ -7,7 +7,6 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from memory.domain import door
-from memory.domain.entry import check_title
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
@@ -271,10 +270,6 @@ class Session:
         return await (await self._conversation()).compactions()
 
     # -- its life -----------------------------------------------------------------------------------------------------
-
-    async def rename(self, title: str | None) -> SessionInfo:
-        """Give the session another title, of up to 200 characters, or none."""
-        return await (await self._conversation()).rename(title=check_title(title))
 
     async def end(self) -> PromotionReport:
         """The session is over: nothing is appended until `resume`. Entries are made of what was said, by the `onward` of the memory, and the

@@ -61,6 +61,7 @@ SESSIONS = Collection(
         Field("namespace", FieldType.TEXT, indexed=True),
         Field("tags", FieldType.TAGS),
         Field("touched_at", FieldType.TIME, indexed=True, required=True),
+        Field("hidden_from", FieldType.TIME, indexed=True),  # its expiry: not the record's own, of which a store may make an end by itself
     ),
 )
 """The sessions of conversations, one record each."""

@@ -102,6 +102,7 @@ class Engine:
             promotion=self.promotion,
             tells=(self.accesses.tell, self.conversations.sessions.catch_up),
             dangling=self.dangling,
+            sessions=self.conversations.sessions,
         )
 
     async def open(self) -> None:

@@ -26,6 +26,7 @@ from memory.orchestrator.collections import (
 from memory.orchestrator.split import CONVERSATION
 from memory.policies.routing import Route, replicas_of, route
 from memory.ports.collections import Collection
+from memory.ports.record import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Kind:
     """Whether promotion rules and sweeps move its records to later tiers."""
     exported: bool = True
     conversational: bool = False
-    """Whether its records lie in the partitions of conversations, and not in those of callers' scopes."""
+    """Whether its records lie in the partitions of conversations, and in no other; those of the other kinds never do."""
 
     def scope_of(self, scope: Scope) -> str | None:
         """Where the records of this kind lie that belong to a caller's scope; None where there are none."""
@@ -99,6 +100,11 @@ class Kinds:
     def scoped(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in self if kind.scoped)
 
+    def within(self, *partitions: Partition) -> tuple[Kind, ...]:
+        """Those of which records can lie in one of these partitions."""
+        asked = {partition.scope.startswith(f"{CONVERSATION}:") for partition in partitions}
+        return tuple(kind for kind in self.scoped if kind.conversational in asked)
+
     @property
     def movable(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in self if kind.movable)
@@ -127,8 +133,8 @@ KINDS = Kinds(
     Kind(RELATIONS),
     Kind(SESSIONS, conversational=True),
     Kind(MESSAGES, conversational=True),
-    Kind(TASKS, exported=False),
-    Kind(RUNS, exported=False),
+    Kind(TASKS, exported=False, conversational=True),
+    Kind(RUNS, exported=False, conversational=True),
     Kind(CLAIMS, scoped=False, exported=False),
     Kind(OPERATIONS, scoped=False, exported=False),
     Kind(LEASES, scoped=False, exported=False),

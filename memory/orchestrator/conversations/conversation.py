@@ -26,7 +26,7 @@ from memory.orchestrator.turns import Patience
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import Threshold, arranged, fitted, fitted_in_steps, is_pinned, layered, newest
 from memory.ports.query import within
-from memory.ports.record import JsonValue, Record
+from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -366,11 +366,11 @@ class Conversation:
         """Carry what has left the window onward, as far as that is owed and can be done now."""
         return await self._onward.of_session(await self._same_life())
 
-    async def rename(self, **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata."""
+    async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
+        """Change what of the session is no affair of its log: title and metadata, and as fields tags and expiry."""
         record = await self._same_life()
         state = (await self._log.load()).state
-        self._record = await self._sessions.follow(record, state, self._placement.now(), **changes)
+        self._record = await self._sessions.follow(record, state, self._placement.now(), told, **changes)
         return info_of(self._record, state)
 
     async def _touch(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Literal
 
+from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, NotFound
 from memory.domain.session import FoundMessage
 from memory.orchestrator.conversations.carrying import Carrying
@@ -46,6 +48,10 @@ class Conversations:
         self.runs = Runs(placement, outbox=outbox)
         self.carrying = Carrying(placement)
         self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
+
+    def moment_of(self, given: datetime | timedelta | None) -> datetime | None:
+        """The moment that an expiry means which is given now."""
+        return expiry(given, self._placement.now())
 
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
