@@ -52,10 +52,11 @@ async def test_a_store_that_takes_nothing_keeps_no_list_from_being_read(world: W
 
 async def test_a_session_that_was_deleted_meanwhile_keeps_no_list_from_being_read(world: World) -> None:
     await (await begun(world.engine)).append([user("hello", "u1")])
-    await (await begun(world.engine, "s2")).append([user("hello", "u1")])
-    await (await world.another_process()).conversations.sessions.delete(TENANT, "s1")
+    for name in ("s2", "s3"):
+        await (await begun(world.engine, name)).append([user("hello", "u1")])
+    await (await world.another_process()).conversations.sessions.delete(TENANT, "s2")
     found = await listed(world.engine)
-    assert {name: info.message_count for name, info in found.items()} == {"s2": 2}
+    assert {name: info.message_count for name, info in found.items()} == {"s1": 2, "s3": 2}
 
 
 async def test_the_preview_is_how_the_user_s_first_message_begins(world: World) -> None:
