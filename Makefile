@@ -23,7 +23,7 @@ DEV := $(VENV)/.installed-dev
 WORKERS ?= 3
 UV ?= uv
 LOCKED := pyproject.toml tools/install.py
-CODE := memory memory_tiers tests tools bench
+CODE := memory memory_tiers tests tools bench examples
 
 # The tests start Python some hundred times: what it compiled once is kept, in a shell that forbids it, too.
 export PYTHONDONTWRITEBYTECODE :=

@@ -94,7 +94,8 @@ def main() -> int:
         programs = install(build(folder / "dist"), folder / "env")
         place = folder / "tests-only"
         shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *LEFT_OUT))
-        shutil.copytree(ROOT / "tools", place / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("tools", "examples"):
+            shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
         (place / "docs").mkdir()
         for file in ("pyproject.toml", "README.md", "docs/backends.md"):  # what tests read beside the code
             shutil.copy(ROOT / file, place / file)

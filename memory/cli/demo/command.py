@@ -20,7 +20,7 @@ async def demo(
     cli: Cli,
     keep: Annotated[Path | None, typer.Option("--keep", metavar="PATH", help="Keep the database in this file, to look around afterwards.")] = None,
 ) -> int:
-    """See it work: remember a conversation, answer questions about it, end the session.
+    """See it work: remember a conversation, answer questions about it, end the session; and have it as an agent whose window is small.
 
     Runs on one temporary SQLite file, or on the stores that --config names. Ends with 1 if a question's evidence was not among the first five.
     """
@@ -36,6 +36,7 @@ async def demo(
 async def _shown(cli: Cli, source: str, *, kept: Path | None) -> int:
     from memory.cli.demo import show
     from memory.cli.demo.run import Demo
+    from memory.cli.demo.window import talk
     from memory.cli.transfer import progress
     from memory.facade.config import MemoryConfig
     from memory.facade.memory import Memory
@@ -62,7 +63,9 @@ async def _shown(cli: Cli, source: str, *, kept: Path | None) -> int:
         again = await main_job.answer(answers[-1]["question"], answers[-1]["expected"])
         section("asked_again", again)
         section("tiers", await main_job.tiers())
-    found = all(answer["found_at"] is not None for answer in (*answers, again))
+        window = await talk(memory, answers)
+        section("window", window)
+    found = all(answer["found_at"] is not None for answer in (*answers, again, *window["recalled"])) and window["kept"] == window["said"]
     document |= {"all_found": found, "seconds": round(time.perf_counter() - started, 2), "kept_in": str(kept) if kept else None}
     cli.emit(document, lambda out: show.closing(out, document))
     return 0 if found else 1

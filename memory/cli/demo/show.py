@@ -97,6 +97,28 @@ def _tiers(out: Console, found: Mapping[str, Any]) -> None:
         out.print(f"{found['owed']} steps are owed; a sweep will do them.")
 
 
+def _window(out: Console, found: Mapping[str, Any]) -> None:
+    _heading(out, 7, "An agent's window, compacted while nothing is forgotten")
+    out.print(
+        f"The same {found['said']} turns in a session, for a model that takes {found['budget']} tokens; its summaries are a scripted stand-in's."
+    )
+    rows = [[n, one["archived"], one["tokens_before"], one["tokens_after"]] for n, one in enumerate(found["compactions"], start=1)]
+    columns = ["#", "messages compacted", "tokens before", "tokens after"]
+    out.print(table("", columns, rows, right=columns))
+    window = found["window"]
+    out.print(
+        f"The model would be sent {window['messages']} messages now ({window['tokens']} tokens); the history has {found['kept']} of {found['said']}."
+    )
+    for one in found["recalled"]:
+        where = "in the window still" if one["in_window"] else "no longer in the window"
+        out.print()
+        out.print(Text.assemble((one["question"], "bold cyan"), (f"   {where}", "dim")))
+        if one["found_at"] is None:
+            out.print(plain(f"✗ the evidence ({', '.join(one['expected'])}) is not among the first messages found in the session", "bold red"))
+        else:
+            out.print(Text.assemble(("✓ ", "bold green"), f"found in the session at {one['found_at']}: ", plain(one["content"], limit=220)))
+
+
 SECTIONS: dict[str, Callable[[Console, Any], None]] = {
     "remembered": _remembered,
     "routes": _routes,
@@ -104,6 +126,7 @@ SECTIONS: dict[str, Callable[[Console, Any], None]] = {
     "promotion": _promotion,
     "asked_again": _again,
     "tiers": _tiers,
+    "window": _window,
 }
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFound
@@ -17,7 +18,6 @@ from memory.orchestrator.conversations.history import History, HistoryAsked
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.onward import Left, Onward
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.reading import Asked, Window, read_window
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.conversations.summaries import Summaries, Summarise
@@ -62,7 +62,6 @@ class Conversation:
         self._counter = counter
         self._history = History(placement, log)
         self._summaries = Summaries(placement, log, counter, onward, self._window)
-        self._touched_at = record.created_at
 
     @property
     def id(self) -> str:
@@ -378,20 +377,13 @@ class Conversation:
         that it is not."""
         if self._log.seen is None:
             return
-        self._sessions.is_behind(self._record.key, self._follow)
-        touched: Any = self._record.fields["touched_at"]
-        self._touched_at = self._placement.now()
-        if self._touched_at - touched >= FOLLOWS_WITHIN:
+        state, now, touched = self._log.seen.state, self._placement.now(), self._record.fields["touched_at"]
+        self._sessions.is_behind(self._record, state, now)
+        if isinstance(touched, datetime) and now - touched >= FOLLOWS_WITHIN:
             try:
-                await self._follow()
+                self._record = await self._sessions.tell(self._record, state, now)
             except MemoryTiersError as error:
                 log.info("the record of session %s is behind its log: %s", self.id, error)
-
-    async def _follow(self) -> None:
-        """Let the session's own record say what this handle has seen of its log."""
-        seen = self._log.seen or await self._log.load()
-        preview = await preview_of(self._record, self._log)
-        self._record = await self._sessions.follow(self._record, seen.state, self._touched_at, **preview)
 
 
 def _context(window: Window, shown: Sequence[int], over: int, of_tools: int) -> Context:

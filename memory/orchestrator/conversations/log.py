@@ -303,7 +303,8 @@ class Log:
 
     async def first(self, asked: Filter) -> Event | None:
         """The first event of which this holds."""
-        query = Query(MESSAGES, within(self.life.partition), asked, (Order("created_at"),), limit=1)
+        of_it = And((Eq("conversation_id", self.life.session_id), asked))
+        query = Query(MESSAGES, within(self.life.partition), of_it, (Order("created_at"),), limit=1)
         page = await self._placement.page("log.first", self.store, query)
         return next(iter(self.events_of(page.records)), None)
 

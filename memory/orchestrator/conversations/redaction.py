@@ -17,7 +17,6 @@ from memory.orchestrator.collections import MESSAGES, OPERATIONS
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log, Seen
-from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT
@@ -77,8 +76,7 @@ class Redaction:
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_summary(log, summary.place)
-                if preview := await preview_of(record, log):
-                    await self._sessions.follow(record, (await log.load()).state, record.created_at, **preview)
+                await self._sessions.tell(record, (await log.load()).state, record.created_at)  # how it begins may have been this
         except NotFound:
             return True  # deleted meanwhile
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from memory.domain.session import SessionInfo, SessionPage
 from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.folding import State
 from memory.orchestrator.conversations.log import Life, Log
+from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.entry_records import copied
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.outbox import Outbox, Pending
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
+MOST_BEHIND = 10_000
+"""Sessions that this process remembers to have written to since it told of them."""
+
 FOLLOW = "follow"
 LOGS = 64
 """Of how many sessions it is remembered what was read."""
@@ -76,7 +80,7 @@ class SessionRecords:
         self._outbox = outbox
         self._erasure = erasure
         self._logs: dict[tuple[str, str], Log] = {}
-        self._behind: dict[Key, Callable[[], Awaitable[object]]] = {}
+        self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
 
     # -- one session --------------------------------------------------------------------------------------------------
@@ -192,20 +196,31 @@ class SessionRecords:
                 return record  # another told it of more
             await patience.wait()
 
-    def is_behind(self, key: Key, follow: Callable[[], Awaitable[object]]) -> None:
-        """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends."""
-        self._behind[key] = follow
+    async def tell(self, record: Record, state: State, touched_at: datetime) -> Record:
+        """Let the session's own record say what its log has come to, and how it begins."""
+        preview = await preview_of(record, state, self.log(record))
+        return await self.follow(record, state, touched_at, **preview)
+
+    def is_behind(self, record: Record, state: State, touched_at: datetime) -> None:
+        """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends.
+
+        Of more sessions than are remembered in between, those that wait longest stay behind until something is said in them, as where a process dies.
+        """
+        self._behind.pop(record.key, None)
+        self._behind[record.key] = (record, state, touched_at)
+        if len(self._behind) > MOST_BEHIND:
+            self._behind.pop(next(iter(self._behind)))
 
     async def catch_up(self) -> None:
         """Let the records of the sessions that were written to here say what their logs have come to. Those that a store kept from it wait."""
         behind, self._behind = self._behind, {}
         while behind:
-            key, follow = behind.popitem()
+            key, seen = behind.popitem()
             try:
                 with suppress(NotFound):  # deleted meanwhile
-                    await follow()
+                    await self.tell(*seen)
             except BaseException:
-                self._behind = {key: follow, **behind, **self._behind}
+                self._behind = {key: seen, **behind, **self._behind}
                 raise
 
     async def finish(self, event: Record) -> None:

@@ -73,9 +73,29 @@ def test_each_kind_of_record_says_where_it_went_and_why(shown: Any) -> None:
     assert all(row["because"] for row in shown["routes"])
 
 
+def test_the_agent_s_window_is_compacted_and_nothing_is_forgotten(shown: Any) -> None:
+    found = shown["window"]
+    assert len(found["compactions"]) >= 3
+    assert found["window"]["tokens"] <= found["largest_window"] <= found["budget"]
+    assert (found["kept"], found["said"]) == (60, 60)
+    assert sum(one["archived"] for one in found["compactions"]) + found["window"]["messages"] >= 61
+    gone = [one for one in found["recalled"] if not one["in_window"]]
+    assert len(gone) >= 2
+    assert all(one["found_at"] is not None for one in gone)
+
+
 def test_people_see_the_conversation_remembered_searched_and_moved(demo: CommandLine) -> None:
     text = demo.ok("demo")
-    for words in ("60 imported", "Which berth did the harbour give us?", "✓", "facts-last", "tagged 'fact'", "44 stay in", "5 of 5 answers found"):
+    for words in (
+        "60 imported",
+        "Which berth did the harbour give us?",
+        "✓",
+        "facts-last",
+        "tagged 'fact'",
+        "44 stay in",
+        "the history has 60 of 60",
+        "5 of 5 answers found",
+    ):
         assert words in text
 
 
@@ -84,6 +104,8 @@ def test_a_kept_demo_can_be_looked_at_and_run_again(demo: CommandLine, tmp_path:
     again = demo.json("demo", "--keep", "kept.db")
     assert again["remembered"] == {"turns": 60, "imported": 0, "already_there": 60, "known_before": 5}
     assert again["promotion"]["moved"] == []
+    assert again["window"]["kept"] == 60
+    assert [one["id"] for one in demo.json("session", "list", "--config", "kept.db")["sessions"]] == ["andorinha-refit"]
     assert demo.json("search", "dark blue", "-s", "session:andorinha", "--config", "kept.db")["results"]
     assert {path.name for path in tmp_path.iterdir()} >= {"kept.db"}
 

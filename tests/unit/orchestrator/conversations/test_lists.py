@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from memory.domain.session import SessionInfo
+from memory.orchestrator.conversations import sessions
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN
 from memory.orchestrator.engine import Engine
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, user
@@ -17,9 +20,9 @@ async def listed(engine: Engine) -> dict[str, SessionInfo]:
 
 
 async def test_a_list_of_the_process_that_wrote_is_exact_and_in_the_order_of_use(world: World) -> None:
-    sessions = [await begun(world.engine, f"s{n}") for n in range(3)]
+    talks = [await begun(world.engine, f"s{n}") for n in range(3)]
     for number in (2, 0, 1):
-        await sessions[number].append([user(f"hello {number}", "u1"), assistant("hello", "a1")])
+        await talks[number].append([user(f"hello {number}", "u1"), assistant("hello", "a1")])
     found = await listed(world.engine)
     assert list(found) == ["s1", "s0", "s2"]
     assert {info.message_count for info in found.values()} == {3}
@@ -49,10 +52,11 @@ async def test_a_store_that_takes_nothing_keeps_no_list_from_being_read(world: W
 
 async def test_a_session_that_was_deleted_meanwhile_keeps_no_list_from_being_read(world: World) -> None:
     await (await begun(world.engine)).append([user("hello", "u1")])
-    await (await begun(world.engine, "s2")).append([user("hello", "u1")])
-    await (await world.another_process()).conversations.sessions.delete(TENANT, "s1")
+    for name in ("s2", "s3"):
+        await (await begun(world.engine, name)).append([user("hello", "u1")])
+    await (await world.another_process()).conversations.sessions.delete(TENANT, "s2")
     found = await listed(world.engine)
-    assert {name: info.message_count for name, info in found.items()} == {"s2": 2}
+    assert {name: info.message_count for name, info in found.items()} == {"s1": 2, "s3": 2}
 
 
 async def test_the_preview_is_how_the_user_s_first_message_begins(world: World) -> None:
@@ -91,3 +95,12 @@ async def test_lists_cost_a_burst_no_more_than_one_write_in_a_while(world: World
     world.clock.advance(FOLLOWS_WITHIN + timedelta(seconds=1))
     await session.append([user("later", "later")])
     assert world.mid.steps.count("session.follow") == 2
+
+
+async def test_of_more_sessions_than_are_remembered_the_last_used_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_BEHIND", 2)
+    talks = [await begun(world.engine, f"s{n}") for n in range(3)]
+    for number in (0, 1, 2, 0):
+        await talks[number].append([user("hello")])
+    found = await listed(world.engine)
+    assert {name: info.message_count for name, info in found.items()} == {"s0": 3, "s1": 1, "s2": 2}

@@ -8,7 +8,7 @@ import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.domain.message import Message
-from memory.orchestrator.collections import MESSAGES, OPERATIONS
+from memory.orchestrator.collections import MESSAGES, OPERATIONS, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -226,3 +226,14 @@ async def test_sweeps_forget_scopes_beside_a_user_s_erasure(world: World) -> Non
     report = await world.engine.maintenance.sweep()
     assert not any("KeyError" in said for said in report.stays)
     assert report.still_owed == 1
+
+
+async def test_how_a_session_begins_is_no_longer_told_once_that_was_erased(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([user(NEST, "u1"), user("well", "u2")])
+    sessions = world.engine.conversations.sessions
+    assert [info.preview for info in (await sessions.list(TENANT, asked={}, limit=10)).sessions] == [NEST]
+    await erase(world.engine, session, "u1")
+    (record,) = (await world.mid.query(Query(SESSIONS, Everywhere(), limit=10))).records
+    assert isinstance(record, Record)
+    assert NEST not in str(record)
