@@ -159,7 +159,7 @@ SLIPS: dict[str, Slip] = {
         "frozenset(Role)",
         _ERASE,
     ),
-    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data),),", "", _ERASE),
+    "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data), *then),", "", _ERASE),
     "erasure-never-ends-its-operation": Slip(erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)),
     "erasure-begins-at-the-same-generation": Slip(erasure, "Erasure.erase", "1 + await", "await", _ERASE),
     "erasure-takes-what-was-written-since": Slip(erasure, "Erasure._erase_in", 'Lt("generation", generation)  #', "None  #", ("erase.delete",)),

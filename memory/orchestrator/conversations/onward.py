@@ -123,6 +123,7 @@ class Onward:
         owner = pending.owner
         session = await self._session(owner) if isinstance(owner, Record) else None
         if not isinstance(owner, Record) or session is None:
+            self._failed.pop(owner.key, None)
             return True  # deleted
         if MADE not in owed.data:
             if self._callback is None or owner.key in self._asked or self._is_left_alone(owner.key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
@@ -11,6 +12,7 @@ import pytest
 
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
+from memory.orchestrator.conversations import onward
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.topology import Topology
@@ -30,9 +32,9 @@ class Distiller:
         return [f"{message.text} ({self.calls})" for message in leaving.messages]
 
 
-async def process(world: World, onward: Onward | Literal["elsewhere"] | None) -> Engine:
+async def process(world: World, callback: Onward | Literal["elsewhere"] | None) -> Engine:
     """A process of its own over the world's stores."""
-    engine = Engine(Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=onward)
+    engine = Engine(Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=callback)
     await engine.open()
     return engine
 
@@ -169,6 +171,18 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     await swept(await process(world, None))
     assert await taught(world) == ["new (2)"]
     assert await engine.maintenance.owed() == 0
+
+
+async def test_a_callback_that_never_answers_holds_nobody_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(_: Leaving) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(onward, "ANSWERS_WITHIN", timedelta(0))
+    engine = await process(world, silent)
+    await ended(engine, "tea")
+    left = await (await opened(engine)).onward()
+    assert left.waiting == ["what was said in session s1 is not onward yet: the callback did not answer in time"]
+    assert await engine.maintenance.owed() == 1
 
 
 async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world: World) -> None:
