@@ -43,11 +43,11 @@ class Conversations:
         self._placement = placement
         self._counter = counter or DefaultCounter()
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
-        self.redaction = Redaction(placement, sessions=self.sessions, outbox=outbox, erasure=erasure)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
         self.carrying = Carrying(placement)
         self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
+        self.redaction = Redaction(placement, sessions=self.sessions, onward=self.onward, outbox=outbox, erasure=erasure)
 
     def moment_of(self, given: datetime | timedelta | None) -> datetime | None:
         """The moment that an expiry means which is given now."""

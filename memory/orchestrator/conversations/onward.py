@@ -26,6 +26,7 @@ from memory.orchestrator.browsing import BROWSED
 from memory.orchestrator.collections import ENTRIES, MESSAGES
 from memory.orchestrator.conversations.events import LEAVES, Event, EventType, event_of
 from memory.orchestrator.conversations.history import History, item_of
+from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.sessions import UNLEARN, SessionRecords
 from memory.orchestrator.entry_records import record_of
@@ -33,11 +34,13 @@ from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox, Pending, Until, replicas
 from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.policies.onward import Leaving, drafts_of
 from memory.policies.onward import Onward as Callback
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import JsonValue, Key, Owed, Partition, Record
+from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put
 
 LEAVE, CONFIRM = "leave", "confirm"
@@ -180,7 +183,9 @@ class Onward:
     async def _leaving(self, owner: Record, session: Record) -> Leaving | None:
         """The messages that leave by an event, as they are now: without those that were excluded since; None where there are none."""
         log, event = self._sessions.log(session), event_of(owner)
-        events = [e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None]
+        events = [
+            e for _, e in sorted((await log.at(_places(event))).items()) if e.type is EventType.MESSAGE and e.number is not None and not e.is_redacted
+        ]
         gone = await History(self._placement, log).gone(events)
         kept = [(e.message, e.number) for e, why in zip(events, gone, strict=True) if why.excluded is None]
         said = [(message.model_copy(deep=True), number) for message, number in kept if message is not None and number is not None]
@@ -247,6 +252,35 @@ class Onward:
             if entry.body.get(SAID_IN, {}).get("incarnation") == incarnation:
                 await self._erasure.delete(ENTRIES, entry.key)
         return True
+
+    async def forget(self, log: Log, place: int) -> None:
+        """Delete the entries that were made of the message at this place, which was erased, and let what is still to be made be asked for anew.
+
+        Each event that owes it is written again, so that an answer which is under way, and has read the text, is not noted.
+        """
+        store, life = log.store, log.life
+        query = Query(MESSAGES, within(life.partition), Eq("owing", True), limit=self._placement.settings.page)
+        async for page in self._placement.pages("onward.owed", store, query):
+            for row in page.records:
+                if isinstance(row, Record) and any(o.step == LEAVE for o in row.owed) and place in _places(event_of(row)):
+                    await self._ask_anew(store, row)
+        async for entry in self._made_of(life.tenant, life.session_id):
+            said_in: Any = entry.body.get(SAID_IN, {})
+            if said_in.get("incarnation") == life.incarnation and place in Places.told(said_in["places"]):
+                await self._erasure.delete(ENTRIES, entry.key)
+
+    async def _ask_anew(self, store: Store, owner: Record) -> None:
+        patience = Patience(self._placement, owner.key.id)
+        while any(owed.step == LEAVE for owed in owner.owed):
+            steps = tuple(Owed(LEAVE, LEAVE) if owed.step == LEAVE else owed for owed in owner.owed)
+            anew = replace(owner, version=version_at(self._placement.now(), owner.version), owed=steps)
+            outcome = await self._placement.write_one("onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version)))
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if outcome.applied or not isinstance(outcome.stored, Record):
+                return
+            owner = outcome.stored
+            await patience.wait()
 
     async def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
         for store in self._placement.topology.homes:

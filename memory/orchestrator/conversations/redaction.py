@@ -1,4 +1,4 @@
-"""Erasing what was said: one message of a session, with the summaries that were made of it, and all that a user said and is.
+"""Erasing what was said: one message of a session, with the summaries and entries made of it, and all that a user said and is.
 
 A message is erased where it stands. Its place, its number and its role are left, so that no place is taken for lost and counts stay. It owes the
 rest: an event that takes it out of the window, and then the same for every compaction whose range holds it. A compaction that is under way, and has
@@ -17,6 +17,7 @@ from memory.orchestrator.collections import MESSAGES, OPERATIONS
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT
@@ -36,9 +37,10 @@ USER_ERASURE = "user"
 class Redaction:
     """Carries out the erasure of messages, and of users."""
 
-    def __init__(self, placement: Placement, *, sessions: SessionRecords, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(self, placement: Placement, *, sessions: SessionRecords, onward: Onward, outbox: Outbox, erasure: Erasure) -> None:
         self._placement = placement
         self._sessions = sessions
+        self._onward = onward
         self._outbox = outbox
         self._erasure = erasure
         outbox.register(REDACT, self._redact_noted)
@@ -76,6 +78,7 @@ class Redaction:
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_summary(log, summary.place)
+                await self._onward.forget(log, event.place)
                 await self._sessions.tell(record, (await log.load()).state, record.created_at)  # how it begins may have been this
         except NotFound:
             return True  # deleted meanwhile

@@ -196,3 +196,38 @@ async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world:
     await session.close("ended")
     assert (await session.onward()).entries == []
     assert await taught(world) == ["green tea"]
+
+
+@pytest.mark.parametrize("when", ["made", "noted", "being asked", "not asked yet"])
+async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_told_of_it_again(world: World, when: str) -> None:
+    """Whether its entries stand, are written down to be made, or the callback has read the text already and has not answered."""
+    told: list[list[str]] = []
+    engine = await process(world, None)
+
+    async def erase() -> None:
+        session = await opened(engine)
+        assert await engine.conversations.redaction.erase(session.log, "secret")
+
+    async def distil(leaving: Leaving) -> list[str]:
+        told.append([message.text for message in leaving.messages])
+        if when == "being asked" and len(told) == 1:
+            await erase()
+        return [message.text for message in leaving.messages]
+
+    other = await process(world, "elsewhere" if when == "not asked yet" else distil)
+    await ended(other, "secret", "harmless")
+    if when == "noted":
+        world.mid.fails_before.add("onward.home")
+    await swept(other)
+    world.heal()
+    if when == "made":
+        assert await taught(world) == ["harmless", "secret"]
+    if when != "being asked":
+        await erase()
+    last = await process(world, distil)
+    world.clock.advance(DAY)
+    await swept(last)
+    assert "secret" not in await taught(world)
+    assert told[1:] == [["harmless"]] * len(told[1:]) if when != "not asked yet" else told == [["harmless"]]
+    if when != "made":
+        assert await taught(world) == ["harmless"]
