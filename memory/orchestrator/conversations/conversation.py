@@ -14,7 +14,7 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType, co
 from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import Asked, Window, read_window
+from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
 from memory.orchestrator.conversations.sessions import SessionRecords, info_of, system_of
 from memory.orchestrator.conversations.summaries import Summaries, Summarise
 from memory.orchestrator.placement import Placement
@@ -72,8 +72,8 @@ class Conversation:
 
     async def info(self) -> SessionInfo:
         """The session as it is now."""
-        self._record = await self._same_life()
-        return info_of(self._record, (await self._log.load()).state)
+        self._record, seen = await both(self._same_life(), self._log.load())
+        return info_of(self._record, seen.state)
 
     async def _same_life(self) -> Record:
         record = await self._sessions.record(self._log.life.tenant, self.id)
@@ -196,7 +196,8 @@ class Conversation:
     async def _replaced(self, event: Event, message: Message) -> Message | None:
         """The message where it stands, saying this instead; what was excluded is in the window again (B29)."""
         changed = await self._changed(event, lambda _: message)
-        seen = await self._log.load()
+        seen = self._log.seen if changed is not event else None  # what was told of a change was told behind all that this has seen
+        seen = seen or await self._log.load()
         if changed.place not in seen.state.window and (await self._history.gone([changed]))[0].archived_by is None:
             await self._restored(changed)
         return changed.message
