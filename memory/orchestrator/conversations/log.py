@@ -347,14 +347,18 @@ class Log:
         return outcomes
 
     async def _repeated(self, drafts: list[Draft]) -> tuple[list[Event], list[Draft]]:
-        """What of the drafts is there already, and what is left: where the same was put last, and the store never said whether it is there."""
-        unsure = self._unsure
-        if not unsure or [replace(draft, nonce="") for draft in drafts] != [replace(event.draft, nonce="") for event in unsure]:
+        """What of the drafts is there already, and what is left: where the same was said last, and the store never answered whether it is there.
+
+        Only messages can be doubled: whatever else happens is decided by what stands.
+        """
+        unsure, given = [e for e in self._unsure if e.type is EventType.MESSAGE], [d for d in drafts if d.type is EventType.MESSAGE]
+        if not unsure or [replace(draft, nonce="") for draft in given] != [replace(event.draft, nonce="") for event in unsure]:
             return [], drafts
         there = await self.at([event.place for event in unsure])
         self._unsure = []
         landed = {e.place: there[e.place] for e in unsure if e.place in there and there[e.place].draft.nonce == e.draft.nonce}
-        return list(landed.values()), [event.draft for event in unsure if event.place not in landed]
+        others = [draft for draft in drafts if draft.type is not EventType.MESSAGE]
+        return list(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
         return replace(draft, nonce=f"{self._placement.random_bits(64):016x}")

@@ -1,5 +1,5 @@
-"""Whatever was acknowledged is read by whoever begins to read after that, in whatever order the calls of several processes reach the store: on the engine
-itself, in many drawn orders. A slip of the pen in what this rests on is found the same way.
+"""Whatever was acknowledged is read by whoever begins to read after that, in whatever order the calls of several processes reach the store: on the
+engine itself, in many drawn orders. A slip of the pen in what this rests on is found the same way.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pytest
 
 from memory.domain.errors import StoreUnavailable
 from memory.orchestrator.conversations.conversation import Conversation
-from tests.unit.orchestrator.conversations.talking import begun, opened, told, user
+from tests.unit.orchestrator.conversations.talking import answer, begun, calling, opened, told, user
 from tests.unit.orchestrator.world import World
 
 
@@ -67,3 +67,30 @@ async def test_something_else_that_is_said_next_is_no_repeat(world: World) -> No
     world.heal()
     await session.append([user("no")])
     assert await _texts(session) == ["yes", "no"]
+
+
+async def test_what_was_undone_meanwhile_is_done_again(world: World) -> None:
+    session, other = await begun(world.engine), await opened(await world.another_process())
+    await session.append([user("hello", "u1")])
+    world.mid.fails_after.add("log.append")
+    with pytest.raises(StoreUnavailable):
+        await session.exclude("u1", "manual")
+    world.heal()
+    assert await other.restore("u1")
+    await session.context()
+    assert await session.exclude("u1", "manual")
+    assert await _texts(other) == []
+
+
+async def test_a_late_answer_to_a_call_is_said_once_and_what_was_made_up_for_it_goes(world: World) -> None:
+    session = await begun(world.engine)
+    await session.append([calling("c1", message_id="a1"), user("go on", "u1")])
+    await session.mend_tool_calls()
+    world.mid.fails_after.add("log.append")
+    with pytest.raises(StoreUnavailable):
+        await session.append([answer("c1", "found after all")])
+    world.heal()
+    await session.context()
+    await session.append([answer("c1", "found after all")])
+    assert await _texts(session) == ["", "found after all", "go on"]
+    assert (await session.context()).invalid == []
