@@ -53,7 +53,7 @@ async def import_file(
     if scope is not None and session is not None:
         raise InvalidInput("--session", "and --scope exclude each other")
     messages_to = f"session:{session or Path(file).stem}" if scope is None and (session is not None or file != "-") else None
-    with _opened(file) as stream:
+    with opened(file) as stream:
         async with cli.memory() as memory:
             with progress(cli) as advance:
 
@@ -85,7 +85,7 @@ async def import_file(
     return 0 if result.messages or result.other_records else 1
 
 
-def _opened(file: str) -> AbstractContextManager[IO[bytes]]:
+def opened(file: str) -> AbstractContextManager[IO[bytes]]:
     return nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")
 
 

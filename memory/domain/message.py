@@ -37,8 +37,9 @@ class Message(BaseModel):
 
     `content` is text, or a list of parts where it is more than text; each part is an object with a `type`, as it was given. Of a tool's message
     `tool_call_id` names the call it answers, and `is_error` says that the tool failed. `is_summary` marks what stands for messages that left the
-    window (B37). `tokens` is what it costs where the caller says so, which wins over counting (A114). What else a framework's message carried is in
-    `extra`, and goes back to that framework (`shape`) with it.
+    window (B37). `is_final` is false while a message is being said (`Session.stream`): no compaction archives it. `tokens` is what it costs where the
+    caller says so, which wins over counting (A114). What else a framework's message carried is in `extra`, and goes back to that framework (`shape`)
+    with it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -51,6 +52,7 @@ class Message(BaseModel):
     tool_call_id: str | None = None
     is_error: bool = False
     is_summary: bool = False
+    is_final: bool = True
     tokens: int | None = None
     name: str | None = None
     at: datetime | None = None

@@ -18,6 +18,7 @@ EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "er
 class SessionInfo(Shown):
     """A session and its counts. `message_count` is the length of its history, the system message and summaries included (B25).
 
+    `title` is given by callers; `preview` is how the user's first message begins, in a line of up to 120 characters.
     `version` counts the changes of its window, and `last_compaction_id` names the last compaction: both are None in a list, where counts may be
     some seconds behind for a session that is being written to.
     """
@@ -28,6 +29,7 @@ class SessionInfo(Shown):
     agent: str | None
     namespace: str | None
     title: str | None
+    preview: str | None
     tags: list[str]
     metadata: dict[str, Any]
     created_at: datetime

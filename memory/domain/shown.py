@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from pydantic import BaseModel
+
 WIDTH = 60
 """Characters of a text that a repr shows."""
 LISTED = 3
@@ -59,6 +61,8 @@ def as_json(value: Any) -> Any:
     """The value with nothing in it that JSON does not know."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):

@@ -10,6 +10,7 @@ from memory.domain import door
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
+from memory.domain.shapes import messages_of
 
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not below 10^8."""
@@ -52,3 +53,16 @@ def ids_of(values: object) -> list[str]:
 
 def moment(field: str, value: Moment | None) -> datetime | None:
     return None if value is None else door.time(field, value)
+
+
+CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
+"""What of a message can be changed."""
+
+
+def changes_of(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes of a message as it takes them, by the checks that every message passes."""
+    for name in changes:
+        if name not in CHANGEABLE:
+            raise InvalidInput(name, f"cannot be changed; what can is {', '.join(CHANGEABLE)}")
+    (checked,) = messages_of({"role": "assistant", "content": "", **changes})
+    return {name: getattr(checked, name) for name in changes}

@@ -12,6 +12,7 @@ from memory.facade.relations import Relations
 from memory.facade.runs import Runs
 from memory.facade.session import Session
 from memory.facade.sessions import Sessions
+from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
 from memory.facade.twin import blocking
 from memory.facade.view import ScopedMemory
@@ -24,4 +25,5 @@ BlockingSession = blocking(Session)
 BlockingSessions = blocking(Sessions)
 BlockingTasks = blocking(Tasks)
 BlockingRuns = blocking(Runs)
+BlockingMessageStream = blocking(MessageStream)
 BlockingAdmin = blocking(Admin)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from secrets import token_hex
 from typing import Any, Literal
 
 from memory.domain import door
+from memory.domain.entry import check_title
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.domain.shapes import messages_of
 from memory.facade.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.facade.arguments import changes_of
 from memory.facade.runs import Runs
+from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.streaming import Streamed
 from memory.orchestrator.conversations.summaries import Summarise
 from memory.orchestrator.promotion import PromotionReport
 from memory.policies.window import Threshold
@@ -96,7 +101,19 @@ class Session:
 
     async def update(self, message_id: str, **changes: Any) -> Message:
         """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`, `metadata`, `name`. Its number stays (B26)."""
-        return await (await self._conversation()).update(door.identifier("message_id", message_id), _checked(changes))
+        return await (await self._conversation()).update(door.identifier("message_id", message_id), changes_of(changes))
+
+    def stream(self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None) -> MessageStream:
+        """A message whose text arrives in pieces: `async with session.stream() as out: await out.write("…")`. One message, however they arrive (B21).
+
+        Under an id of its own where none is given. One that is there already is said anew, where it stands (B20).
+        """
+        speaks = Role(door.one_of("role", role, ("assistant", "user")))
+
+        async def begin(name: str) -> Streamed:
+            return Streamed(await self._conversation(), self._access.engine.placement, speaks, name)
+
+        return MessageStream(begin, token_hex(16) if message_id is None else door.identifier("message_id", message_id))
 
     async def exclude(self, message_id: str, reason: str = "manual") -> bool:
         """Take a message out of the window; the history keeps it and says why (B27, B28). False where it is not there, or is the system message."""
@@ -257,6 +274,10 @@ class Session:
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
+    async def rename(self, title: str | None) -> SessionInfo:
+        """Give the session another title, of up to 200 characters, or none."""
+        return await (await self._conversation()).rename(title=check_title(title))
+
     async def end(self) -> PromotionReport:
         """The session is over: nothing is appended until `resume`, and the promotion rules for that move its entries onward. Again is no error."""
         conversation = await self._conversation()
@@ -275,18 +296,6 @@ class Session:
         """Erase the session with everything said in it, and the entries of its scope; false where there was none."""
         self._held = None
         return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
-
-
-_CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
-
-
-def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes as a message takes them, by the checks that every message passes."""
-    for name in changes:
-        if name not in _CHANGEABLE:
-            raise InvalidInput(name, f"cannot be changed; update takes {', '.join(_CHANGEABLE)}")
-    (checked,) = messages_of({"role": "assistant", "content": "", **changes})
-    return {name: getattr(checked, name) for name in changes}
 
 
 def _number(field: str, value: int | None) -> int | None:

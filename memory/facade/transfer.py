@@ -129,7 +129,7 @@ def read(
     `same_ids_of` names the tenant in which what was exported keeps its ids. A file that cannot be read on raises its `BadLine`.
     """
     seen: dict[tuple[str, str | None], tuple[int, bytes]] = {}
-    for position, (line, found) in enumerate(_objects(stream, name, since), start=1):
+    for position, (line, found) in enumerate(objects(stream, name, since), start=1):
         if isinstance(found, BadLine):
             yield found
             continue
@@ -286,7 +286,7 @@ def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
     return {"format": RECORD_FORMAT, "kind": kind.collection.name, **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")}}
 
 
-def _objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+def objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
     """Every object of the file from a line on, with its line number. An array is read as a whole, lines one by one."""
     started = False
     for number, raw in enumerate(stream, start=1):

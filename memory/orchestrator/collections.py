@@ -73,7 +73,7 @@ MESSAGES = Collection(
         Field("number_in_conversation", FieldType.INTEGER),
         Field("event", FieldType.TEXT),
         Field("message_id", FieldType.TEXT),
-        Field("role", FieldType.TEXT),
+        Field("message_role", FieldType.TEXT),
         Field("speaker", FieldType.TEXT),
         Field("tokens", FieldType.INTEGER),
     ),

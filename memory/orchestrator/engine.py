@@ -95,7 +95,7 @@ class Engine:
             generations=self.generations,
             tiering=self.tiering,
             promotion=self.promotion,
-            tells=(self.accesses.tell, self.conversations.sessions.tell),
+            tells=(self.accesses.tell, self.conversations.sessions.catch_up),
             dangling=self.dangling,
         )
 
@@ -112,10 +112,10 @@ class Engine:
         """Tell how often entries were read and what sessions have come to, as far as the stores answer within the deadline, and close the stores."""
         try:
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
+                await self.conversations.sessions.catch_up()
                 await self.accesses.tell()
-                await self.conversations.sessions.tell()
         except Exception as error:  # noqa: BLE001 - a count is no reason not to close
-            log.warning("accesses and sessions were not told: %s", error)
+            log.warning("not all accesses and messages were counted: %s", error)
         finally:
             await self.topology.close()
 

@@ -201,6 +201,7 @@ def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
     """Keeps the last so many that are neither system nor summary; below 0 means 0, more than there are keeps all (B34, B41).
 
     An earlier summary is archived in any case (B40). Where the cut falls into a call's results it moves back to the call: more are kept then (B47).
+    A message that is still being said is kept, wherever it stands.
     """
     return _split(messages, _cut(messages, keep_last))
 
@@ -243,7 +244,7 @@ def _cut(messages: Sequence[Message], keep_last: int) -> int:
 
 
 def _split(messages: Sequence[Message], cut: int) -> Split:
-    kept = tuple(at for block in blocks(messages)[cut:] for at in block)
+    kept = tuple(at for n, block in enumerate(blocks(messages)) if n >= cut or not all(messages[at].is_final for at in block) for at in block)
     system = tuple(at for at, message in enumerate(messages) if message.role is Role.SYSTEM and not message.is_summary)
     return Split(system, _others(messages, (*system, *kept)), kept)
 

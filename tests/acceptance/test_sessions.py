@@ -148,6 +148,24 @@ async def test_a_history_is_asked_by_ids_numbers_summaries_and_compaction(memory
     assert await history(session, archived_by=made.id) == ["m1", "m2"]
     assert await history(session, limit=2, offset=1) == ["m1", "m2"]
     assert await history(session, order="newest", limit=2) == ["sum", "m4"]
+    await session.append(assistant("a1", "a1"))
+    assert await history(session, roles=["user"], last=3) == ["m1", "m2"]
+    assert await history(session, roles=["assistant"]) == ["a1"]
+    assert await history(session, roles=["assistant", "system"]) == ["system", "sum", "a1"]
+
+
+async def test_lists_show_titles_and_how_sessions_begin(memory: Memory) -> None:
+    named = await memory.sessions.create("s1", title="Where Ada lives")
+    await named.append([assistant("How can I help?", "a1"), user("Where does\nAda live?", "u1")])
+    silent = await memory.sessions.create("s2")
+    (second, first) = (await memory.sessions.list(by="created")).sessions
+    assert (first.id, first.title, first.preview, first.message_count) == ("s1", "Where Ada lives", "Where does Ada live?", 2)
+    assert (second.id, second.title, second.preview, second.message_count) == ("s2", None, None, 0)
+    assert (await silent.rename("Nothing yet")).title == "Nothing yet"
+    assert (await named.rename(None)).title is None
+    assert [info.title for info in (await memory.sessions.list(by="created")).sessions] == ["Nothing yet", None]
+    with pytest.raises(InvalidInput, match="title"):
+        await silent.rename("x" * 201)
 
 
 @pytest.mark.behaviour("B35", "B36", "B37", "B38", "B39", "AC-B17")

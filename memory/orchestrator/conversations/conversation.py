@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
@@ -14,8 +16,9 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType, co
 from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
-from memory.orchestrator.conversations.sessions import SessionRecords, info_of, system_of
+from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.conversations.summaries import Summaries, Summarise
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -26,6 +29,8 @@ from memory.policies.window import Threshold, arranged, fitted, fitted_in_steps,
 from memory.ports.query import WORDS, Query, Search, Words, within
 from memory.ports.record import JsonValue, Record
 from memory.ports.tokens import TokenCounter
+
+log = logging.getLogger(__name__)
 
 SEARCHED = 200
 """Messages that are looked at beyond twice those asked for, to leave out those that were excluded."""
@@ -59,6 +64,7 @@ class Conversation:
         self._counter = counter
         self._history = History(placement, log)
         self._summaries = Summaries(placement, log, counter, self._window)
+        self._touched_at = record.created_at
 
     @property
     def id(self) -> str:
@@ -196,8 +202,7 @@ class Conversation:
     async def _replaced(self, event: Event, message: Message) -> Message | None:
         """The message where it stands, saying this instead; what was excluded is in the window again (B29)."""
         changed = await self._changed(event, lambda _: message)
-        seen = self._log.seen if changed is not event else None  # what was told of a change was told behind all that this has seen
-        seen = seen or await self._log.load()
+        seen = await self._log.load()
         if changed.place not in seen.state.window and (await self._history.gone([changed]))[0].archived_by is None:
             await self._restored(changed)
         return changed.message
@@ -221,11 +226,19 @@ class Conversation:
         """Change a message where it stands; its number and its place in the window stay (B26)."""
         if message_id == SYSTEM:
             return await self._update_system(changes)
-        event = await self._log.find(message_id)
+        return await self.change(message_id, lambda message: message.model_copy(update=dict(changes)))
+
+    async def change(self, message_id: str, change: Callable[[Message], Message], *, as_seen: bool = False) -> Message:
+        """Let a message say what `change` makes of it, which is asked again where others changed it meanwhile.
+
+        With `as_seen` it is first asked of the message as this handle has it: for changes that are none only where nothing is left to do.
+        """
+        event = (self._log.at_hand(message_id) if as_seen else None) or await self._log.find(message_id)
         if event is None:
             raise NotFound(message_id, "message")
-        changed = await self._changed(event, lambda message: message.model_copy(update=dict(changes)))
+        changed = await self._changed(event, change)
         assert changed.message is not None  # noqa: S101 - it is one that was found as a message
+        await self._touch()
         return changed.message
 
     async def _update_system(self, changes: Mapping[str, Any]) -> Message:
@@ -330,14 +343,22 @@ class Conversation:
     # -- its life -----------------------------------------------------------------------------------------------------
 
     async def close(self, status: str) -> bool:
-        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already."""
+        """End or archive the session: nothing is appended to it until it is resumed. False where it was so already.
+
+        What is still being said is taken as it stands.
+        """
 
         def decide(seen: Seen) -> list[Draft]:
             if seen.state.after.status == status:
                 return []
             return [Draft(EventType.CLOSED, data={"status": status}, owed=self._sessions.owed_follow)]
 
-        return await self._turned(decide)
+        closed = await self._turned(decide)
+        for event in (await self._log.window())[1].values():
+            if event.message is not None and not event.message.is_final:
+                with suppress(NotFound):  # erased meanwhile
+                    await self._changed(event, lambda message: message.model_copy(update={"is_final": True}))
+        return closed
 
     async def resume(self) -> bool:
         """Go on with a session that was ended or archived; false where it is active."""
@@ -361,7 +382,24 @@ class Conversation:
         return info_of(self._record, state)
 
     async def _touch(self) -> None:
-        self._record = await self._sessions.touched(self._record, self._log)
+        """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say
+        that it is not."""
+        if self._log.seen is None:
+            return
+        self._sessions.is_behind(self._record.key, self._follow)
+        touched: Any = self._record.fields["touched_at"]
+        self._touched_at = self._placement.now()
+        if self._touched_at - touched >= FOLLOWS_WITHIN:
+            try:
+                await self._follow()
+            except MemoryTiersError as error:
+                log.info("the record of session %s is behind its log: %s", self.id, error)
+
+    async def _follow(self) -> None:
+        """Let the session's own record say what this handle has seen of its log."""
+        seen = self._log.seen or await self._log.load()
+        preview = await preview_of(self._record, self._log)
+        self._record = await self._sessions.follow(self._record, seen.state, self._touched_at, **preview)
 
 
 def _context(window: Window, shown: Sequence[int], over: int, of_tools: int) -> Context:

@@ -184,7 +184,7 @@ def record_of(event: Event, *, conversation_id: str, scope: str, generation: int
             body["pinned"] = event.pinned.to_json()
     texts: dict[str, str] = {}
     if message is not None:
-        fields |= {"message_id": message.id, "role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
+        fields |= {"message_id": message.id, "message_role": message.role.value, "speaker": message.name, "tokens": draft.tokens}
         body["message"] = message.model_dump(mode="json", exclude_defaults=True)
         if message.role is not Role.TOOL and (text := message.text[:INDEXED_CHARACTERS]):
             texts["content"] = text

@@ -95,7 +95,7 @@ class History:
         if asked.last is not None:
             parts.append(Le("number_in_conversation", asked.last))
         if asked.roles:
-            parts.append(In("role", tuple(asked.roles)))
+            parts.append(In("message_role", tuple(asked.roles)))
         if asked.ids is not None:
             unnamed = And((IsNull("message_id"), In("id", tuple(filter(is_id, asked.ids)))))
             parts.append(Or((In("message_id", tuple(asked.ids)), unnamed)))

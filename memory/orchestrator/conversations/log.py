@@ -19,7 +19,7 @@ from memory.orchestrator.placement import Placement, refused
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.ports.query import And, Eq, Order, Query, within
+from memory.ports.query import And, Eq, Filter, Order, Query, within
 from memory.ports.record import Key, Owed, Partition, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
@@ -83,7 +83,7 @@ class Seen:
             del self.events[data["place"]]
 
     def keep(self, event: Event) -> None:
-        """Remember the event, unless it is large, and in any case the id that was given to its message."""
+        """Remember the event, unless it is large or not final, and in any case the id that was given to its message."""
         message = event.draft.message
         if event.type is EventType.ERASED or event.is_redacted:
             gone = event.draft.data.get("place", event.place)
@@ -92,7 +92,7 @@ class Seen:
             self.ids[message.id] = event.place
             if len(self.ids) > IDS_REMEMBERED:
                 self.since = 1 + self.ids.pop(next(iter(self.ids)))
-        if message is not None and size_of(message) > REMEMBERED_SIZE:
+        if message is not None and (not message.is_final or size_of(message) > REMEMBERED_SIZE):
             self.events.pop(event.place, None)
             return
         self.events[event.place] = event
@@ -139,6 +139,8 @@ class Log:
         self._turn = asyncio.Lock()
         self._unsure: list[Event] = []
         """What was put last, where the store never said whether it is there."""
+        self._being_said: dict[str, Event] = {}
+        """Messages that are not final, as they were last put here: another may have changed them."""
 
     @property
     def store(self) -> Store:
@@ -299,6 +301,24 @@ class Log:
         page = await self._placement.page("log.find", self.store, Query(MESSAGES, within(self.life.partition), asked, limit=2))
         return next(iter(self.events_of(page.records)), None)
 
+    async def first(self, asked: Filter) -> Event | None:
+        """The first event of which this holds."""
+        query = Query(MESSAGES, within(self.life.partition), asked, (Order("created_at"),), limit=1)
+        page = await self._placement.page("log.first", self.store, query)
+        return next(iter(self.events_of(page.records)), None)
+
+    def at_hand(self, message_id: str) -> Event | None:
+        """The message that was given this id, as this process has seen it last; None where it has not, or no longer has it."""
+        if message_id in self._being_said or self._seen is None:
+            return self._being_said.get(message_id)
+        return self._seen.events.get(self._seen.ids.get(message_id, 0))
+
+    def _said(self, event: Event) -> None:
+        """Put just now, here."""
+        message = event.draft.message
+        if message is not None and message.id is not None and not message.is_final:
+            self._being_said[message.id] = event
+
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def append(self, decide: Decide) -> list[Event]:
@@ -321,6 +341,7 @@ class Log:
             if all(self._is_ours(outcome, event) for outcome, event in zip(outcomes, events, strict=True)):
                 for event in events:
                     seen.take(event)
+                    self._said(event)
                 done, left = [*done, *events], left[len(events) :]
                 continue
             await self._meet(seen, outcomes, events)
@@ -419,6 +440,8 @@ class Log:
         return await self._put_over(event, event.redacted(owed, version=version_at(now, event.version), now=now))
 
     async def _put_over(self, event: Event, new: Event) -> Event | None:
+        if event.draft.message is not None:
+            self._being_said.pop(event.draft.message.id or "", None)
         outcome = await self._placement.write_one("log.change", self.store, Put(MESSAGES, self.record_of(new), AtVersion(event.version)))
         if (error := refused(self.store, outcome)) is not None:
             raise error
@@ -426,9 +449,11 @@ class Log:
             await self.renew()
         if not outcome.applied:
             return None
+        self._said(new)
         if self._seen is not None and event.place in self._seen.events:
             self._seen.keep(new)
-        await self.tell_edit(new)
+        if event.draft.message is None or event.draft.message.is_final:  # else nobody remembers it
+            await self.tell_edit(new)
         return new
 
     async def tell_edit(self, event: Event) -> None:

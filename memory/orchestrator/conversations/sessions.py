@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,7 +29,7 @@ from memory.ports.query import Eq, Filter, Ge, Has, Le, Order, Query, Tenant, al
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
@@ -73,7 +74,7 @@ class SessionRecords:
         self._outbox = outbox
         self._erasure = erasure
         self._logs: dict[tuple[str, str], Log] = {}
-        self._behind: dict[Key, tuple[Record, Log]] = {}
+        self._behind: dict[Key, Callable[[], Awaitable[object]]] = {}
         outbox.register(FOLLOW, self._follow_noted)
 
     # -- one session --------------------------------------------------------------------------------------------------
@@ -151,29 +152,6 @@ class SessionRecords:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
 
-    async def touched(self, record: Record, log: Log) -> Record:
-        """After something was said: let the session's own record say so, if it has not been told for some seconds; else later, with what comes until
-        then. What was said is stored: that this fails is no reason to say that it is not."""
-        self._behind[record.key] = record, log
-        touched_at: Any = record.fields["touched_at"]
-        if self._placement.now() - touched_at < FOLLOWS_WITHIN:
-            return record
-        return await self._told(record, log)
-
-    async def tell(self, tenant: str | None = None) -> None:
-        """Let the records of sessions that were written to here say what their logs have come to: before a list, in every sweep, and at close."""
-        for key, (record, log) in list(self._behind.items()):
-            if tenant in (None, key.tenant):
-                await self._told(record, log)
-
-    async def _told(self, record: Record, log: Log) -> Record:
-        self._behind.pop(record.key, None)
-        try:
-            return record if log.seen is None else await self.follow(record, log.seen.state, self._placement.now())
-        except MemoryTiersError as error:
-            _log.info("the record of session %s is behind its log: %s", log.life.session_id, error)
-            return record
-
     async def follow(self, record: Record, state: State, touched_at: datetime, **changes: JsonValue) -> Record:
         """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`)."""
         patience = Patience(self._placement, str(record.fields["session_id"]))
@@ -199,6 +177,22 @@ class SessionRecords:
             if not changes and int(record.body.get("place", 0)) >= state.place:
                 return record  # another told it of more
             await patience.wait()
+
+    def is_behind(self, key: Key, follow: Callable[[], Awaitable[object]]) -> None:
+        """The session's record is behind its log, which it is to follow before anybody here asks for a list, and when this process ends."""
+        self._behind[key] = follow
+
+    async def catch_up(self) -> None:
+        """Let the records of the sessions that were written to here say what their logs have come to. Those that a store kept from it wait."""
+        behind, self._behind = self._behind, {}
+        while behind:
+            key, follow = behind.popitem()
+            try:
+                with suppress(NotFound):  # deleted meanwhile
+                    await follow()
+            except BaseException:
+                self._behind = {key: follow, **behind, **self._behind}
+                raise
 
     async def finish(self, event: Record) -> None:
         """Do what an event owes."""
@@ -242,11 +236,14 @@ class SessionRecords:
         cursor: str | None = None,
     ) -> SessionPage:
         """A page of sessions with these fields, created between the two moments, both included (B15, B16)."""
-        await self.tell(tenant)
         conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
         conditions += [] if since is None else [Ge("created_at", since)]
         conditions += [] if until is None else [Le("created_at", until)]
+        try:
+            await self.catch_up()
+        except MemoryTiersError as error:
+            log.info("some sessions are behind in the list: %s", error)
         by = Order("touched_at" if order == "updated" else "created_at", descending=descending)
         query = Query(SESSIONS, Tenant(tenant), all_of(*conditions), (by,), limit, cursor=cursor)
         page = await self._placement.page("session.list", self._placement.topology.archive, query)
@@ -265,6 +262,7 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         agent=fields.get("agent"),
         namespace=fields.get("namespace"),
         title=body.get("title"),
+        preview=str(body["preview"][1]) if "preview" in body else None,
         tags=list(fields.get("tags") or ()),
         metadata=copied(body.get("metadata") or {}),
         created_at=record.created_at,

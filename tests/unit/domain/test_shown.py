@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from memory.domain.entry import Entry
+from memory.domain.message import Message, Role
+from memory.domain.session import HistoryItem
 from memory.domain.shown import cut
 from memory.facade.memory import Memory
 
@@ -99,3 +101,10 @@ async def test_results_say_how_many_there_are_and_what_is_missing(memory: Memory
 )
 def test_what_is_long_is_cut(value: object, said: str) -> None:
     assert cut(value) == said
+
+
+def test_messages_within_are_json_too() -> None:
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    said = HistoryItem(Message(id="u1", role=Role.USER, content="hello"), 1, 0, at, at).to_dict()
+    assert (said["message"]["role"], said["message"]["content"]) == ("user", "hello")
+    assert json.loads(json.dumps(said)) == said

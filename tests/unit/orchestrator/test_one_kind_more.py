@@ -21,7 +21,7 @@ from memory.orchestrator.outbox import replicas
 from memory.orchestrator.transfer import THERE, WRITTEN
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import Collection, Field, FieldType, TextPart
-from memory.ports.query import Query, within
+from memory.ports.query import SYSTEM_FIELDS, Query, within
 from memory.ports.record import Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Always, Put
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, Flaky, World
@@ -154,3 +154,9 @@ async def test_the_stores_have_room_for_it_and_tell_of_its_damage(drawn: World) 
     drawn.mid.state.damage("sketches", record.key)
     assert await drawn.engine.erasure.delete(SKETCHES, record.key)
     assert isinstance(await drawn.standing(drawn.mid, record.key.id, SKETCHES), Tombstone)
+
+
+def test_no_kind_declares_a_field_that_every_record_has() -> None:
+    """A question for it would be answered by the record's own: `role` is home or replica, never who speaks."""
+    declared = {(collection.name, field.name) for collection in KINDS.collections for field in collection.fields}
+    assert [name for name in sorted(declared) if name[1] in SYSTEM_FIELDS] == []

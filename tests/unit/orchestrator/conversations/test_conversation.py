@@ -524,6 +524,7 @@ async def test_pages_of_a_history(world: World) -> None:
     assert await told(session, descending=True, limit=2) == ["m11", "m10"]
     assert (await told(session, descending=True))[-2:] == ["m2", "system"]
     assert await told(session, roles=["system"]) == ["system"]
+    assert await told(session, roles=["user"], limit=2) == ["m2", "m3"]
     seen, cursor = list[str](), None
     while True:
         page = await session.history(HistoryAsked(limit=4, cursor=cursor))

@@ -1,0 +1,256 @@
+"""Commands on conversations: `memory session …`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memory.cli.command import Cli, command, is_utf8
+from memory.cli.options import TagsOption
+from memory.cli.transfer import opened, progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from memory.domain.message import Message
+    from memory.domain.session import Context, HistoryItem, SessionInfo
+
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
+SAID = 160
+"""Characters of a message that a table shows."""
+
+
+def register(app: typer.Typer) -> None:
+    sessions = typer.Typer(help="Conversations: what was said, and what of it a model would be sent.", no_args_is_help=True)
+    command(sessions, "list")(list_sessions)
+    command(sessions, "show")(show_session)
+    command(sessions, "context")(context)
+    command(sessions, "import")(import_messages)
+    command(sessions, "export")(export_messages)
+    command(sessions, "end")(end)
+    command(sessions, "delete")(delete)
+    app.add_typer(sessions, name="session")
+
+
+async def list_sessions(
+    cli: Cli,
+    status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only those that are active, archived or ended.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Only this user's.")] = None,
+    tag: TagsOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier page, which names it.")] = None,
+) -> int:
+    """The sessions, the last used first. Ends with 1 where there is none."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        page = await memory.sessions.list(status=status, user=user, tags=tag or (), limit=limit, cursor=cursor)
+
+    def people(out: Console) -> None:
+        columns = ["session", "status", "user", "messages", "updated", "about"]
+        rows = [[s.id, s.status, s.user or "", s.message_count, show.moment(s.updated_at), _about(s)] for s in page.sessions]
+        out.print(show.table("", columns, rows, right=("messages",)))
+        if page.cursor is not None:
+            out.print(show.plain(f"more: --cursor {page.cursor}", "dim"), soft_wrap=True)
+
+    if page.sessions:
+        cli.emit(page.to_dict(), people)
+    else:
+        cli.emit(page.to_dict(), lambda _out: cli.say("no session"))
+    return 0 if page.sessions else 1
+
+
+def _about(session: SessionInfo) -> str:
+    """What people know a session by."""
+    return session.title or session.preview or ""
+
+
+async def show_session(
+    cli: Cli,
+    session_id: SessionId,
+    last: Annotated[int, typer.Option("--last", "-n", metavar="N", help="So many of the newest messages.")] = 10,
+) -> None:
+    """A session: what is known of it, its newest messages, and what became of each."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        session = memory.session(session_id, create=False)
+        info = await session.info()
+        items = list(reversed((await session.history(order="newest", limit=last)).items))
+        compactions = await session.compactions()
+    data = {**info.to_dict(), "newest": [item.to_dict() for item in items], "compactions": [one.to_dict() for one in compactions]}
+
+    def people(out: Console) -> None:
+        known = {"title": info.title, "user": info.user, "agent": info.agent, "tags": ", ".join(info.tags), "created": show.moment(info.created_at)}
+        counts = {"used": show.moment(info.updated_at), "messages": info.message_count, "compactions": info.compaction_count or ""}
+        out.print(show.facts(info.id, show.plain(info.status, "green" if info.status == "active" else "yellow"), {**known, **counts}))
+        rows = [[item.number, item.message.role.value, show.moment(item.created_at), _body(item), _fate(item)] for item in items]
+        out.print(show.table("Newest messages", ["#", "role", "since", "message", "window"], rows, right=("#",)))
+
+    cli.emit(data, people)
+
+
+def _body(item: HistoryItem) -> Any:
+    from memory.cli import show
+
+    return show.plain(_says(item.message), limit=SAID)
+
+
+def _says(message: Any) -> str:
+    """What a message says, or asks for, in a line."""
+    calls = ", ".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
+    parts = [] if isinstance(message.content, str) else [f"[{part['type']}]" for part in message.content if part["type"] != "text"]
+    return " ".join(" ".join([message.text, *parts, *([f"→ {calls}"] if calls else [])]).split())
+
+
+def _fate(item: HistoryItem) -> str:
+    """Whether a model would be sent it."""
+    return item.excluded or ("compacted" if item.archived_by else "in it" if item.message.is_final else "being said")
+
+
+async def context(
+    cli: Cli,
+    session_id: SessionId,
+    budget: Annotated[int | None, typer.Option("--budget", "-b", metavar="N", help="So many tokens at most.")] = None,
+    last: Annotated[int | None, typer.Option("--last", "-n", metavar="N", help="Only so many of the newest messages.")] = None,
+    turns: Annotated[bool, typer.Option("--turns", help="Cut between turns only.")] = False,
+) -> None:
+    """What a model would be sent, what each message takes, and what was left out."""
+    async with cli.memory() as memory:
+        session = memory.session(session_id, create=False)
+        found = await session.context(budget, last=last, by="turns" if turns else "blocks")
+        shown = {message.id for message in found.messages} | set(found.invalid)
+        left = [message for message in (await session.context()).messages if message.id not in shown] if found.left_out else []
+    told = {**found.to_dict(), "left_out": [message.id for message in left], "total_tokens": found.total_tokens, "budget": budget}
+    cli.emit(told, lambda out: _show_context(out, found, left, budget))
+
+
+SHOWN = 5
+"""Messages that were left out, of which people see how they begin."""
+
+
+def _show_context(out: Console, found: Context, left: list[Message], budget: int | None) -> None:
+    from memory.cli import show
+
+    rows: list[list[Any]] = []
+    for number, (message, tokens) in enumerate(zip(found.messages, found.tokens, strict=True), start=1):
+        speaker = "summary" if message.is_summary else message.role.value
+        rows.append([number, speaker, tokens, show.plain(_says(message), limit=SAID)])
+    out.print(show.table("", ["#", "role", "tokens", "message"], rows, right=("#", "tokens")))
+    of = f" of {budget:,}" if budget is not None else ""
+    out.print(show.plain(f"{len(found.messages)} messages, {found.total_tokens:,} tokens{of}", "bold"))
+    if found.over_budget:
+        out.print(
+            show.plain(f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user message are kept", "yellow")
+        )
+    if left:
+        out.print(show.plain(f"{len(left)} left out, the newest of them:"))
+        for message in left[-SHOWN:]:
+            out.print(show.plain(f"  {message.id}  {_says(message)}", "dim", limit=SAID))
+    for names, what in ((found.invalid, "results that answer no call"), (found.interrupted, "calls without a result")):
+        if names:
+            out.print(show.plain(f"{len(names)} {what}: {', '.join(names[:SHOWN])}", "yellow"))
+
+
+async def import_messages(
+    cli: Cli,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")],
+    session_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The session; by default the file's name. Needed for standard input.")
+    ] = None,
+) -> int:
+    """Append the messages of a file to a session: OpenAI's, Anthropic's, LangChain's, plain {role, content}, or our own.
+
+    Every line is checked before the first is written. The same file again, or when it has grown, adds only what is not there yet. Where there is no
+    such session it is created, and a system message at the beginning is its own. Ends with 1 where the file holds no message.
+    """
+    from memory.domain.errors import InvalidInput
+    from memory.facade.said import carry_in, read_messages
+
+    name = "stdin" if file == "-" else Path(file).name
+    if session_id is None and file == "-":
+        raise InvalidInput("--id", "is needed for standard input: which session it is")
+    with opened(file) as stream:
+        messages = read_messages(stream, name)
+    if not messages:
+        cli.emit({"session_id": session_id, "messages": 0, "new": 0}, lambda _out: cli.say(f"{name} holds no message"))
+        return 1
+    async with cli.memory() as memory:
+        with progress(cli) as advance:
+
+            def told(done: int, total: int) -> None:
+                advance(done, total)
+                cli.kept[:] = [f"{done} of {total} messages are kept; import the same file again for the rest, nothing is said twice"]
+
+            result = await carry_in(memory, session_id or Path(file).stem, messages, told)
+    there = result.messages - result.new
+    said = f"{name}: {result.new} messages added to session {result.session_id}" + (f"; {there} were there already" if there else "")
+    cli.emit(result.to_dict(), lambda out: out.print(said, markup=False, soft_wrap=True))
+    return 0
+
+
+async def export_messages(
+    cli: Cli,
+    session_id: SessionId,
+    shape: Annotated[str, typer.Option("--as", metavar="SHAPE", help="openai, anthropic, langchain or plain.")] = "plain",
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")] = None,
+) -> None:
+    """Everything that was said in a session, compacted messages too, as JSON Lines in the shape asked for; with --json as one array.
+
+    What came in this shape is given back as it came. `memory session import` reads it.
+    """
+    from memory.domain import door
+    from memory.domain.shapes import SHAPES
+    from memory.facade.said import carry_out
+
+    door.one_of("--as", shape, SHAPES)
+    async with cli.memory() as memory:
+        messages = await carry_out(memory.session(session_id, create=False), shape)
+    if cli.json and output is None:
+        cli.emit(messages, lambda _out: None)
+        return
+    ascii_only = output is None and not is_utf8(sys.stdout)
+    with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
+        stream.writelines(json.dumps(message, ensure_ascii=ascii_only) + "\n" for message in messages)
+    if output is not None:
+        said = f"{output}: {len(messages)} messages exported"
+        cli.emit({"file": str(output), "exported": len(messages)}, lambda out: out.print(said, markup=False, soft_wrap=True))
+
+
+async def end(cli: Cli, session_id: SessionId) -> None:
+    """End a session: nothing is said in it until it is resumed, and rules move what it taught onward."""
+    from memory.cli import show
+
+    async with cli.memory() as memory:
+        await memory.session(session_id, create=False).info()
+        report = await memory.sessions.end(session_id)
+
+    def people(out: Console) -> None:
+        out.print(show.plain(f"session {session_id} has ended"))
+        show.promotion(out, report)
+
+    cli.emit({"session_id": session_id, **show.report_json(report)}, people)
+
+
+async def delete(
+    cli: Cli,
+    session_id: SessionId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before.")] = False,
+) -> int:
+    """Erase a session with everything said in it, and the entries of its scope. There is no way back. Ends with 1 where there was none."""
+    from memory.domain.errors import InvalidInput
+
+    if not yes:
+        if cli.json or not sys.stdin.isatty():
+            raise InvalidInput("--yes", f"is needed to erase session {session_id} without being asked")
+        typer.confirm(f"Erase session {session_id} and everything said in it? There is no way back.", abort=True, err=True)
+    async with cli.memory() as memory:
+        gone = await memory.sessions.delete(session_id)
+    said = f"session {session_id} erased" if gone else f"there is no session {session_id}"
+    cli.emit({"session_id": session_id, "deleted": gone}, lambda out: out.print(said, markup=False, soft_wrap=True))
+    return 0 if gone else 1

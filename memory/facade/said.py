@@ -1,0 +1,97 @@
+"""A conversation as a file: messages of any of the common frameworks, carried into a session and out of it.
+
+A message without an id gets one that derives from it and all before it. So the same file can be carried in again, or after it has grown: what is
+there is not said twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import IO, Any
+
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message, Role
+from memory.domain.session import HistoryItem
+from memory.domain.shapes import given_as, messages_of
+from memory.domain.shown import Shown
+from memory.facade.memory import Memory
+from memory.facade.session import Session
+from memory.facade.transfer import BadLine, objects
+
+BATCH = 200
+"""Messages that are written together."""
+DERIVED = "file:"
+"""How an id begins that derives from what a file says."""
+SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CarriedIn(Shown):
+    """What became of a file: messages read, and how many of them the session did not have yet."""
+
+    session_id: str
+    messages: int
+    new: int
+
+
+def read_messages(stream: IO[bytes], name: str) -> list[Message]:
+    """The messages of JSON Lines, or of one JSON array, each with an id. The first bad line is a `BadLine`, which says what is wrong with it."""
+    found: dict[str, Message] = {}
+    said = blake2b(digest_size=16)
+    for line, one in objects(stream, name, 1):
+        if isinstance(one, BadLine):
+            raise one
+        try:
+            messages = messages_of(one)
+        except InvalidInput as exc:
+            raise BadLine(name, line, str(exc)) from None
+        for message in messages:
+            said.update(message.model_dump_json(exclude_defaults=True).encode())
+            message.id = DERIVED + said.hexdigest() if message.id in (None, SYSTEM) else message.id
+            if found.setdefault(str(message.id), message) != message:
+                raise BadLine(name, line, f"id: '{message.id}' already stands above with other content")
+    return list(found.values())
+
+
+async def carry_in(memory: Memory, session_id: str, messages: Sequence[Message], told: Callable[[int, int], None]) -> CarriedIn:
+    """Append what of the messages the session does not have. Where there is none it is created, and a system message at the beginning is its own.
+
+    What has an id that the session has, and says something else, replaces it there. `told` hears after each batch how many are safe, and of how many.
+    """
+    first = messages[0] if messages else None
+    system = first.content if first is not None and first.role is Role.SYSTEM and isinstance(first.content, str) and first.content else None
+    session = memory.session(session_id, system=system)
+    before = (await session.info()).message_count if await memory.sessions.get(session_id) is not None else 0
+    stands = (await session.history(ids=[SYSTEM])).items if system is not None else []
+    rest = messages[1:] if stands and stands[0].message.text == system else messages
+    for start in range(0, len(rest), BATCH):
+        await session.append(list(rest[start : start + BATCH]))
+        told(min(start + BATCH, len(rest)), len(rest))
+    new = (await session.info()).message_count - before
+    return CarriedIn(session_id, len(messages), new)
+
+
+async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
+    """Every message of a session, in order; without summaries, which stand for what is there itself."""
+    cursor, more = None, True
+    while more:
+        page = await session.history(summaries=False, limit=1_000, cursor=cursor)
+        for item in page.items:
+            yield item
+        cursor = page.cursor
+        more = cursor is not None
+
+
+async def carry_out(session: Session, shape: str) -> list[dict[str, Any]]:
+    """Every message of the session in this shape. Anthropic's list begins with the system's text, as a message of its own."""
+    messages = [_as_given(item.message) async for item in all_said(session)]
+    leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
+    return [*given_as(leads, "plain"), *given_as(messages, shape)]
+
+
+def _as_given(message: Message) -> Message:
+    """Without an id that it was given on the way in."""
+    named = message.id is not None and (message.id.startswith(DERIVED) or message.id == SYSTEM)
+    return message.model_copy(update={"id": None}) if named else message

@@ -1,0 +1,97 @@
+"""`session.stream()`: one message, however its text arrives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self
+
+from memory.domain import door
+from memory.domain.errors import InvalidInput, MemoryTiersError
+from memory.domain.message import Message
+from memory.facade.arguments import changes_of
+from memory.orchestrator.conversations.streaming import Streamed
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = "interrupted"
+"""The `finish_reason` of a message whose writer ended with an error."""
+
+
+class MessageStream:
+    """A message that is being said, such as a model's answer:
+
+        async with session.stream() as out:
+            async for piece in answer:
+                await out.write(piece)
+
+    It is in the window from the first piece on, and is written again at most every 0.5 s, and at the end. Until the end its `is_final` is false:
+    no compaction takes it away, and the end of the session takes it as it stands. Where the block is left by an error the message stays as far as it
+    came, with the `finish_reason` 'interrupted'. Where nothing was written there is no message.
+    """
+
+    def __init__(self, begin: Callable[[str], Awaitable[Streamed]], message_id: str) -> None:
+        self._begin = begin
+        self._id = message_id
+        self._streamed: Streamed | None = None
+        self._room = door.MAX_MESSAGE_BYTES
+        self._finished = False
+
+    def __repr__(self) -> str:
+        return f"<MessageStream id={self._id!r}{' finished' * self._finished}>"
+
+    @property
+    def id(self) -> str:
+        """The message's id, known before it is there."""
+        return self._id
+
+    async def __aenter__(self) -> Self:
+        self._streamed = await self._begin(self._id)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None and not self._finished:
+            await self.finish()
+        if error is None or self._finished or not self._has_said:
+            return
+        try:
+            await self.finish(finish_reason=INTERRUPTED)
+        except MemoryTiersError as also:  # what went wrong first is what the caller must see
+            log.info("message %s stays as far as it was stored: %s", self._id, also)
+
+    async def write(self, text: str) -> None:
+        """Add to what the message says; 1 MiB in all. A store that fails is asked again with the next piece: only the end says that all is stored.
+
+        Raises `Conflict` where the message was finished meanwhile (by the end of the session) or another says it, and where nothing may be appended.
+        """
+        piece = door.text("text", text)
+        if self._finished:
+            raise InvalidInput("text", "comes after the end of the message; stream another one")
+        size = len(piece.encode())
+        if size > self._room:
+            raise InvalidInput("text", f"the message would be longer than {door.MAX_MESSAGE_BYTES} bytes; finish it, and say the rest in another one")
+        streamed = self._opened()
+        self._room -= size
+        await streamed.write(piece)
+
+    async def finish(self, **changes: Any) -> Message | None:
+        """Store the whole message, with what else there is to say of it: `usage`, `finish_reason`, `tool_calls`, `reasoning`, `metadata`, `name`.
+
+        Returns it as stored; None where nothing was written and nothing is given. A call that failed can be repeated. Leaving the block does it, if
+        nobody has.
+        """
+        if "content" in changes:
+            raise InvalidInput("content", "is what was written; `session.update` changes it afterwards")
+        stored = await self._opened().finish(changes_of(changes))
+        self._finished = True
+        return stored
+
+    @property
+    def _has_said(self) -> bool:
+        return self._room < door.MAX_MESSAGE_BYTES
+
+    def _opened(self) -> Streamed:
+        if self._streamed is None:
+            raise InvalidInput("stream", "is not open; use it as `async with session.stream() as out`")
+        return self._streamed

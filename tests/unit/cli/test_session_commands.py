@@ -1,0 +1,181 @@
+"""`memory session …`: conversations carried in and out, listed, shown, ended and erased, on a real database file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memory.facade.session import Session
+from tests.unit.cli.conftest import CommandLine
+
+pytestmark = pytest.mark.backend("sqlite")
+
+OPENAI: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are kind."},
+    {"role": "user", "content": "Where does Ada live?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"who": "Ada"}'}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "Porto"},
+    {"role": "assistant", "content": "In Porto."},
+]
+ANTHROPIC: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "Where does Ada live?"}]},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"who": "Ada"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "Porto"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "In Porto."}]},
+]
+LANGCHAIN: list[dict[str, Any]] = [
+    {"type": "human", "data": {"content": "Where does Ada live?", "additional_kwargs": {}}},
+    {"type": "ai", "data": {"content": "In Porto.", "additional_kwargs": {}, "tool_calls": []}},
+]
+PLAIN: list[dict[str, Any]] = [{"role": "user", "content": "hello", "id": "u1", "mood": "good"}, {"role": "assistant", "content": "hello"}]
+SHAPES = {"openai": OPENAI, "anthropic": ANTHROPIC, "langchain": LANGCHAIN, "plain": PLAIN}
+
+
+@pytest.fixture
+def chat(memory: CommandLine) -> CommandLine:
+    memory.ok("session", "import", memory.write_lines("chat.jsonl", *OPENAI))
+    return memory
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_carried_in_comes_out_as_it_was(memory: CommandLine, shape: str) -> None:
+    memory.ok("session", "import", memory.write_lines("chat.jsonl", *SHAPES[shape]))
+    assert lines(memory.ok("session", "export", "chat", "--as", shape)) == SHAPES[shape]
+    assert memory.json("session", "export", "chat", "--as", shape) == SHAPES[shape]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_comes_out_in_any_shape_goes_in_elsewhere(chat: CommandLine, shape: str) -> None:
+    chat.ok("session", "export", "chat", "--as", shape, "-o", "out.jsonl")
+    told = chat.json("session", "import", "out.jsonl", "-c", "other.db")
+    assert (told["session_id"], told["new"]) == ("out", 5)
+    spoken = chat.json("session", "context", "out", "-c", "other.db")["messages"]
+    assert [(m["role"], m["content"]) for m in spoken if m["role"] in ("system", "user")] == [
+        ("system", "You are kind."),
+        ("user", "Where does Ada live?"),
+    ]
+    assert [m["tool_call_id"] for m in spoken if m["role"] == "tool"] == ["c1"]
+
+
+def test_an_array_and_standard_input_are_read_too(memory: CommandLine) -> None:
+    (memory.folder / "chat.json").write_text(json.dumps(OPENAI, indent=1))
+    assert memory.json("session", "import", "chat.json") == {"session_id": "chat", "messages": 5, "new": 5}
+    assert memory.json("session", "import", "-", "--id", "s1", stdin=json.dumps(PLAIN))["new"] == 2
+    refused = memory("session", "import", "-", stdin="[]")
+    assert refused.exit_code == 2
+    assert "--id" in refused.stderr
+    assert memory("session", "import", "-", "--id", "s2", stdin="").exit_code == 1
+    assert [one["id"] for one in memory.json("session", "list")["sessions"]] == ["s1", "chat"]
+
+
+def test_the_same_file_again_says_nothing_twice_and_what_it_has_grown_by_once(chat: CommandLine) -> None:
+    assert chat.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 5, "new": 0}
+    chat.write_lines("chat.jsonl", *OPENAI, {"role": "user", "content": "hello"}, {"role": "user", "content": "hello"})
+    assert "2 messages added to session chat; 5 were there already" in chat.ok("session", "import", "chat.jsonl")
+    assert len(chat.json("session", "export", "chat")) == 7
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"role": "nobody", "content": "x"}, "line 3: role"),
+        ("no object", "line 3: holds str where an object"),
+        ({"role": "user", "content": "x", "id": "u1"}, "line 3: id: 'u1' already stands above with other content"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_written(memory: CommandLine, bad: object, said: str) -> None:
+    refused = memory("session", "import", memory.write_lines("chat.jsonl", *PLAIN, bad))
+    assert refused.exit_code == 2
+    assert said in refused.stderr
+    assert memory("session", "list").exit_code == 1
+
+
+def test_an_import_that_ends_early_says_how_much_is_kept_and_goes_on(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = Session.append, iter([None, KeyboardInterrupt()])
+
+    async def failing(self: Session, *given: Any, **options: Any) -> Any:
+        if (error := next(calls)) is not None:
+            raise error
+        return await real(self, *given, **options)
+
+    monkeypatch.setattr(Session, "append", failing)
+    memory.write_lines("chat.jsonl", *({"role": "user", "content": f"n {n}"} for n in range(450)))
+    ended = memory("session", "import", "chat.jsonl")
+    assert ended.exit_code == 130
+    assert "200 of 450 messages are kept; import the same file again for the rest, nothing is said twice" in ended.stderr
+    monkeypatch.setattr(Session, "append", real)
+    assert memory.json("session", "import", "chat.jsonl") == {"session_id": "chat", "messages": 450, "new": 250}
+    told = memory.json("session", "export", "chat")
+    assert [message["content"] for message in told] == [f"n {n}" for n in range(450)]
+
+
+def test_lists_tell_sessions_apart(chat: CommandLine) -> None:
+    chat.ok("session", "import", chat.write_lines("other.jsonl", *PLAIN))
+    chat.ok("session", "end", "other")
+    listed = chat.json("session", "list")["sessions"]
+    assert [(one["id"], one["status"], one["message_count"], one["preview"]) for one in listed] == [
+        ("other", "ended", 2, "hello"),
+        ("chat", "active", 5, "Where does Ada live?"),
+    ]
+    assert [one["id"] for one in chat.json("session", "list", "--status", "ended")["sessions"]] == ["other"]
+    page = chat.json("session", "list", "-n", "1")
+    assert [one["id"] for one in chat.json("session", "list", "-n", "1", "--cursor", page["cursor"])["sessions"]] == ["chat"]
+    shown = chat.ok("session", "list", "-n", "1")
+    assert "hello" in shown
+    assert f"more: --cursor {page['cursor']}" in shown
+
+
+def test_context_shows_what_a_model_would_be_sent_and_what_was_left_out(chat: CommandLine) -> None:
+    whole = chat.json("session", "context", "chat")
+    assert [message["role"] for message in whole["messages"]] == ["system", "user", "assistant", "tool", "assistant"]
+    assert whole["total_tokens"] == sum(whole["tokens"])
+    budget = whole["tokens"][0] + whole["tokens"][1] + whole["tokens"][4]
+    some = chat.json("session", "context", "chat", "--budget", str(budget))
+    assert [message["content"] for message in some["messages"]] == ["You are kind.", "Where does Ada live?", "In Porto."]
+    assert (len(some["left_out"]), some["total_tokens"]) == (2, budget)
+    shown = chat.ok("session", "context", "chat", "--budget", str(budget))
+    for words in (f"3 messages, {budget} tokens of {budget}", "2 left out", 'look({"who": "Ada"})', *some["left_out"]):
+        assert words in shown
+    assert "1 tokens over the budget" in chat.ok("session", "context", "chat", "--budget", str(whole["tokens"][0] + whole["tokens"][1] - 1))
+
+
+def test_show_tells_what_became_of_each_message(chat: CommandLine) -> None:
+    shown = chat.json("session", "show", "chat", "-n", "2")
+    assert (shown["message_count"], [item["number"] for item in shown["newest"]]) == (5, [4, 5])
+    assert shown["newest"][1]["message"]["content"] == "In Porto."
+    text = chat.ok("session", "show", "chat")
+    for words in ("chat: active", "Where does Ada live?", "in it"):
+        assert words in text
+
+
+def test_a_session_that_has_ended_takes_nothing_and_one_that_is_erased_is_gone(chat: CommandLine) -> None:
+    chat.ok("write", "Ada lives in Porto", "-s", "session:chat", "-t", "fact")
+    assert len(chat.json("session", "end", "chat")["moved"]) == 1
+    chat.write_lines("chat.jsonl", *OPENAI, {"role": "user", "content": "hello"})
+    refused = chat("session", "import", "chat.jsonl")
+    assert refused.exit_code == 6
+    assert "resume it first" in refused.stderr
+    assert chat("session", "delete", "chat").exit_code == 2
+    assert chat.json("session", "delete", "chat", "--yes") == {"session_id": "chat", "deleted": True}
+    assert chat("session", "delete", "chat", "--yes").exit_code == 1
+    for words in (("show",), ("context",), ("export",), ("end",)):
+        gone = chat("session", *words, "chat")
+        assert gone.exit_code == 1
+        assert "not found: chat" in gone.stderr
+
+
+def test_every_table_fits_eighty_columns(chat: CommandLine) -> None:
+    narrow = replace(chat, environ={**chat.environ, "COLUMNS": "80"})
+    for words in (("list",), ("show", "chat"), ("context", "chat", "--budget", "20")):
+        assert max(map(len, narrow.ok("session", *words).splitlines())) <= 80
