@@ -7,6 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -48,7 +49,11 @@ async def _on(placing: Placing, folder: Path, rounds: int) -> list[Figure]:
         if raw is not None:
             await raw.open()
         try:
-            return [*await _calls(placing.name, memory, raw, rounds), *await _many(placing.name, memory, rounds), *await _lists(placing.name, memory)]
+            return [
+                *await _calls(placing.name, memory, raw, rounds),
+                *await _many(placing.name, memory, config, rounds),
+                *await _lists(placing.name, memory),
+            ]
         finally:
             if raw is not None:
                 await raw.close()
@@ -80,7 +85,7 @@ async def _calls(name: str, memory: Memory, raw: _Raw | None, rounds: int) -> li
     ]
 
 
-async def _many(name: str, memory: Memory, rounds: int) -> list[Figure]:
+async def _many(name: str, memory: Memory, config: dict[str, Any], rounds: int) -> list[Figure]:
     said = {"role": "user", "content": sentences(1, seed=22)[0]}
     alone = await _read(memory, 2, [said["content"]])
 
@@ -98,7 +103,9 @@ async def _many(name: str, memory: Memory, rounds: int) -> list[Figure]:
     all_of_them = median([await rate(many, 5) for _ in range(rounds)])
     shared = uuid.uuid4().hex
     await memory.sessions.create(shared)
-    in_one = await rate([memory.session(shared) for _ in range(WRITERS)], EACH)
+    async with AsyncExitStack() as stack:
+        others = [await stack.enter_async_context(Memory(config)) for _ in range(WRITERS)]  # each as another process has it: they share nothing
+        in_one = await rate([other.session(shared) for other in others], EACH)
     info = await memory.session(shared).info()
     assert info.message_count == WRITERS * EACH, info
     return [
