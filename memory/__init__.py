@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from memory.facade.view import ScopedMemory as ScopedMemory
     from memory.orchestrator.searching import FoundEntry as FoundEntry
     from memory.orchestrator.searching import SearchResult as SearchResult
+    from memory.policies.onward import Leaving as Leaving
 
 _HOMES = {
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
@@ -72,6 +73,7 @@ _HOMES = {
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
     "memory.orchestrator.searching": ("FoundEntry", "SearchResult"),
+    "memory.policies.onward": ("Leaving",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -90,6 +92,7 @@ __all__ = [
     "FoundEntry",
     "InvalidInput",
     "InvalidScopePromotion",
+    "Leaving",
     "Memory",
     "MemoryConfig",
     "MemoryTiersError",

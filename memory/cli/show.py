@@ -130,7 +130,9 @@ def report_json(report: PromotionReport) -> dict[str, Any]:
 
 
 def promotion(out: Console, report: PromotionReport) -> None:
-    """What was moved and what stayed, and why; equal reasons once."""
+    """What was made of what was said, what was moved and what stayed, and why; equal reasons once."""
+    if report.onward:
+        out.print(plain(f"{len(report.onward)} made of what was said"))
     for (rule, because, start, end), moved in grouped(report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)).items():
         out.print(Text.assemble(f"{len(moved)} moved from ", tier(start), " to ", tier(end), " by ", plain(rule), ": ", plain(because)))
         out.print(plain("\n".join(f"  {item.entry_id}" for item in moved)))

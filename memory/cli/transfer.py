@@ -53,11 +53,14 @@ async def import_file(
     if scope is not None and session is not None:
         raise InvalidInput("--session", "and --scope exclude each other")
     messages_to = f"session:{session or Path(file).stem}" if scope is None and (session is not None or file != "-") else None
+    read = 0
     with opened(file) as stream:
         async with cli.memory() as memory:
             with progress(cli) as advance:
 
                 def told(done: int, total: int) -> None:
+                    nonlocal read
+                    read = total
                     advance(done, total)
                     cli.kept[:] = [f"{done} of {total} lines are kept; import the same file again for the rest, nothing is written twice"]
                     if acks:
@@ -82,7 +85,7 @@ async def import_file(
     cli.emit(result.to_dict(), lambda out: out.print(_summary(result), markup=False, soft_wrap=True))
     if result.refused_lines:
         return CONFLICT
-    return 0 if result.messages or result.other_records else 1
+    return 0 if read else 1
 
 
 def opened(file: str) -> AbstractContextManager[IO[bytes]]:
@@ -106,6 +109,8 @@ def _summary(result: Imported) -> str:
         parts.append(f"{result.versions_left_out} earlier versions left out (--same-ids keeps them)")
     if result.relations:
         parts.append(f"{result.relations} relations")
+    if result.sessions or result.events:
+        parts.append(f"{result.sessions} sessions with {result.events} events")
     if result.other_records:
         parts.append(f"{result.other_records} other records")
     for lines, what in ((result.skipped_lines, "bad lines left out"), (result.refused_lines, "lines refused")):
@@ -133,7 +138,7 @@ async def export(
     scope: OptionalScope = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")] = None,
 ) -> int:
-    """Write every live entry, retired ones too, with its earlier versions, relations and whatever else belongs to them, as JSON Lines.
+    """Write every live entry, retired ones too, with its earlier versions, relations, sessions and what else belongs to them, as JSON Lines.
 
     `memory import` reads them back.
 
@@ -141,7 +146,7 @@ async def export(
     """
     from memory.facade.transfer import FORMAT, VERSION_FORMAT
 
-    entries, versions, ascii_only = 0, 0, output is None and not is_utf8(sys.stdout)
+    entries, versions, sessions, ascii_only = 0, 0, 0, output is None and not is_utf8(sys.stdout)
 
     async with cli.memory() as memory:
         with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
@@ -149,7 +154,12 @@ async def export(
                 stream.write(json.dumps(line, ensure_ascii=ascii_only) + "\n")
                 entries += line["format"] == FORMAT
                 versions += line["format"] == VERSION_FORMAT
+                sessions += line.get("kind") == "sessions"
     if output is not None:
         said = f"{output}: {entries} exported" + (f", {versions} earlier versions" if versions else "")
-        cli.emit({"file": str(output), "exported": entries, "versions": versions}, lambda out: out.print(said, markup=False, soft_wrap=True))
-    return 0 if entries else 1
+        said += f", {sessions} sessions" if sessions else ""
+        cli.emit(
+            {"file": str(output), "exported": entries, "versions": versions, "sessions": sessions},
+            lambda out: out.print(said, markup=False, soft_wrap=True),
+        )
+    return 0 if entries or sessions else 1

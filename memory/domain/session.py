@@ -38,6 +38,8 @@ class SessionInfo(Shown):
     compaction_count: int
     version: int | None = None
     last_compaction_id: str | None = None
+    expires_at: datetime | None = None
+    """After this moment it is hidden, and erased by a sweep."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,14 +79,20 @@ class HistoryItem(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundMessage(Shown):
-    """A message that a search found; a higher score answers better, and says nothing beside that of another search."""
+    """A message that a search found, and its session; a higher score answers better, and says nothing beside that of another search."""
 
     item: HistoryItem
     score: float
+    session_id: str
 
     @property
     def message(self) -> Message:
         return self.item.message
+
+    @property
+    def speaker(self) -> str | None:
+        """Who said it, where the message has a name."""
+        return self.item.message.name
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -18,6 +18,7 @@ from memory.facade.explain import RouteReport, explain_route
 from memory.facade.importing import Import, Imported, Source, Told, opened
 from memory.facade.reports import Copy, Stats, StoreAudit, StoreReport, Vacuumed
 from memory.facade.transfer import exported, exported_record, exported_relation, exported_version
+from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.maintenance import SweepReport
@@ -56,8 +57,9 @@ class Admin:
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
         """The lines of an export of the tenant, or of one scope, as JSON objects, which `import_` reads.
 
-        First every live entry, oldest first, retired ones too, each with its kept versions after it; then the relations between them, and what else
-        belongs to them. It is read page by page; of what was written only the ids are remembered.
+        First every live entry, oldest first, retired ones too, each with its kept versions after it; then the relations between them, the sessions
+        and the events of their logs, and what else belongs to them; of a session's scope its conversation too. What is still
+        owed is not carried. It is read page by page; of what was written only the ids are remembered.
         """
         engine, tenant, there = self._access.engine, self._access.tenant, set[str]()
         wanted = None if scope is None else scope_of(scope)
@@ -71,8 +73,10 @@ class Admin:
                 yield exported_relation(relation)
         async for kind, record in engine.transfer.records(tenant, wanted):
             named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
+            if kind.collection is MESSAGES:  # whose session is written, or was created since
+                named = {record.scope}
             if named <= there:
-                there.add(record.key.id)
+                there.add(record.scope if kind.conversational else record.key.id)
                 yield exported_record(kind, record)
 
     async def import_(
@@ -94,7 +98,8 @@ class Admin:
 
         Exported entries go to their scope and messages to `messages_to`, or all to `scope`. Entries get new ids, and what names them in the file
         follows; their kept versions are left out. With `same_ids` they keep their ids, versions and moments, and their kept versions come along:
-        for a store that has none of them. A line whose id is taken by something else, or belongs to another tenant or scope, is refused alone.
+        for a store that has none of them. Sessions keep their ids in any case. A line whose id is taken by something else, or belongs to
+        another tenant or scope, is refused alone.
 
         `name` stands for the file in what is reported, and in the keys of messages that have no id. `told` hears after each batch how many lines
         are safe, and of how many.

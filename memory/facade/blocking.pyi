@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, ErasedUser, FoundMessage, HistoryPage, SessionInfo, SessionPage
+from memory.domain.session import Compaction, Context, ErasedUser, FoundMessage, HistoryItem, HistoryPage, SessionInfo, SessionPage
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.facade.access import Access
 from memory.facade.arguments import Moment
@@ -30,6 +30,7 @@ from memory.orchestrator.maintenance import SweepReport
 from memory.orchestrator.promotion import PromotionReport
 from memory.orchestrator.relations import Relation
 from memory.orchestrator.searching import SearchResult
+from memory.policies.onward import Onward
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.tokens import TokenCounter
@@ -47,6 +48,7 @@ class BlockingMemory:
         embedder: Embedder | EmbedFunction | str | None = ...,
         token_counter: TokenCounter | CountFunction | str | None = ...,
         clock: Clock = ...,
+        onward: Onward | Literal["elsewhere"] | None = ...,
         **settings: Any,
     ) -> None: ...
     @property
@@ -71,6 +73,7 @@ class BlockingMemory:
         title: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        expires_at: Moment | timedelta | None = ...,
     ) -> BlockingSession: ...
     @property
     def admin(self) -> BlockingAdmin: ...
@@ -139,6 +142,17 @@ class BlockingMemory:
         known_at: Moment | None = ...,
         explain: bool = ...,
     ) -> SearchResult: ...
+    def search_messages(
+        self,
+        query: str,
+        *,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        since: Moment | None = ...,
+        until: Moment | None = ...,
+        limit: int | None = ...,
+    ) -> list[FoundMessage]: ...
     def promote(
         self,
         entry_id: str,
@@ -211,6 +225,7 @@ class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
     def all(self, scope: Scope | str | None = ..., *, retired: bool = ...) -> Iterator[Entry]: ...
     def history(self, entry_id: str) -> list[Entry]: ...
+    def said_in(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(self, entry_id: str, when: Moment | None = ...) -> bool: ...
 
 class BlockingRelations:
@@ -278,7 +293,6 @@ class BlockingSession:
         tools: Sequence[Mapping[str, Any]] = ...,
     ) -> Compaction | None: ...
     def compactions(self) -> list[Compaction]: ...
-    def rename(self, title: str | None) -> SessionInfo: ...
     def end(self) -> PromotionReport: ...
     def archive(self) -> bool: ...
     def resume(self) -> bool: ...
@@ -297,8 +311,18 @@ class BlockingSessions:
         title: str | None = ...,
         tags: Sequence[str] = ...,
         metadata: Mapping[str, Any] | None = ...,
+        expires_at: Moment | timedelta | None = ...,
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
+    def update(
+        self,
+        session_id: str,
+        *,
+        title: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Mapping[str, Any] = ...,
+        expires_at: Moment | timedelta | None = ...,
+    ) -> SessionInfo: ...
     def list(
         self,
         *,

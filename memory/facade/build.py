@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
-from typing import Any
+from typing import Any, Literal
 
 from memory.adapters.wrappers.breaker import CircuitBreaker
 from memory.adapters.wrappers.latecomer import Latecomer
@@ -19,6 +19,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.settings import EngineSettings
 from memory.orchestrator.split import Share, SplitStore
 from memory.orchestrator.topology import Topology
+from memory.policies.onward import Onward
 from memory.policies.tokens import DefaultCounter, FunctionCounter
 from memory.ports.adapter import Adapter
 from memory.ports.clock import Clock, system_clock
@@ -33,7 +34,13 @@ DEFAULTS = EngineSettings()
 
 
 def build_engine(
-    config: MemoryConfig, *, embedder: Embedder | None, clock: Clock, counter: TokenCounter | None = None, prepared: bool = True
+    config: MemoryConfig,
+    *,
+    embedder: Embedder | None,
+    clock: Clock,
+    counter: TokenCounter | None = None,
+    onward: Onward | Literal["elsewhere"] | None = None,
+    prepared: bool = True,
 ) -> Engine:
     """The engine this configuration describes, not opened: nothing is connected to yet. Without `prepared` nothing is made on disk either."""
     if prepared:
@@ -52,6 +59,7 @@ def build_engine(
         clock=clock,
         settings=config.engine,
         rules=config.promotion,
+        onward=onward,
     )
 
 

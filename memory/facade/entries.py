@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
+from memory.domain.session import HistoryItem
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, id_of, moment, scope_of
 
@@ -29,6 +30,14 @@ class Entries:
     async def history(self, entry_id: str) -> list[Entry]:
         """Every version of an entry, oldest first, the current one last. Raises `NotFound`."""
         return await self._access.engine.entries.history(self._access.tenant, id_of(entry_id))
+
+    async def said_in(self, entry_id: str) -> list[HistoryItem]:
+        """The messages of a session that the entry was made of (see `Memory`, `onward`), oldest first; none where it was made otherwise.
+
+        `entry.conversation_id` names the session. Raises `NotFound` for an entry that is unknown, expired or retired.
+        """
+        engine = self._access.engine
+        return await engine.conversations.onward.messages_of(await engine.entries.live_record(self._access.tenant, id_of(entry_id)))
 
     async def invalidate(self, entry_id: str, when: Moment | None = None) -> bool:
         """End an entry's validity now, or at `when`; it stays readable with `as_of`. False where nothing active was found."""

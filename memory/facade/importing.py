@@ -25,7 +25,7 @@ from memory.domain.shown import Shown
 from memory.domain.time import micros
 from memory.facade.access import Access
 from memory.facade.transfer import BadLine, Foreign, Ids, Item, Link, Message, Row, Version, read
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.transfer import Fate, Restored
 
 BATCH = 200
@@ -47,7 +47,8 @@ class Imported(Shown):
     """What became of an import, in numbers of lines.
 
     `messages` are entries and messages read; of these `imported` were written now, `already_there` or `deleted_earlier` after an earlier import.
-    `versions`, `relations` and `other_records` were written now; `versions_left_out` are kept versions whose entries got new ids.
+    `versions`, `relations`, `sessions`, the `events` of their logs and `other_records` were written now; `versions_left_out` are kept versions whose
+    entries got new ids.
     `skipped_lines` are bad ones that were left out, `refused_lines` those whose id is taken or of elsewhere; `problems` says why, of a thousand.
     """
 
@@ -59,6 +60,8 @@ class Imported(Shown):
     versions: int = 0
     versions_left_out: int = 0
     relations: int = 0
+    sessions: int = 0
+    events: int = 0
     other_records: int = 0
     skipped_lines: list[int] = field(default_factory=list)
     refused_lines: list[int] = field(default_factory=list)
@@ -262,6 +265,8 @@ class Import:
             self._report.versions += self._counted(version, restored)
 
     async def _others(self, batch: list[Item]) -> None:
+        """Relations and other records; the events of sessions behind the sessions."""
+        events: list[Row] = []
         for item in batch:
             if self._refused_with_another(item):
                 continue
@@ -269,12 +274,21 @@ class Import:
                 link = self._ids.link(item)
                 relations = self._engine.relations
                 self._report.relations += await relations.restore(self._tenant, link.source_id, link.label, link.target_id, link.created_at)
+            elif isinstance(item, Row) and item.kind.collection is MESSAGES:
+                events.append(self._ids.row(item))
             elif isinstance(item, Row):
                 row = self._ids.row(item)
-                restored = await self._engine.transfer.restore(self._tenant, row.kind, row.record, as_it_was=self._same_ids)
-                self._report.other_records += self._counted(item, restored)
+                if row.kind.collection is SESSIONS:
+                    restored = await self._engine.conversations.carrying.restore_session(row.record)
+                else:
+                    restored = await self._engine.transfer.restore(self._tenant, row.kind, row.record, as_it_was=self._same_ids)
+                self._report.sessions += self._counted(item, restored) and row.kind.conversational
+                self._report.other_records += restored.fate is Fate.WRITTEN and not row.kind.conversational
                 if restored.fate is Fate.REFUSED:
-                    self._ids.refuse(item.kind.collection, item.record.key.id)
+                    self._ids.refuse(item.kind.collection, item.name)
+        carrying = self._engine.conversations.carrying
+        for row, restored in zip(events, await carrying.restore_events([row.record for row in events]), strict=True):
+            self._report.events += self._counted(row, restored)
 
     def _counted(self, item: Item, restored: Restored) -> bool:
         """Whether it was written; where it was refused that is told."""

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from memory.domain import door
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
+from memory.domain.errors import ConfigError
 from memory.domain.scope import Scope
-from memory.facade.access import RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.domain.session import FoundMessage
+from memory.facade.access import MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
 from memory.facade.admin import Admin
 from memory.facade.arguments import Moment, draft_of, flag, id_of, ids_of, moment, scope_of
 from memory.facade.build import as_counter, as_embedder, build_engine
@@ -27,9 +29,11 @@ from memory.orchestrator.browsing import Retrieved
 from memory.orchestrator.derivation import Callback
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.searching import SearchResult
+from memory.policies.onward import ELSEWHERE, Onward
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.pace import paced
+from memory.ports.query import Eq, Filter, Ge, Le, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
@@ -54,6 +58,10 @@ class Memory:
     `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a `MemoryConfig`; `settings` override single values.
     `embedder` is a configured name ('wordllama', 'none'), an `Embedder`, or any function from texts to vectors.
     `token_counter` counts what messages cost a model: a configured name, a `TokenCounter`, or any function from a text to its tokens.
+    `onward` makes entries of messages that leave the window of a session, by a compaction or by its end: it gets a `Leaving`, may be async, and
+    returns texts, drafts or arguments of `write`, which go to the session's user unless they name a scope. It is called by the session's end and by
+    maintenance, never while a message is appended, and again where it failed. Of one `Leaving` the entries of one answer are made, each once. With
+    `"elsewhere"` what leaves is kept for another process that has the function; without `onward` nothing is.
     A scope may be given as `Scope` or as its text, such as `"user:ada"`. Open it with `async with`, or with `open` and `close`.
     What is asked less often stands under a noun: `memory.entries`, `memory.relations`, `memory.sessions`, `memory.admin`.
     """
@@ -66,6 +74,7 @@ class Memory:
         embedder: Embedder | EmbedFunction | str | None = None,
         token_counter: TokenCounter | CountFunction | str | None = None,
         clock: Clock = system_clock,
+        onward: Onward | Literal["elsewhere"] | None = None,
         **settings: Any,
     ) -> None:
         if isinstance(embedder, str):
@@ -77,7 +86,9 @@ class Memory:
         given = MemoryConfig.load(config, **settings)
         embeds = None if embedder is None or isinstance(embedder, str) else as_embedder(embedder)
         counts = None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)
-        life = Life(lambda: build_engine(given, embedder=embeds, counter=counts, clock=clock), given.engine.sweep_every)
+        if onward is not None and onward != ELSEWHERE and not callable(onward):
+            raise ConfigError(f"onward: must be a function from messages that leave to entries, or '{ELSEWHERE}', not {type(onward).__name__}")
+        life = Life(lambda: build_engine(given, embedder=embeds, counter=counts, clock=clock, onward=onward), given.engine.sweep_every)
         self._access = Access(given, life, given.tenant)
 
     @property
@@ -115,6 +126,7 @@ class Memory:
         title: str | None = None,
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Moment | timedelta | None = None,
     ) -> Session:
         """One session's conversation, without a call to any store. Its first call creates it as told here where there is none, if `create`."""
         draft = session_draft(
@@ -126,6 +138,7 @@ class Memory:
             title=title,
             tags=tags,
             metadata=metadata,
+            expires_at=expires_at,
         )
         return Session(self._access, draft, create=flag("create", create))
 
@@ -335,6 +348,29 @@ class Memory:
             known_at=known_at,
         )
         return await self._access.search(query, asked, explain=explain)
+
+    async def search_messages(
+        self,
+        query: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        namespace: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> list[FoundMessage]:
+        """What was said that answers best, by words, over all sessions or those of one user, agent or namespace, from `since` to `until`, both
+        included; 10 unless told. Compacted messages are found, excluded ones are not. Scores of one search compare across sessions.
+
+        The query is plain text, never syntax (D62).
+        """
+        given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
+        asked: list[Filter | None] = [Eq(field, door.identifier(name, value)) for field, (name, value) in given.items() if value is not None]
+        asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
+        asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
+        text, most = door.text("query", query, max_bytes=MAX_QUERY_BYTES), door.whole_limit(limit, default=SEARCH_LIMIT)
+        return await self._engine.conversations.search(self.tenant, all_of(*asked), text, most)
 
     # -- derived ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from memory.domain import door
-from memory.domain.entry import check_title
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
@@ -274,15 +273,16 @@ class Session:
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    async def rename(self, title: str | None) -> SessionInfo:
-        """Give the session another title, of up to 200 characters, or none."""
-        return await (await self._conversation()).rename(title=check_title(title))
-
     async def end(self) -> PromotionReport:
-        """The session is over: nothing is appended until `resume`, and the promotion rules for that move its entries onward. Again is no error."""
+        """The session is over: nothing is appended until `resume`. Entries are made of what was said, by the `onward` of the memory, and the
+        promotion rules for that move its entries onward. Again is no error, and makes what could not be made the first time.
+        """
         conversation = await self._conversation()
         await conversation.close("ended")
-        return await self._access.engine.promotion.end_session(self._access.tenant, Scope.session(self.id))
+        left = await conversation.onward()
+        report = await self._access.engine.promotion.end_session(self._access.tenant, Scope.session(self.id))
+        report.onward, report.waiting = left.entries, [*left.waiting, *report.waiting]
+        return report
 
     async def archive(self) -> bool:
         """Put the session away: nothing is appended until `resume`. False where it was archived already."""
@@ -293,7 +293,7 @@ class Session:
         return await (await self._conversation()).resume()
 
     async def delete(self) -> bool:
-        """Erase the session with everything said in it, and the entries of its scope; false where there was none."""
+        """Erase the session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
         self._held = None
         return await self._access.engine.conversations.sessions.delete(self._access.tenant, self.id)
 

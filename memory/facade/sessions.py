@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal
 
 from memory.domain import door
-from memory.domain.entry import check_title
+from memory.domain.entry import check_expiry, check_title
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
@@ -19,6 +20,8 @@ from memory.orchestrator.conversations.sessions import SessionDraft, info_of
 from memory.orchestrator.promotion import PromotionReport
 
 LIST_LIMIT = 50
+
+_UNSET: Any = object()
 
 
 class Sessions:
@@ -41,15 +44,53 @@ class Sessions:
         title: str | None = None,
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Moment | timedelta | None = None,
     ) -> Session:
-        """A new session, under an id of its own where none is given. Raises `Conflict` where there is one of that id (B12)."""
-        draft = draft_of(session_id, system=system, user=user, agent=agent, namespace=namespace, title=title, tags=tags, metadata=metadata)
+        """A new session, under an id of its own where none is given. Raises `Conflict` where there is one of that id (B12).
+
+        After `expires_at`, a moment or a `timedelta` from now on, it is hidden, and a sweep erases what was said in it. Entries of its scope have an
+        expiry of their own.
+        """
+        draft = draft_of(
+            session_id,
+            system=system,
+            user=user,
+            agent=agent,
+            namespace=namespace,
+            title=title,
+            tags=tags,
+            metadata=metadata,
+            expires_at=expires_at,
+        )
         return Session._of(self._access, await self._access.engine.conversations.create(self._access.tenant, draft))
 
     async def get(self, session_id: str) -> SessionInfo | None:
         """The session as its record says, with counts that may be some seconds behind; None where there is none. `Session.info` is exact."""
         record = await self._access.engine.conversations.find(self._access.tenant, door.identifier("session_id", session_id))
         return None if record is None else info_of(record)
+
+    async def update(
+        self,
+        session_id: str,
+        *,
+        title: str | None = _UNSET,
+        tags: Sequence[str] = _UNSET,
+        metadata: Mapping[str, Any] = _UNSET,
+        expires_at: Moment | timedelta | None = _UNSET,
+    ) -> SessionInfo:
+        """Change what is said of a session: each is replaced as a whole, what is not given stays, and None clears title and expiry.
+
+        Raises `NotFound` where there is no such session.
+        """
+        said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
+        said |= {} if metadata is _UNSET else {"metadata": door.json_object("metadata", metadata)}
+        told: dict[str, Any] = {} if tags is _UNSET else {"tags": tuple(door.tags(tags))}
+        until = None if expires_at is _UNSET else check_expiry(expires_at)
+        conversations = self._access.engine.conversations
+        if expires_at is not _UNSET:
+            told["hidden_from"] = conversations.moment_of(until)
+        opened = await conversations.open(self._access.tenant, SessionDraft(door.identifier("session_id", session_id)), create=False)
+        return await opened.describe(told, **said)
 
     async def list(
         self,
@@ -109,7 +150,7 @@ class Sessions:
         return await listed(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
-        """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed.
+        """A session is over: the promotion rules for that move its entries onward. Says what moved by which rule, and what stayed; see `Session.end`.
 
         Where it has a conversation, nothing is appended to that until it is resumed.
         """
@@ -119,7 +160,7 @@ class Sessions:
         return await self._access.engine.promotion.end_session(self._access.tenant, Scope.session(session_id))
 
     async def delete(self, session_id: str) -> bool:
-        """Erase a session with everything said in it, and the entries of its scope; false where there was none."""
+        """Erase a session with everything said in it, the entries of its scope, and those that `onward` made of it; false where there was none."""
         return await self._access.engine.conversations.sessions.delete(self._access.tenant, door.identifier("session_id", session_id))
 
 
@@ -133,6 +174,7 @@ def draft_of(
     title: str | None = None,
     tags: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
+    expires_at: Moment | timedelta | None = None,
 ) -> SessionDraft:
     """A session as handed in, checked."""
     given = {"user": user, "agent": agent, "namespace": namespace}
@@ -143,5 +185,6 @@ def draft_of(
         title=check_title(title),
         tags=door.tags(list(tags)),
         metadata=door.json_object("metadata", {} if metadata is None else metadata),
+        expires_at=check_expiry(expires_at),
         **{name: None if value is None else door.identifier(name, value) for name, value in given.items()},
     )

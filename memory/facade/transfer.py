@@ -8,9 +8,10 @@ A file holds one JSON object a line (JSON Lines) or one JSON array of objects, i
 writes nothing twice; without an `id` the key is the file's name and the message's position. `tags`, `metadata`, `type`, `title`, `source`
 and `expires_at` are the entry's own. The role and every field not named here are kept in the entry's metadata: nothing is dropped.
 
-Or it is a line of an export, marked by its `format`: an entry, one of its kept versions (after it), a relation, or a record of another kind. Unless
-it is to keep its id, an entry gets a new one, its old one becomes its key, and whatever in the file names the old one names the new one afterwards
-(decision A5); kept versions are left out then. What names an entry that is not in the file is provenance and stays as it is.
+Or it is a line of an export, marked by its `format`: an entry, one of its kept versions (after it), a relation, or a record of another kind, as
+sessions and the events of their logs are, which keep the session's id. Unless it is to keep its id, an entry gets a new one, its old one becomes
+its key, and whatever in the file names the old one names the new one afterwards (decision A5); kept versions are left out then. What names an entry
+that is not in the file is provenance and stays as it is.
 
 What is wrong with a line is said without quoting it.
 """
@@ -31,7 +32,8 @@ from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.conversations.carrying import Moving, check_carried
 from memory.orchestrator.entry_records import entry_of
 from memory.orchestrator.kinds import KINDS, Kind
 from memory.orchestrator.relations import LABELS, Relation
@@ -105,6 +107,11 @@ class Row:
     line: int
     kind: Kind
     record: Record
+
+    @property
+    def name(self) -> str:
+        """What others name it by: its old id; of a session and its events, their scope."""
+        return self.record.scope if self.kind.conversational else self.record.key.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +194,16 @@ class Ids:
         self._same = same
         self._scopes: dict[Collection, dict[str, str]] = {}
         self._refused: dict[Collection, set[str]] = {}
+        self._moving = Moving(tenant)
 
     def note(self, item: Item) -> None:
         """Learn what an item is called."""
         if isinstance(item, Message) and isinstance(item.draft, ImportedDraft):
             self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
-        elif isinstance(item, Row):
-            self._scopes.setdefault(item.kind.collection, {})[item.record.key.id] = item.record.scope
+        elif isinstance(item, Row) and item.kind.collection is not MESSAGES:  # which nothing else names
+            self._scopes.setdefault(item.kind.collection, {})[item.name] = item.record.scope
+            if item.kind.conversational:
+                self._moving.note(item.record)
         elif isinstance(item, Foreign):
             self.refuse(item.collection, item.id)
 
@@ -228,6 +238,8 @@ class Ids:
 
     def row(self, item: Row) -> Row:
         """The record as it will stand in this tenant."""
+        if item.kind.conversational:
+            return replace(item, record=self._moving.here(item.record))
         record, parents = item.record, KINDS.parents(item.kind.collection)
         named = {field: self._new(parents[field], str(record.fields[field])) for field in parents if record.fields.get(field) is not None}
         key = Key(self._tenant, self._new(item.kind.collection, record.key.id, item.kind))
@@ -252,6 +264,8 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
         return [(ENTRIES, item.entry_id)]
     if isinstance(item, Link):
         return [(ENTRIES, item.source_id), (ENTRIES, item.target_id)]
+    if isinstance(item, Row) and item.kind.collection is MESSAGES:
+        return [(SESSIONS, item.name)]
     if isinstance(item, Row):
         parents = KINDS.parents(item.kind.collection)
         return [(parents[name], str(item.record.fields[name])) for name in parents if item.record.fields.get(name) is not None]
@@ -481,6 +495,9 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
     try:
         said = {"version": _version("version", found.get("version")), "tier": door.one_of("tier", found.get("tier"), TIERS)} if versioned else {}
         record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
+        if kind.conversational:
+            check_carried(kind, record)
+            return Row(line, kind, record)  # a session keeps its id, wherever entries go
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:

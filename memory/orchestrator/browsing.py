@@ -143,14 +143,14 @@ class Browsing:
         With `retired` also those whose window of validity has ended, or has not begun.
         """
         now = self._placement.now()
-        async for row in self.every_record(ENTRIES, tenant, scope):
+        async for row in self.every_record(ENTRIES, tenant, None if scope is None else scope.text):
             if retired or is_current(row, now):
                 yield entry_of(row)
 
-    async def every_record(self, collection: Collection, tenant: str, scope: Scope | None) -> AsyncIterator[Record]:
+    async def every_record(self, collection: Collection, tenant: str, scope: str | None) -> AsyncIterator[Record]:
         """Every record of a collection that has not expired, as `everything` has entries."""
         now, seen = self._placement.now(), set[str]()
-        where = Tenant(tenant) if scope is None else within(Partition(tenant, scope.text))
+        where = Tenant(tenant) if scope is None else within(Partition(tenant, scope))
         for store in self._placement.topology.homes:
             query = Query(collection, where, order=(Order("created_at"),), limit=self._placement.settings.page, roles=BROWSED)
             async for page in self._placement.pages("browse.everything", store, query):

@@ -61,6 +61,7 @@ SESSIONS = Collection(
         Field("namespace", FieldType.TEXT, indexed=True),
         Field("tags", FieldType.TAGS),
         Field("touched_at", FieldType.TIME, indexed=True, required=True),
+        Field("hidden_from", FieldType.TIME, indexed=True),  # its expiry: not the record's own, of which a store may make an end by itself
     ),
 )
 """The sessions of conversations, one record each."""
@@ -76,6 +77,9 @@ MESSAGES = Collection(
         Field("message_role", FieldType.TEXT),
         Field("speaker", FieldType.TEXT),
         Field("tokens", FieldType.INTEGER),
+        Field("subject", FieldType.TEXT, indexed=True),  # of its session, as agent and namespace: messages are found by them
+        Field("agent", FieldType.TEXT),
+        Field("namespace", FieldType.TEXT),
     ),
     (TextPart("content", 1.0),),
     indexes=(("conversation_id", "message_id"), ("conversation_id", "event")),

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
+from typing import Literal
 
 from memory.domain.ids import Randomness, is_id
 from memory.orchestrator.accesses import Accesses
@@ -32,6 +33,7 @@ from memory.orchestrator.tiering import Tiering
 from memory.orchestrator.topology import Topology
 from memory.orchestrator.transfer import Transfer
 from memory.orchestrator.turns import Patience, Turns
+from memory.policies.onward import Onward
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
@@ -55,6 +57,7 @@ class Engine:
         rules: Sequence[PromotionRule] = DEFAULT_RULES,
         random_bits: Randomness = secrets.randbits,
         kinds: Kinds = KINDS,
+        onward: Onward | Literal["elsewhere"] | None = None,
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
@@ -80,7 +83,9 @@ class Engine:
             self.placement, entries=self.entries, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure, lives=lives
         )
         self.relations = Relations(self.placement, entries=self.entries, erasure=self.erasure, generations=self.generations, outbox=self.outbox)
-        self.conversations = Conversations(self.placement, outbox=self.outbox, erasure=self.erasure, counter=counter)
+        self.conversations = Conversations(
+            self.placement, outbox=self.outbox, erasure=self.erasure, meaning=self.meaning, counter=counter, onward=onward
+        )
         self.dangling = Dangling(self.placement, self.erasure)
         self.browsing = Browsing(self.placement)
         self.transfer = Transfer(self.placement, browsing=self.browsing, meaning=self.meaning, outbox=self.outbox, erasure=self.erasure)
@@ -97,6 +102,7 @@ class Engine:
             promotion=self.promotion,
             tells=(self.accesses.tell, self.conversations.sessions.catch_up),
             dangling=self.dangling,
+            sessions=self.conversations.sessions,
         )
 
     async def open(self) -> None:

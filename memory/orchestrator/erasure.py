@@ -146,18 +146,21 @@ class Erasure:
         """
         return (await self.erase(Partition(tenant, scope.text)))[ENTRIES.name]
 
-    async def erase(self, partition: Partition) -> Counter[str]:
-        """Delete every record of a partition, in every store; how many of each collection. See `erase_scope`."""
-        return await self._begin(partition, 1 + await self._generations.highest(partition))
+    async def erase(self, partition: Partition, then: tuple[Owed, ...] = (), older_than: int | None = None) -> Counter[str]:
+        """Delete every record of a partition, in every store; how many of each collection (see `erase_scope`). `then` is done behind it.
 
-    async def _begin(self, partition: Partition, generation: int) -> Counter[str]:
-        archive, operation = self._placement.topology.archive, self._operation(partition, generation)
+        With `older_than` only those of lower generations: what was born since that was raised stays.
+        """
+        return await self._begin(partition, older_than or 1 + await self._generations.highest(partition), then)
+
+    async def _begin(self, partition: Partition, generation: int, then: tuple[Owed, ...] = ()) -> Counter[str]:
+        archive, operation = self._placement.topology.archive, self._operation(partition, generation, then)
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, Newer()))
         if (error := refused(archive, begun)) is not None:
             raise error
         return await self._carry_out(operation)
 
-    def _operation(self, partition: Partition, generation: int) -> Record:
+    def _operation(self, partition: Partition, generation: int, then: tuple[Owed, ...]) -> Record:
         now = self._placement.now()
         data = {"tenant": partition.tenant, "scope": partition.scope, "generation": generation}
         return Record(
@@ -169,7 +172,7 @@ class Erasure:
             fields={"kind": UNDER_WAY},
             body=data,
             tier="mid",
-            owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data),),
+            owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data), *then),
         )
 
     def _stores(self) -> Sequence[Store]:
@@ -205,12 +208,14 @@ class Erasure:
         """
         cache, erased = store is self._placement.topology.cache, Counter[str]()
         older = None if cache else Lt("generation", generation)  # a cache may lose anything
-        for kind in self._placement.kinds.scoped:
+        for kind in self._placement.kinds.within(partition):
             collection = kind.collection
             arriving = await self._arriving(store, collection, partition, older) if kind.movable and not cache else []
-            at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES)
+            has_copies = kind.movable or kind.replicated  # of others all that stands is a home
+            at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES if has_copies else frozenset(Role))
             copies = await self._still_there(store, collection, arriving)
-            await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)
+            if has_copies:
+                await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)
             arrived = await self._still_there(store, collection, copies)
             if kind.movable:
                 at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES)
@@ -249,11 +254,13 @@ class Erasure:
         return True  # ending the operation took the debt away with it
 
     async def _end(self, operation: Record) -> None:
-        """The erasure has been carried out: it is watched where a store needs that, and remembered."""
+        """The erasure has been carried out: what it owes besides is done, it is watched where a store needs that, and remembered."""
         needs_watch = any(not store.capabilities.fenced for store in self._placement.topology.stores)
-        await self._becomes(operation, WATCHED if needs_watch else REMEMBERED, ended=micros(self._placement.now()))
+        ended = await self._becomes(operation, WATCHED if needs_watch else REMEMBERED, ended=micros(self._placement.now()))
+        if ended.owed:
+            await self._outbox.finish(Pending(OPERATIONS, self._placement.topology.archive, ended))
 
-    async def _becomes(self, operation: Record, kind: str, **noted: int) -> None:
+    async def _becomes(self, operation: Record, kind: str, **noted: int) -> Record:
         version = self._placement.next_version(operation.version)
         new = replace(
             operation,
@@ -261,11 +268,12 @@ class Erasure:
             updated_at=self._placement.now(),
             fields={"kind": kind},
             body={**operation.body, **noted},
-            owed=(),
+            owed=tuple(owed for owed in operation.owed if owed.step != ERASE_SCOPE),
             previous=None,
         )
         ended = Put(OPERATIONS, new, AtVersion(operation.version), settles=frozenset({ERASE_SCOPE}))
         await self._placement.write_one("erase.end", self._placement.topology.archive, ended)
+        return new
 
     # -- after an erasure ---------------------------------------------------------------------------------------------
 
@@ -300,14 +308,14 @@ class Erasure:
             await self._generations.bring_up_the_rest(store, partition)
         again = [p for p, since in begun.items() if not await self._generations.levelled(store, p, generation, since)]
         older = None if store is self._placement.topology.cache else Lt("generation", generation)
-        for kind in self._placement.kinds.scoped if again else ():
+        for kind in self._placement.kinds.within(*again):
             await self._leave_tombstones(store, kind, again, older, frozenset(Role))
 
     async def _born_since(self, store: Store, begun: Mapping[Partition, datetime], generation: int) -> set[Partition]:
         """The partitions in which a record of a lower generation is of after their erasure had begun."""
         since = And((Lt("generation", generation), Ge("version", micros(min(begun.values())))))
         found: set[Partition] = set()
-        for kind in self._placement.kinds.scoped:
+        for kind in self._placement.kinds.within(*begun):
             query = Query(kind.collection, within(*begun), since, limit=self._placement.settings.page, roles=HOMES, select=frozenset())
             async for page in self._placement.pages("erase.count", store, query):
                 heads = [(Partition(head.key.tenant, head.scope), head.version) for head in page.heads]

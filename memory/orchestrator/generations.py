@@ -76,7 +76,7 @@ class Generations:
 
     async def _highest_born(self, store: Store, partition: Partition, highest: int) -> int:
         """The highest generation of any record of the partition in a store, if it is above `highest`."""
-        for kind in self._placement.kinds.scoped:
+        for kind in self._placement.kinds.within(partition):
             found = True
             while found:
                 above = Query(kind.collection, within(partition), Gt("generation", highest), limit=1, roles=frozenset(Role), select=frozenset())
@@ -142,7 +142,7 @@ class Generations:
 
     async def _erase_older(self, store: Store, partition: Partition, generation: int, begun: datetime) -> int:
         older, erased = And((Lt("generation", generation), Lt("version", micros(begun)))), 0
-        for kind in self._placement.kinds.scoped:
+        for kind in self._placement.kinds.within(partition):
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
             with step("erase.delete"):
                 erased += await store.delete_matching(query, self._placement.next_version(), self._placement.tombstone_until(), self.carried)
@@ -151,7 +151,7 @@ class Generations:
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:
         """Give every record here the generation, each as it stands: the same version, so that what was stored when stays true."""
         done = 0
-        for collection in [kind.collection for kind in self._placement.kinds.scoped]:
+        for collection in [kind.collection for kind in self._placement.kinds.within(partition)]:
             older, roles = Lt("generation", generation), frozenset({Role.HOME, Role.ARRIVING})
             query = Query(collection, within(partition), filter=older, limit=self._placement.settings.page, roles=roles)
             async for page in self._placement.pages("generation.restamp", store, query):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.domain.errors import MemoryTiersError
-from memory.domain.scope import ScopeKind
+from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.collections import (
     CLAIMS,
     ENTRIES,
@@ -23,8 +23,10 @@ from memory.orchestrator.collections import (
     SETTINGS,
     TASKS,
 )
+from memory.orchestrator.split import CONVERSATION
 from memory.policies.routing import Route, replicas_of, route
 from memory.ports.collections import Collection
+from memory.ports.record import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class Kind:
     movable: bool = False
     """Whether promotion rules and sweeps move its records to later tiers."""
     exported: bool = True
+    conversational: bool = False
+    """Whether its records lie in the partitions of conversations, and in no other; those of the other kinds never do."""
+
+    def scope_of(self, scope: Scope) -> str | None:
+        """Where the records of this kind lie that belong to a caller's scope; None where there are none."""
+        if not self.conversational:
+            return scope.text
+        return f"{CONVERSATION}:{scope.id}" if scope.kind is ScopeKind.SESSION else None
 
     def route(self, scope_kind: ScopeKind | None = None) -> Route:
         """Where a new record is born, and why."""
@@ -90,6 +100,11 @@ class Kinds:
     def scoped(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in self if kind.scoped)
 
+    def within(self, *partitions: Partition) -> tuple[Kind, ...]:
+        """Those of which records can lie in one of these partitions."""
+        asked = {partition.scope.startswith(f"{CONVERSATION}:") for partition in partitions}
+        return tuple(kind for kind in self.scoped if kind.conversational in asked)
+
     @property
     def movable(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in self if kind.movable)
@@ -116,10 +131,10 @@ KINDS = Kinds(
     ),
     Kind(ENTRY_VERSIONS, exported=False),
     Kind(RELATIONS),
-    Kind(SESSIONS, exported=False),
-    Kind(MESSAGES, exported=False),
-    Kind(TASKS, exported=False),
-    Kind(RUNS, exported=False),
+    Kind(SESSIONS, conversational=True),
+    Kind(MESSAGES, conversational=True),
+    Kind(TASKS, exported=False, conversational=True),
+    Kind(RUNS, exported=False, conversational=True),
     Kind(CLAIMS, scoped=False, exported=False),
     Kind(OPERATIONS, scoped=False, exported=False),
     Kind(LEASES, scoped=False, exported=False),

@@ -15,6 +15,8 @@ from typing import Any
 
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.shown import Shown
+from memory.orchestrator.collections import SESSIONS
+from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.dangling import Dangling
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import Generations
@@ -28,7 +30,7 @@ from memory.orchestrator.tiering import MoveResult, Tiering
 from memory.orchestrator.topology import leaves_of, refuse_away
 from memory.ports.collections import Collection
 from memory.ports.due import LEFT, DueRow, Why
-from memory.ports.query import Eq, Everywhere, Query
+from memory.ports.query import Eq, Everywhere, Lt, Query
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Purge
@@ -78,6 +80,7 @@ class Maintenance:
         promotion: Promotion,
         tells: Sequence[Callable[[], Awaitable[object]]],
         dangling: Dangling,
+        sessions: SessionRecords,
     ) -> None:
         self._placement = placement
         self._outbox = outbox
@@ -87,6 +90,7 @@ class Maintenance:
         self._promotion = promotion
         self._tells = tells
         self._dangling = dangling
+        self._sessions = sessions
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
 
     async def sweep(self) -> SweepReport:
@@ -116,6 +120,7 @@ class Maintenance:
         for store in self._placement.topology.homes:
             for leaf in leaves_of(store):
                 await self._job(report, self._do_due, leaf, store, over, report, hold, away)
+        await self._job(report, self._end_sessions, report, hold)
         for leaf in over:  # once every mark has told what it can
             await self._job(report, self._purge, leaf, report, hold)
         await self._job(report, self._count, report, "repeated_erasures", self._erasure.watch, hold)
@@ -264,6 +269,16 @@ class Maintenance:
 
     async def _delete_one(self, collection: Collection, row: DueRow, report: SweepReport) -> None:
         report.expired += await self._erasure.delete(collection, row.key, at=row.version)
+
+    async def _end_sessions(self, report: SweepReport, hold: Hold) -> None:
+        """Erase the sessions that have expired: not their records alone, but all that was said in them."""
+        query = Query(SESSIONS, Everywhere(), Lt("hidden_from", self._placement.now()), limit=self._placement.settings.page)
+        async for page in self._placement.pages("session.expired", self._placement.topology.archive, query):
+            for record in page.records:
+                if isinstance(record, Record):
+                    await hold()
+                    await self._sessions.erase_expired(record)
+                    report.expired += 1
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 

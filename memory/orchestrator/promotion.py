@@ -47,11 +47,15 @@ class Kept(Shown):
 
 @dataclass(slots=True, repr=False)
 class PromotionReport(Shown):
-    """What went onward and by which rule; what stayed and why; `waiting` names stores that could not be asked, whose entries stayed unlooked at."""
+    """What went onward and by which rule; what stayed and why; `waiting` names stores that could not be asked, whose entries stayed unlooked at.
+
+    Of a session that has ended: `onward` has the ids of the entries that were made now of what was said in it, and `waiting` why others were not yet.
+    """
 
     moved: list[Moved] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
+    onward: list[str] = field(default_factory=list)
 
 
 class Promotion:

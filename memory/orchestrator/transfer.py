@@ -76,7 +76,7 @@ class Restored:
 
 
 WRITTEN, THERE, DELETED = Restored(Fate.WRITTEN), Restored(Fate.THERE), Restored(Fate.DELETED)
-_TAKEN = Restored(Fate.REFUSED, "id: is taken here by something else")
+TAKEN = Restored(Fate.REFUSED, "id: is taken here by something else")
 
 SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
 """What an entry says itself: nothing that is noted beside it is called so."""
@@ -96,14 +96,15 @@ class Transfer:
 
     async def entries(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Record, list[Record]]]:
         """Every entry of a tenant or of one scope, retired ones too, each with its kept versions, oldest first."""
-        async for record in self._browsing.every_record(ENTRIES, tenant, scope):
+        async for record in self._browsing.every_record(ENTRIES, tenant, None if scope is None else scope.text):
             yield record, [] if record.previous is None else await kept_versions(self._placement, record)
 
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
-        """Every record of the kinds without a form of their own, of a tenant or of one scope, kind by kind."""
+        """Every record of the kinds without a form of their own, of a tenant or of one scope, with a session's its conversation."""
         for kind in carried(self._placement.kinds):
-            async for record in self._browsing.every_record(kind.collection, tenant, scope):
-                yield kind, record
+            if scope is None or (text := kind.scope_of(scope)) is not None:
+                async for record in self._browsing.every_record(kind.collection, tenant, None if scope is None else text):
+                    yield kind, record
 
     # -- in: entries --------------------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class Transfer:
                 raise StoreUnavailable(self._placement.topology.home(record.tier).name, f"entry {record.key.id} is moving; try again")
             return DELETED
         before = [] if there.record.previous is None else await kept_versions(self._placement, there.record)
-        return THERE if any(_says_the_same(one, record) for one in (there.record, *before)) else _TAKEN
+        return THERE if any(_says_the_same(one, record) for one in (there.record, *before)) else TAKEN
 
     # -- in: kept versions --------------------------------------------------------------------------------------------
 
@@ -209,7 +210,7 @@ class Transfer:
         there = await self._placement.locate(kind.collection, key, born_in=None if as_it_was else store)
         if there.record is not None:
             same = not as_it_was or _content(there.record) == _content(record)
-            return THERE if same else _TAKEN
+            return THERE if same else TAKEN
         if there.tombstone is not None:
             return DELETED
         fresh = Record(

@@ -161,11 +161,11 @@ async def test_lists_show_titles_and_how_sessions_begin(memory: Memory) -> None:
     (second, first) = (await memory.sessions.list(by="created")).sessions
     assert (first.id, first.title, first.preview, first.message_count) == ("s1", "Where Ada lives", "Where does Ada live?", 2)
     assert (second.id, second.title, second.preview, second.message_count) == ("s2", None, None, 0)
-    assert (await silent.rename("Nothing yet")).title == "Nothing yet"
-    assert (await named.rename(None)).title is None
+    assert (await memory.sessions.update(silent.id, title="Nothing yet")).title == "Nothing yet"
+    assert (await memory.sessions.update(named.id, title=None)).title is None
     assert [info.title for info in (await memory.sessions.list(by="created")).sessions] == ["Nothing yet", None]
     with pytest.raises(InvalidInput, match="title"):
-        await silent.rename("x" * 201)
+        await memory.sessions.update(silent.id, title="x" * 201)
 
 
 @pytest.mark.behaviour("B35", "B36", "B37", "B38", "B39", "AC-B17")

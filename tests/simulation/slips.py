@@ -150,13 +150,13 @@ SLIPS: dict[str, Slip] = {
         erasure, "Erasure._erase_in", "await self._leave_tombstones(store, kind, [partition], older, OTHER_ROLES)", "pass", _ERASE
     ),
     "erasure-leaves-kept-versions": Slip(
-        erasure, "Erasure._erase_in", "in self._placement.kinds.scoped:", "in self._placement.kinds.scoped[::2]:", _ERASE
+        erasure, "Erasure._erase_in", "in self._placement.kinds.within(partition):", "in self._placement.kinds.within(partition)[::2]:", _ERASE
     ),
     "erasure-counts-copies-too": Slip(
         erasure,
         "Erasure._erase_in",
-        "at_home = await self._leave_tombstones(store, kind, [partition], older, HOMES)",
-        "at_home = await self._leave_tombstones(store, kind, [partition], older, frozenset(Role))",
+        "HOMES if has_copies else frozenset(Role)",
+        "frozenset(Role)",
         _ERASE,
     ),
     "erasure-forgets-its-operation": Slip(erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data),),", "", _ERASE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -17,17 +17,20 @@ from memory.adapters.qdrant.engine import Engine, Index
 from memory.adapters.qdrant.filters import is_indexed, path_of
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import Pager
+from memory.adapters.qdrant.rounding import bound_beyond
 from memory.adapters.qdrant.search import search
 from memory.adapters.qdrant.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.qdrant.turns import Turns
 from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
+from memory.domain.time import micros
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
+from memory.ports.due import Due
 from memory.ports.pace import paced
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Stored
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Role, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
 
@@ -132,6 +135,20 @@ class QdrantStore(BaseStore):
         return await matching.delete_matching(self._engine, query, version, discard_at, carry)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def _due(self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]) -> Due:
+        """Mostly nothing is: that is asked at once of all collections, which lie in one of Qdrant's."""
+        if cursor is None and not await self._may_be_due(now, expired.values()):
+            return Due()
+        return await super()._due(now, limit, cursor, expired)
+
+    async def _may_be_due(self, now: datetime, expired: Iterable[datetime]) -> bool:
+        make = self._engine.conditions
+        before = {"discard_at": now, **({"expires_at": latest} if (latest := max(expired, default=None)) is not None else {})}
+        over = [make.between(path, lte=bound_beyond(micros(moment), FieldType.TIME, True)) for path, moment in before.items()]
+        may_be = make.some([make.equals("owing", 1), make.equals("role", Role.ARRIVING.value), *over])
+        found, _ = await self._engine.scroll(may_be, 1, keys=("owing",))
+        return bool(found)
 
     async def _audit(self, repair: bool) -> Audit:
         return await audit.audit(self._engine, self._collections, repair)

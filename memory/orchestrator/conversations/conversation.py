@@ -5,35 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
-from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
+from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.conversations.history import History, HistoryAsked
 from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.onward import Left, Onward
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.conversations.summaries import Summaries, Summarise
 from memory.orchestrator.placement import Placement
-from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
-from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import Threshold, arranged, fitted, fitted_in_steps, is_pinned, layered, newest
-from memory.ports.query import WORDS, Query, Search, Words, within
-from memory.ports.record import JsonValue, Record
+from memory.ports.query import within
+from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
 
-SEARCHED = 200
-"""Messages that are looked at beyond twice those asked for, to leave out those that were excluded."""
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """What the result says of a call that was never answered (B53)."""
 SYSTEM = "system"
@@ -56,14 +53,15 @@ class _SeenSince(Exception):
 class Conversation:
     """One session, as one handle has it."""
 
-    def __init__(self, placement: Placement, sessions: SessionRecords, record: Record, log: Log, counter: TokenCounter) -> None:
+    def __init__(self, placement: Placement, sessions: SessionRecords, onward: Onward, record: Record, log: Log, counter: TokenCounter) -> None:
         self._placement = placement
+        self._onward = onward
         self._sessions = sessions
         self._record = record
         self._log = log
         self._counter = counter
         self._history = History(placement, log)
-        self._summaries = Summaries(placement, log, counter, self._window)
+        self._summaries = Summaries(placement, log, counter, onward, self._window)
         self._touched_at = record.created_at
 
     @property
@@ -136,19 +134,7 @@ class Conversation:
     async def search(self, text: str, limit: int) -> list[FoundMessage]:
         """The messages that answer best by words, archived ones too; not those that were excluded."""
         self._record = await self._same_life()
-        where, most = within(self._log.life.partition), SEARCHED + 2 * limit
-        if self._log.store.capabilities.lexical:
-            with step("messages.search"):
-                hits = await self._log.store.search(Search(MESSAGES, where, Words(text), most))
-        else:
-            query = Query(MESSAGES, where, limit=self._placement.settings.page, select=frozenset({WORDS}))
-            pages = self._placement.pages("messages.look", self._log.store, query)
-            hits = await rank_by_words([head async for page in pages for head in page.heads], MESSAGES, text, most)
-        scores = {hit.head.key: hit.score for hit in hits}
-        found = sorted([event for event in await self._log.of(list(scores)) if event.number is not None], key=lambda event: event.place)
-        told = zip(found, await self._history.gone(found), strict=True)
-        messages = [FoundMessage(item_of(event, gone), scores[event.key]) for event, gone in told if gone.excluded is None]
-        return sorted(messages, key=lambda message: (-message.score, message.item.number))[:limit]
+        return await Finding(self._placement, self._sessions).find(within(self._log.life.partition), None, text, limit)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -351,7 +337,9 @@ class Conversation:
         def decide(seen: Seen) -> list[Draft]:
             if seen.state.after.status == status:
                 return []
-            return [Draft(EventType.CLOSED, data={"status": status}, owed=self._sessions.owed_follow)]
+            window = seen.state.window
+            leaves, owed = self._onward.leaving(window.between(seen.state.after.onward + 1, window.last)) if status == "ended" else ({}, ())
+            return [Draft(EventType.CLOSED, data={"status": status, **leaves}, owed=(*self._sessions.owed_follow, *owed))]
 
         closed = await self._turned(decide)
         for event in (await self._log.window())[1].values():
@@ -370,15 +358,19 @@ class Conversation:
 
     async def _turned(self, decide: Callable[[Seen], list[Draft]]) -> bool:
         events = await self._log.append(decide)
-        for event in events:
-            await self._sessions.finish(self._log.record_of(event))
+        for event in events:  # what goes onward by it is no affair of lists, and nobody waits for it here
+            await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
         return bool(events)
 
-    async def rename(self, **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata."""
+    async def onward(self) -> Left:
+        """Carry what has left the window onward, as far as that is owed and can be done now."""
+        return await self._onward.of_session(await self._same_life())
+
+    async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
+        """Change what of the session is no affair of its log: title and metadata, and as fields tags and expiry."""
         record = await self._same_life()
         state = (await self._log.load()).state
-        self._record = await self._sessions.follow(record, state, self._placement.now(), **changes)
+        self._record = await self._sessions.follow(record, state, self._placement.now(), told, **changes)
         return info_of(self._record, state)
 
     async def _touch(self) -> None:

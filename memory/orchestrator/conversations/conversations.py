@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from typing import Literal
+
+from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, NotFound
+from memory.domain.session import FoundMessage
+from memory.orchestrator.conversations.carrying import Carrying
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.finding import Finding
+from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.redaction import Redaction
 from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords
 from memory.orchestrator.conversations.tasks import Tasks
 from memory.orchestrator.erasure import Erasure
+from memory.orchestrator.meaning import Meaning
 from memory.orchestrator.outbox import Outbox
 from memory.orchestrator.placement import Placement
+from memory.policies.onward import Onward as Callback
 from memory.policies.tokens import DefaultCounter
+from memory.ports.query import Filter, Tenant
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
@@ -19,18 +30,33 @@ from memory.ports.tokens import TokenCounter
 class Conversations:
     """The conversations of an engine."""
 
-    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure, counter: TokenCounter | None = None) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        outbox: Outbox,
+        erasure: Erasure,
+        meaning: Meaning,
+        onward: Callback | Literal["elsewhere"] | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
         self._placement = placement
         self._counter = counter or DefaultCounter()
         self.sessions = SessionRecords(placement, outbox=outbox, erasure=erasure)
         self.redaction = Redaction(placement, sessions=self.sessions, outbox=outbox, erasure=erasure)
         self.tasks = Tasks(placement, outbox=outbox, erasure=erasure)
         self.runs = Runs(placement, outbox=outbox)
+        self.carrying = Carrying(placement)
+        self.onward = Onward(placement, sessions=self.sessions, meaning=meaning, outbox=outbox, erasure=erasure, callback=onward)
+
+    def moment_of(self, given: datetime | timedelta | None) -> datetime | None:
+        """The moment that an expiry means which is given now."""
+        return expiry(given, self._placement.now())
 
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
         """A new session. Raises `Conflict` where there is one of its id (B12)."""
         record, log = await self.sessions.create(tenant, draft)
-        return Conversation(self._placement, self.sessions, record, log, self._counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, log, self._counter)
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
         """The session of this id; where there is none it is created, or `NotFound` is raised (B19)."""
@@ -43,7 +69,11 @@ class Conversations:
                 record = await self.find(tenant, session_id)  # somebody was first
         if record is None:
             raise NotFound(session_id, "session")
-        return Conversation(self._placement, self.sessions, record, self.sessions.log(record), self._counter)
+        return Conversation(self._placement, self.sessions, self.onward, record, self.sessions.log(record), self._counter)
+
+    async def search(self, tenant: str, asked: Filter | None, text: str, limit: int) -> list[FoundMessage]:
+        """The messages over all sessions of a tenant that answer best by words; `asked` may name what records of messages declare."""
+        return await Finding(self._placement, self.sessions).find(Tenant(tenant), asked, text, limit)
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record; None where there is none."""

@@ -36,6 +36,8 @@ class EventType(StrEnum):
     ERASED = "erased"
 
 
+LEAVES = "leaves"
+"""In an event's data: the places of the messages that go onward by it."""
 SPOKEN = frozenset({EventType.MESSAGE, EventType.COMPACTION})
 """Events that are messages."""
 OF_ONE = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.ERASED})
@@ -51,7 +53,8 @@ class After:
     """What is true after an event. Its writer had to know the event before, so this is exact.
 
     `number` counts the messages of the history, the system message among them (B25); `version` the changes of the window; `base` is the newest place
-    whose event carries the whole window; `tokens` what all messages took when they were said.
+    whose event carries the whole window; `tokens` what all messages took when they were said; of what was said up to `onward` nothing is to leave
+    any more: an end has let it (see `onward.py`).
     """
 
     number: int
@@ -62,9 +65,10 @@ class After:
     status: str = "active"
     base: int = FIRST_PLACE - 1
     tokens: int = 0
+    onward: int = 0
 
     def to_json(self) -> list[JsonValue]:
-        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base, self.tokens]
+        return [self.number, self.version, self.turn, self.compactions, self.last_compaction, self.status, self.base, self.tokens, self.onward]
 
     @classmethod
     def told(cls, said: list[Any]) -> After:
@@ -165,10 +169,11 @@ def place_key(tenant: str, incarnation: str, place: int) -> Key:
     return Key(tenant, ids.beside(incarnation, "place", str(place)))
 
 
-def record_of(event: Event, *, conversation_id: str, scope: str, generation: int) -> Record:
+def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str, generation: int) -> Record:
+    """The event's record; `of_session` are the fields by which it names its session and whose that is."""
     draft, message = event.draft, event.draft.message
     fields: dict[str, FieldValue] = {
-        "conversation_id": conversation_id,
+        **of_session,
         "place": event.place,
         "number_in_conversation": event.number,
         "event": event.type.value,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.message import Role
-from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVING, OF_ONE, SPOKEN, After, Draft, Event, EventType, place_key
+from memory.orchestrator.conversations.events import FIRST_PLACE, LEAVES, LEAVING, OF_ONE, SPOKEN, After, Draft, Event, EventType, place_key
 from memory.orchestrator.conversations.places import NOWHERE, Places
 from memory.policies.window import is_pinned
 
@@ -57,6 +57,7 @@ class State:
                 status=_status_after(after.status, draft),
                 base=place if carries else after.base,
                 tokens=after.tokens + (draft.tokens or 0),
+                onward=place if draft.type is EventType.CLOSED and LEAVES in draft.data else after.onward,
             ),
             max(self.created_at + _TICK, now),
             now,

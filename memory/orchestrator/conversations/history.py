@@ -16,6 +16,7 @@ from memory.orchestrator.conversations.log import Log
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.placement import Placement
 from memory.ports.query import And, Eq, Filter, Ge, Gt, In, IsNull, Le, Not, Or, Order, Query, all_of, within
+from memory.ports.record import Key, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +111,28 @@ class History:
         return all_of(*parts)
 
     async def gone(self, events: Sequence[Event]) -> list[Gone]:
-        """What became of each of these messages: told by what happened behind the first of them."""
-        if not events:
-            return []
-        found: dict[int, Gone] = {event.place: _IN_IT for event in events}
-        behind = min(found)
-        names = tuple([event.value for event in LEAVING])
-        asked = And((Eq("conversation_id", self._log.life.session_id), In("event", names), Gt("place", behind)))
-        query = Query(MESSAGES, within(self._log.life.partition), asked, (Order("created_at"),), self._placement.settings.page)
-        async for page in self._placement.pages("history.marks", self._log.store, query):
-            for event in self._log.events_of(page.records):
-                _mark(found, event)
-        return [found[event.place] for event in events]
+        """What became of each of these messages."""
+        found = await gone_from(self._placement, [(self._log, events)])
+        return [found[event.key] for event in events]
+
+
+async def gone_from(placement: Placement, logs: Sequence[tuple[Log, Sequence[Event]]]) -> dict[Key, Gone]:
+    """What became of messages of several logs, by their keys: told by what happened behind the first of each log, which is one question."""
+    found = {log.life.session_id: (log, {event.place: _IN_IT for event in events}) for log, events in logs if events}
+    if not found:
+        return {}
+    names = tuple([event.value for event in LEAVING])
+    behind = [And((Eq("conversation_id", of), In("event", names), Gt("place", min(places)))) for of, (_, places) in found.items()]
+    asked: Filter = behind[0] if len(behind) == 1 else Or(tuple(behind))
+    log = logs[0][0]
+    query = Query(MESSAGES, within(*[log.life.partition for log, _ in found.values()]), asked, (Order("created_at"),), placement.settings.page)
+    async for page in placement.pages("history.marks", log.store, query):
+        for record in page.records:
+            if isinstance(record, Record):
+                of, places = found[str(record.fields["conversation_id"])]
+                for event in of.events_of([record]):
+                    _mark(places, event)
+    return {event.key: found[log.life.session_id][1][event.place] for log, events in logs for event in events}
 
 
 def _mark(found: dict[int, Gone], event: Event) -> None:

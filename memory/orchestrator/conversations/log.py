@@ -20,7 +20,7 @@ from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
 from memory.ports.query import And, Eq, Filter, Order, Query, within
-from memory.ports.record import Key, Owed, Partition, Record, Stored
+from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
@@ -49,6 +49,8 @@ class Life:
     generation: int
     has_system: bool
     created_at: datetime
+    whose: Mapping[str, FieldValue] = field(default_factory=dict)
+    """The session's user, agent and namespace, which never change."""
 
     @property
     def partition(self) -> Partition:
@@ -394,7 +396,8 @@ class Log:
         return events
 
     def record_of(self, event: Event) -> Record:
-        return record_of(event, conversation_id=self.life.session_id, scope=self.life.scope, generation=self.life.generation)
+        life = self.life
+        return record_of(event, of_session={"conversation_id": life.session_id, **life.whose}, scope=life.scope, generation=life.generation)
 
     def _is_ours(self, outcome: Outcome, event: Event) -> bool:
         """Whether the event stands at its place: put just now, or by a put whose answer was lost."""

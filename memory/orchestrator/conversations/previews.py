@@ -17,7 +17,8 @@ async def preview_of(record: Record, log: Log) -> dict[str, JsonValue]:
     """What of the session's record is to be changed for it: nothing where it says so already, or nobody has spoken."""
     known: Any = record.body.get("preview")
     event = await _first(log) if known is None else await _at(log, known[0])
-    preview: JsonValue = None if event is None or event.message is None else [event.place, beginning(event.message.text)]
+    text = "" if event is None or event.message is None else beginning(event.message.text)
+    preview: JsonValue = [event.place, text] if event is not None and text else None
     return {} if preview == known else {"preview": preview}
 
 

@@ -17,6 +17,7 @@ from memory.orchestrator.collections import MESSAGES, OPERATIONS
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.folding import left_by
 from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.previews import preview_of
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.erasure import Erasure
 from memory.orchestrator.generations import OPERATIONS_SCOPE, SYSTEM_TENANT
@@ -70,11 +71,14 @@ class Redaction:
         if not isinstance(owner, Record):
             return True
         try:
-            log = self._sessions.log(await self._sessions.record(owner.key.tenant, str(owner.fields["conversation_id"])))
+            record = await self._sessions.record(owner.key.tenant, str(owner.fields["conversation_id"]))
+            log = self._sessions.log(record)
             for event in log.events_of([owner]):  # none of a session that was created again
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_summary(log, summary.place)
+                if preview := await preview_of(record, log):
+                    await self._sessions.follow(record, (await log.load()).state, record.created_at, **preview)
         except NotFound:
             return True  # deleted meanwhile
         return True

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain import ids
+from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
@@ -25,7 +26,7 @@ from memory.orchestrator.split import CONVERSATION
 from memory.orchestrator.steps import step
 from memory.orchestrator.turns import Patience
 from memory.orchestrator.versions import version_at
-from memory.ports.query import Eq, Filter, Ge, Has, Le, Order, Query, Tenant, all_of
+from memory.ports.query import Eq, Filter, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
 
@@ -33,11 +34,11 @@ log = logging.getLogger(__name__)
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
 """How far a session's own record may stay behind its log: what lists say of a session that is being written to."""
-
-
 FOLLOW = "follow"
 LOGS = 64
 """Of how many sessions it is remembered what was read."""
+UNLEARN = "unlearn"
+"""What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
 
 
 def scope_of(session_id: str) -> str:
@@ -61,6 +62,7 @@ class SessionDraft:
     title: str | None = None
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    expires_at: datetime | timedelta | None = None
 
 
 class SessionRecords:
@@ -96,6 +98,9 @@ class SessionRecords:
                 return record, log
             if (error := refused(self._placement.topology.archive, outcome)) is not None:
                 raise error
+            if isinstance(outcome.stored, Record) and self._is_over(outcome.stored):
+                await self.erase_expired(outcome.stored)
+                continue
             if isinstance(outcome.stored, Record | Corrupt):
                 if isinstance(outcome.stored, Record) and outcome.stored.body.get("incarnation") == record.body["incarnation"]:
                     return outcome.stored, self.log(outcome.stored)  # this very put, whose answer was lost
@@ -115,6 +120,7 @@ class SessionRecords:
             "namespace": draft.namespace,
             "tags": tuple(draft.tags),
             "touched_at": now,
+            "hidden_from": expiry(draft.expires_at, now),
         }
         said = {
             "system": None if draft.system is None else draft.system.model_dump(mode="json", exclude_defaults=True),
@@ -131,9 +137,14 @@ class SessionRecords:
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [session_key(tenant, session_id)])
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises what says so
-        if not isinstance(stored, Record):
+        if not isinstance(stored, Record) or self._is_over(stored):
             raise NotFound(session_id, "session")
         return stored
+
+    def _is_over(self, record: Record) -> bool:
+        """Whether the session has expired: it is hidden strictly after that moment, and gone with a sweep."""
+        until: Any = record.fields.get("hidden_from")
+        return until is not None and until < self._placement.now()
 
     def log(self, record: Record) -> Log:
         """The log of the session whose record this is: the same for all who have it here, as long as it is among those that were last asked for."""
@@ -152,15 +163,18 @@ class SessionRecords:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
 
-    async def follow(self, record: Record, state: State, touched_at: datetime, **changes: JsonValue) -> Record:
-        """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`)."""
+    async def follow(
+        self, record: Record, state: State, touched_at: datetime, told: Mapping[str, FieldValue] | None = None, **changes: JsonValue
+    ) -> Record:
+        """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`); `told`
+        are fields (`tags`, `hidden_from`)."""
         patience = Patience(self._placement, str(record.fields["session_id"]))
         while True:
             now = self._placement.now()
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
-            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at)}
+            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at), **(told or {})}
             if body == dict(record.body) and fields == dict(record.fields):
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
@@ -174,7 +188,7 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and int(record.body.get("place", 0)) >= state.place:
+            if not changes and not told and int(record.body.get("place", 0)) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
@@ -210,15 +224,20 @@ class SessionRecords:
         return True
 
     async def delete(self, tenant: str, session_id: str) -> bool:
-        """Erase a session with everything said in it, and the entries of its scope; false where there was none."""
+        """Erase a session with everything said in it, the entries of its scope, and those made of what was said; false where there was none."""
+        then: tuple[Owed, ...] = ()
         try:
-            await self.record(tenant, session_id)
-            there = True
+            life = {"tenant": tenant, "session_id": session_id, "incarnation": (await self.record(tenant, session_id)).body["incarnation"]}
+            then = (Owed(UNLEARN, UNLEARN, life),)
         except NotFound:
-            there = False
-        await self._erasure.erase(Partition(tenant, scope_of(session_id)))
+            pass
         entries = await self._erasure.erase_scope(tenant, Scope.session(session_id))
-        return there or entries > 0
+        await self._erasure.erase(Partition(tenant, scope_of(session_id)), then)
+        return bool(then) or entries > 0
+
+    async def erase_expired(self, record: Record) -> None:
+        """Erase a session that has expired, and not one that was created of its id since. Entries of its scope have an expiry of their own."""
+        await self._erasure.erase(record.partition, older_than=(record.generation or 0) + 1)
 
     # -- many ---------------------------------------------------------------------------------------------------------
 
@@ -238,6 +257,7 @@ class SessionRecords:
         """A page of sessions with these fields, created between the two moments, both included (B15, B16)."""
         conditions: list[Filter] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
+        conditions.append(Not(Lt("hidden_from", self._placement.now())))
         conditions += [] if since is None else [Ge("created_at", since)]
         conditions += [] if until is None else [Le("created_at", until)]
         try:
@@ -271,6 +291,7 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         compaction_count=body.get("compactions", 0) if state is None else state.after.compactions,
         version=None if state is None else state.after.version,
         last_compaction_id=None if state is None else state.after.last_compaction,
+        expires_at=fields.get("hidden_from"),
     )
 
 
@@ -283,6 +304,7 @@ def _life_of(record: Record) -> Life:
         record.generation or 0,
         "system" in record.body,
         record.created_at,
+        {name: record.fields.get(name) for name in ("subject", "agent", "namespace")},
     )
 
 

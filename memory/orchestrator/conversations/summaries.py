@@ -12,6 +12,7 @@ from memory.domain.session import Compaction
 from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.log import Log, Seen
+from memory.orchestrator.conversations.onward import Onward
 from memory.orchestrator.conversations.places import Places
 from memory.orchestrator.conversations.reading import Window
 from memory.orchestrator.placement import Placement
@@ -28,10 +29,11 @@ Splitting: TypeAlias = Callable[[Sequence[Message], int], Split]
 class Summaries:
     """Makes them and tells of them. `window` reads the session's whole window."""
 
-    def __init__(self, placement: Placement, log: Log, counter: TokenCounter, window: Callable[[], Awaitable[Window]]) -> None:
+    def __init__(self, placement: Placement, log: Log, counter: TokenCounter, onward: Onward, window: Callable[[], Awaitable[Window]]) -> None:
         self._placement = placement
         self._log = log
         self._counter = counter
+        self._onward = onward
         self._window = window
 
     async def compact(self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None) -> Compaction:
@@ -82,7 +84,8 @@ class Summaries:
                 raise Conflict(f"session '{self._log.life.session_id}' is {seen.state.after.status}; resume it first", self._log.life.session_id)
             if seen.state.after.compactions != state.after.compactions or any(place not in seen.state.window for place in left):
                 return []
-            return [Draft(EventType.COMPACTION, summary, said, message_tokens(summary, self._counter))]
+            leaves, owed = self._onward.leaving(left.between(seen.state.after.onward + 1, left.last))
+            return [Draft(EventType.COMPACTION, summary, {**said, **leaves}, message_tokens(summary, self._counter), owed)]
 
         if appended := await self._log.append(decide):
             return self._told(appended[0])

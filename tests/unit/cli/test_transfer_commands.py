@@ -33,7 +33,7 @@ def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) 
 def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine) -> None:
     memory.ok("import", memory.write_lines("chat.jsonl", HELLO))
     report = memory.json("import", memory.write_lines("chat.jsonl", HELLO, REPLY))
-    none = dict.fromkeys(("deleted_earlier", "versions", "versions_left_out", "relations", "other_records"), 0)
+    none = dict.fromkeys(("deleted_earlier", "versions", "versions_left_out", "relations", "sessions", "events", "other_records"), 0)
     assert report == {
         "file": "chat.jsonl",
         "messages": 2,
@@ -205,10 +205,20 @@ def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_b
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:
     memory.ok("write", "x", "-s", "user:ada")
     memory.ok("write", "y", "-s", "user:bob")
-    assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == {"file": "ada.jsonl", "exported": 1, "versions": 0}
+    said = {"file": "ada.jsonl", "exported": 1, "versions": 0, "sessions": 0}
+    assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == said
     refused = memory("export", "-o", "ada.jsonl")
     assert (refused.exit_code, refused.stderr) == (2, "error: ada.jsonl: File exists\n")
     assert memory("export", "--scope", "user:nobody").exit_code == 1
+
+
+def test_sessions_are_exported_and_imported_also_where_there_are_no_entries(memory: CommandLine) -> None:
+    with BlockingMemory("memory.db", embedder="none") as stored:
+        stored.session("s1", user="ada").append([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}])
+    assert memory.ok("export", "-o", "all.jsonl") == "all.jsonl: 0 exported, 1 sessions\n"
+    assert memory.ok("import", "all.jsonl", "--config", "elsewhere.db", "--same-ids") == "all.jsonl: 0 imported; 1 sessions with 2 events\n"
+    with BlockingMemory("elsewhere.db", embedder="none") as there:
+        assert [item.message.text for item in there.session("s1", create=False).history().items] == ["hello", "good day"]
 
 
 def test_an_import_with_the_same_ids_brings_what_ids_and_moments_kept_elsewhere_name(memory: CommandLine) -> None:

@@ -14,10 +14,10 @@ from memory.facade.memory import NOUNS
 from memory.facade.view import ScopedMemory
 
 SURFACE = {
-    "Memory": "close compact delete for_tenant get open promote retrieve scoped search session update write write_many",
-    "entries": "all history invalidate",
+    "Memory": "close compact delete for_tenant get open promote retrieve scoped search search_messages session update write write_many",
+    "entries": "all history invalidate said_in",
     "relations": "all relate related unrelate",
-    "sessions": "create delete end get list runs",
+    "sessions": "create delete end get list runs update",
     "admin": "audit check erase erase_user export import_ move route stats sweep vacuum where",
 }
 """Every public method. What comes to stand here is promised: give it a noun before `Memory` itself."""

@@ -42,10 +42,10 @@ async def drawn() -> AsyncIterator[World]:
         yield opened
 
 
-def _record(world: World, scope: Scope, tier: str, **more: Any) -> Record:
+def _record(world: World, scope: Scope | str, tier: str, **more: Any) -> Record:
     now = world.clock()
-    key = Key(TENANT, new_id(TENANT, scope.text, micros(now)))
-    return Record(key, scope.text, micros(now), now, now, **{"texts": {"content": "a heron"}, "body": {"secret": "heron"}, **more}, tier=tier)
+    key = Key(TENANT, new_id(TENANT, str(scope), micros(now)))
+    return Record(key, str(scope), micros(now), now, now, **{"texts": {"content": "a heron"}, "body": {"secret": "heron"}, **more}, tier=tier)
 
 
 async def _put(store: Flaky, collection: Collection, record: Record) -> Record:
@@ -54,18 +54,24 @@ async def _put(store: Flaky, collection: Collection, record: Record) -> Record:
     return record
 
 
-@pytest.mark.parametrize("collection", [kind.collection for kind in TABLE.scoped], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    ("collection", "scope"),
+    [
+        pytest.param(kind.collection, scope, id=f"{kind.collection.name}-{scope}")
+        for kind in TABLE.scoped
+        for scope in (["conversation:s1"] if kind.conversational else [USER.text, SESSION.text])
+    ],
+)
 @pytest.mark.parametrize("role", list(Role))
-@pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
-async def test_erasing_a_scope_reaches_every_kind_in_every_store_and_role(drawn: World, collection: Collection, role: Role, scope: Scope) -> None:
+async def test_erasing_a_scope_reaches_every_kind_of_it_in_every_store_and_role(drawn: World, collection: Collection, role: Role, scope: str) -> None:
     texts = {"content": "a heron"} if collection.texts else {}
     fields = {name: drawn.clock() for name in collection.required}  # moments all of them
     record = _record(drawn, scope, "mid", role=role, texts=texts, fields=fields)
     for store in drawn.stores:
         await _put(store, collection, record)
-    await drawn.engine.erasure.erase_scope(TENANT, scope)
+    await drawn.engine.erasure.erase(Partition(TENANT, scope))
     for store in drawn.stores:
-        assert (await store.count(Query(collection, within(Partition(TENANT, scope.text)), roles=frozenset(Role)))).records == 0
+        assert (await store.count(Query(collection, within(Partition(TENANT, scope)), roles=frozenset(Role)))).records == 0
         assert isinstance(await drawn.standing(store, record.key.id, collection), Tombstone)
 
 

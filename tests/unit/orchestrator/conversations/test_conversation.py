@@ -11,11 +11,12 @@ import pytest
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.orchestrator.collections import MESSAGES, SESSIONS
-from memory.orchestrator.conversations.conversation import INTERRUPTED
+from memory.orchestrator.conversations.conversation import INTERRUPTED, Conversation
 from memory.orchestrator.conversations.history import HistoryAsked
 from memory.orchestrator.conversations.log import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft, session_key
 from memory.orchestrator.engine import Engine
+from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import Always, Put, RaiseGeneration
 from tests.unit.orchestrator.conversations.talking import SYSTEM, answer, assistant, begun, calling, marks, opened, told, user, window
@@ -533,3 +534,33 @@ async def test_pages_of_a_history(world: World) -> None:
         if cursor is None:
             break
     assert seen == ["system", *[f"m{n}" for n in range(2, 12)]]
+
+
+async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_comes_late(world: World) -> None:
+    """Both found the former life expired; the second comes when the first has a session of the id again."""
+    draft = SessionDraft("s1", SYSTEM, expires_at=timedelta(hours=1))
+    await (await world.engine.conversations.create(TENANT, draft)).append([user("u1", "u1")])
+    world.clock.advance(timedelta(hours=2))
+    theirs, again = await world.another_process(), list[Conversation]()
+
+    async def created_first() -> None:
+        again.append(await theirs.conversations.create(TENANT, SessionDraft("s1", SYSTEM)))
+        await again[0].append([user("u2", "u2")])
+
+    world.mid.before["erase.begin"] = created_first
+    with pytest.raises(Conflict, match="Session already exists: s1"):
+        await world.engine.conversations.create(TENANT, SessionDraft("s1", SYSTEM))
+    await world.engine.maintenance.sweep()
+    assert await window(again[0]) == ["system", "u2"] == await told(again[0])
+
+
+async def test_an_erasure_of_an_expired_session_that_was_cut_off_is_ended_by_a_sweep(world: World) -> None:
+    draft = SessionDraft("s1", SYSTEM, expires_at=timedelta(hours=1))
+    await (await world.engine.conversations.create(TENANT, draft)).append([user("u1", "u1")])
+    world.clock.advance(timedelta(hours=2))
+    world.mid.fails_before.add("erase.delete")
+    assert (await world.engine.maintenance.sweep()).expired == 0
+    world.heal()
+    await world.engine.maintenance.sweep()
+    assert (await world.mid.count(Query(MESSAGES, Everywhere()))).records == 0
+    assert (await world.mid.count(Query(SESSIONS, Everywhere()))).records == 0

@@ -104,7 +104,7 @@ def test_who_begins_at_a_base_knows_what_he_knows_who_has_read_it_all(seed: int)
     state, events = State.born(True, NOW), dict[int, Event]()
     for _ in range(3 * BASE_EVERY):
         event = state.next(drawn(chance, state, events), tenant="acme", incarnation=LIFE, now=NOW, version=1)
-        record = record_of(event, conversation_id="s1", scope=SCOPE, generation=0)
+        record = record_of(event, of_session={"conversation_id": "s1"}, scope=SCOPE, generation=0)
         assert event_of(record) == event, "what was stored is read"
         events[event.place] = event
         state = state.with_event(event)

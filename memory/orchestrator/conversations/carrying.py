@@ -1,0 +1,154 @@
+"""Sessions carried elsewhere: each one's own record, then its log, event by event, as it stood, so that history, window and counts come back.
+
+A session keeps its id. Its incarnation, which the keys of its events derive from, belongs to tenant and session: in another tenant it has one that
+derives from it, and what names an event by its key names it by the key it has there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from memory.domain import door, ids
+from memory.domain.entry import check_title
+from memory.domain.errors import InvalidInput
+from memory.domain.session import STATUSES
+from memory.orchestrator.collections import MESSAGES, SESSIONS
+from memory.orchestrator.conversations.events import FIRST_PLACE, EventType, event_of, place_key
+from memory.orchestrator.conversations.folding import left_by
+from memory.orchestrator.conversations.sessions import scope_of, session_key, system_of
+from memory.orchestrator.kinds import Kind
+from memory.orchestrator.placement import Placement, refused
+from memory.orchestrator.steps import step
+from memory.orchestrator.transfer import DELETED, TAKEN, THERE, WRITTEN, Fate, Restored
+from memory.ports.record import JsonValue, Key, Record, Tombstone
+from memory.ports.writes import Absent, Outcome, Put, Status
+
+
+def check_carried(kind: Kind, record: Record) -> None:
+    """Raise where a record that was exported is none of a session, or none of a log."""
+    fields: Mapping[str, Any] = record.fields
+    for name in fields:
+        if kind.collection.field(name) is None:
+            raise InvalidInput("fields", f"{name!r} is no field of a record of kind '{kind.collection.name}'")
+    named = "session_id" if kind.collection is SESSIONS else "conversation_id"
+    if record.scope != scope_of(door.identifier(named, fields[named])):
+        raise InvalidInput("scope", "is not that of its session")
+    if kind.collection is MESSAGES:
+        event = event_of(record)
+        left_by(event.draft)
+        if event.place < FIRST_PLACE:
+            raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
+        return
+    door.one_of("status", fields["status"], STATUSES)
+    if not ids.is_id(record.body["incarnation"]) or fields["touched_at"] is None:
+        raise InvalidInput("body", "is not as an export writes it")
+    check_title(record.body.get("title"))
+    door.json_object("metadata", record.body.get("metadata", {}))
+    system_of(record)
+
+
+class Moving:
+    """What the sessions of a file are called in a tenant."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._was: dict[str, str] = {}
+        self._compactions: dict[str, str] = {}
+
+    def note(self, session: Record) -> None:
+        """Learn of a session before its events are `here`."""
+        self._was[session.scope] = str(session.body["incarnation"])
+
+    def here(self, record: Record) -> Record:
+        """The record as it stands in this tenant. An event that is of no place of its session stays what it is, and is refused."""
+        was = self._was.get(record.scope, "")
+        now = was
+        if was and ids.digest_of(was) != ids.partition_digest(self._tenant, record.scope):
+            now = ids.derived_id(self._tenant, record.scope, "import", was)
+        if "session_id" in record.fields:
+            return replace(record, key=session_key(self._tenant, str(record.fields["session_id"])), body={**record.body, "incarnation": now})
+        event, here = event_of(record), Key(self._tenant, record.key.id)
+        if was == now or record.key.id != place_key(self._tenant, was, event.place).id:
+            return replace(record, key=here)
+        here, body = place_key(self._tenant, now, event.place), dict(record.body)
+        if event.type is EventType.COMPACTION:
+            self._compactions[record.key.id] = here.id
+            names = {place_key(self._tenant, was, place).id: place_key(self._tenant, now, place).id for place in left_by(event.draft)}
+            data: dict[str, JsonValue] = dict(event.draft.data)
+            body["data"] = data | {"archived": [names.get(name, name) for name in data.get("archived", ())]}
+        last = event.after.last_compaction
+        body["after"] = replace(event.after, last_compaction=self._compactions.get(last, last) if last is not None else None).to_json()
+        return replace(record, key=here, body=body)
+
+
+class Carrying:
+    """Restores them."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+
+    async def restore_session(self, record: Record) -> Restored:
+        """Store a session's own record where there is none; one of the same incarnation is there already, whatever was said since."""
+        archive = self._placement.topology.archive
+        outcome = await self._placement.write_one("session.restore", archive, Put(SESSIONS, _born(record, None), Absent()))
+        if outcome.applied or (error := refused(archive, outcome)) is not None:
+            return WRITTEN if outcome.applied else Restored(Fate.REFUSED, str(error))
+        there = outcome.stored
+        if isinstance(there, Record):
+            same = there.body["incarnation"] == record.body["incarnation"]
+            return THERE if same else Restored(Fate.REFUSED, "id: there is another session of this id here")
+        return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
+
+    async def restore_events(self, records: Sequence[Record]) -> list[Restored]:
+        """Store events, in their order, each where nothing stands at its place; those of a session that was deleted are not brought back."""
+        archive = self._placement.topology.archive
+        named = [session_key(record.key.tenant, str(record.fields["conversation_id"])) for record in records]
+        keys = list(dict.fromkeys(named))
+        with step("session.read"):
+            sessions = dict(zip(keys, await archive.get(SESSIONS, keys) if keys else [], strict=True))
+        fates: list[Restored] = []
+        puts: list[tuple[int, Put]] = []
+        for at, (record, key) in enumerate(zip(records, named, strict=True)):
+            fates.append(_fate(record, session := sessions[key]))
+            if isinstance(session, Record) and fates[at] is WRITTEN:
+                puts.append((at, Put(MESSAGES, _born(record, session.generation), Absent())))
+        outcomes = await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
+        for (at, put), outcome in zip(puts, outcomes, strict=True):
+            error = refused(archive, outcome)
+            fates[at] = _put(put.record, outcome) if error is None else Restored(Fate.REFUSED, str(error))
+        return fates
+
+
+def _fate(record: Record, session: object) -> Restored:
+    """What becomes of an event, as far as its session tells; written, if nothing stands at its place."""
+    if not isinstance(session, Record):
+        return DELETED
+    place: Any = record.fields["place"]
+    is_its = record.key == place_key(record.key.tenant, str(session.body["incarnation"]), place)
+    return WRITTEN if is_its else Restored(Fate.REFUSED, "id: is no place of the session that stands here")
+
+
+def _put(record: Record, outcome: Outcome) -> Restored:
+    there = outcome.stored
+    if outcome.applied:
+        return WRITTEN
+    if isinstance(there, Record):
+        return THERE if there.body.get("nonce") == record.body["nonce"] else TAKEN
+    return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
+
+
+def _born(record: Record, generation: int | None) -> Record:
+    return Record(
+        record.key,
+        record.scope,
+        record.version,
+        record.created_at,
+        record.updated_at,
+        fields=record.fields,
+        body=record.body,
+        texts=record.texts,
+        generation=generation,
+        tier="mid",
+    )

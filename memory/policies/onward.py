@@ -1,0 +1,72 @@
+"""What messages become when they leave a session's window: told by the caller's callback, checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from memory.domain.entry import EntryDraft
+from memory.domain.errors import InvalidInput
+from memory.domain.message import Message
+from memory.domain.scope import Scope
+
+ELSEWHERE: Literal["elsewhere"] = "elsewhere"
+"""Instead of a callback: what leaves is kept for another process, which has one."""
+MOST_MADE = 100
+"""Entries of one call of the callback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Messages that leave the window of a session, by a compaction or by its end: copies, in order, each with its id.
+
+    `numbers` are those of the messages in the session's history; `summary` is what stands for them in the window now, None at the end.
+    """
+
+    session_id: str
+    user: str | None
+    agent: str | None
+    namespace: str | None
+    messages: list[Message]
+    numbers: list[int]
+    summary: Message | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """Where what is made of them goes unless told otherwise: to the session's user; to the session where it has none."""
+        return Scope.session(self.session_id) if self.user is None else Scope.user(self.user)
+
+
+Made: TypeAlias = str | EntryDraft | Mapping[str, Any] | None
+"""A text, a draft, the arguments of `write` (without a scope: that of `Leaving`); None is nothing."""
+Onward: TypeAlias = Callable[[Leaving], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]]
+"""Makes entries of messages that leave; may be async."""
+
+
+def drafts_of(made: object, leaving: Leaving) -> list[EntryDraft]:
+    """What a callback returned, as drafts. Raises `InvalidInput` where it is none of what it may be."""
+    several = list(made) if isinstance(made, Sequence) and not isinstance(made, str) else [made]
+    if len(several) > MOST_MADE:
+        raise InvalidInput("onward", f"returned {len(several)} entries; at most {MOST_MADE} are made of the messages of one call")
+    return [_draft(one, leaving) for one in several if one is not None]
+
+
+def _draft(made: object, leaving: Leaving) -> EntryDraft:
+    if isinstance(made, str):
+        return _with_origin(EntryDraft(scope=leaving.scope, content=made), leaving)
+    if isinstance(made, EntryDraft):
+        made = dict(made)  # checked again: its lists may have been changed since
+    if not isinstance(made, Mapping):
+        raise InvalidInput("onward", f"returned {type(made).__name__}; it returns text, drafts, arguments of write, or a list of these")
+    given = {"scope": leaving.scope, **made}
+    if isinstance(given["scope"], str):
+        given["scope"] = Scope.parse(given["scope"])
+    if given.get("key") is not None:
+        raise InvalidInput("key", "cannot be given to what is made of messages: it is made once for each call of the callback")
+    return _with_origin(EntryDraft(**given), leaving)
+
+
+def _with_origin(draft: EntryDraft, leaving: Leaving) -> EntryDraft:
+    """The draft, whose metadata names the session as that of promoted entries does (A68)."""
+    return draft.model_copy(update={"metadata": {"created_in_session_id": leaving.session_id} | draft.metadata})

@@ -1,0 +1,167 @@
+"""Sessions in exports and imports: history, marks, window and counts come back as they were, on every topology."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from memory import InvalidInput, Memory, NotFound
+from memory.facade.importing import Imported
+from tests.acceptance.support import HOUR, Clock
+from tests.acceptance.test_sessions import SYSTEM, assistant, history, summary, user, window
+
+
+@pytest.fixture
+async def other(clock: Clock) -> AsyncIterator[Memory]:
+    """An empty memory of its own, of the same tenant."""
+    async with Memory({"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock) as opened:
+        yield opened
+
+
+async def told(memory: Memory) -> None:
+    """Two sessions in which everything happened, and what belongs to one of them."""
+    session = memory.session("a/b::c é", system=SYSTEM, user="ada", agent="helper", namespace="n", title="tea", tags=["t=1"], metadata={"a": [1]})
+    await session.append([user("m1", "m1"), assistant("m2", "m2"), {"role": "user", "content": "without an id"}, user("m4", "m4")])
+    await session.exclude("m2")
+    await session.compact(summary("sum1"), keep_last=1)
+    await session.append([user(f"long {n}", f"l{n}") for n in range(70)])
+    await session.compact(lambda _: "second", keep_last=60)
+    await session.append(user("hint", "hint"), in_history=False)
+    await session.checkpoint("here")
+    await session.append(user("gone", "gone"))
+    await session.exclude("gone", "invalid_input")
+    await session.update("l69", content="changed")
+    await session.append(assistant("", "call", tool_calls=[{"id": "c1", "name": "look", "arguments": "{}"}]))
+    archived = memory.session("s2")
+    await archived.append(user("hello", "u1"))
+    await archived.archive()
+    await memory.write("a fact", scope="session:s2")
+
+
+async def exported(memory: Memory, scope: str | None = None) -> list[dict[str, Any]]:
+    return [line async for line in memory.admin.export(scope)]
+
+
+async def seen(memory: Memory) -> list[Any]:
+    """All that callers see of the sessions; ids that are the store's own are told by what they name."""
+    found: list[Any] = []
+    for info in (await memory.sessions.list(by="created", order="oldest")).sessions:
+        session = memory.session(info.id, create=False)
+        found += [(await session.info()).to_dict(), (await session.context(2_000)).to_dict(), (await session.history(limit=1_000)).to_dict()]
+        found += [made.to_dict() for made in await session.compactions()]
+        found += [[(hit.message.id, hit.item.number) for hit in await session.search("long hello tea")]]
+    return found
+
+
+@pytest.mark.parametrize("same_ids", [True, False])
+async def test_a_round_trip_brings_everything_back(memory: Memory, other: Memory, clock: Clock, same_ids: bool) -> None:
+    await told(memory)
+    lines = await exported(memory)
+    clock.advance(HOUR)
+    report = await other.admin.import_(lines, same_ids=same_ids)
+    assert (report.sessions, report.imported, report.other_records, report.refused_lines) == (2, 1, 0, [])
+    assert await seen(other) == await seen(memory)
+    assert [line for line in await exported(other) if "kind" in line] == [line for line in lines if "kind" in line]
+    again = await other.admin.import_(lines, same_ids=same_ids)
+    assert (again.sessions, again.events, again.refused_lines) == (0, 0, [])
+
+
+async def test_what_was_imported_goes_on(memory: Memory, other: Memory) -> None:
+    await told(other)
+    await memory.admin.import_(await exported(other))
+    session = memory.session("a/b::c é", create=False)
+    before = await session.info()
+    (said,) = await session.append(user("more", "more"))
+    assert (await session.info()).message_count == before.message_count + 1
+    assert (await session.history(ids=["more"])).items[0].number == before.message_count + 1
+    await session.compact(summary("third"), keep_last=1)
+    assert await window(session) == ["system", "third", said.id]
+    assert await memory.sessions.delete("a/b::c é")
+    with pytest.raises(NotFound):
+        await session.info()
+
+
+async def test_in_another_tenant_a_session_is_the_same_under_keys_of_its_own(memory: Memory, other: Memory) -> None:
+    await told(memory)
+    lines = await exported(memory)
+    async with other.for_tenant("another") as theirs:
+        refused = await theirs.admin.import_(lines, same_ids=True)
+        assert len(refused.refused_lines) == len(lines)
+        await theirs.admin.import_(lines)
+        await theirs.admin.import_(lines)
+        here, there = memory.session("a/b::c é"), theirs.session("a/b::c é", create=False)
+        assert [m.text for m in (await there.context()).messages] == [m.text for m in (await here.context()).messages]
+        assert [(i.number, i.message.text, i.excluded) for i in (await there.history()).items] == [
+            (i.number, i.message.text, i.excluded) for i in (await here.history()).items
+        ]
+        made, original = (await there.compactions())[1], (await here.compactions())[1]
+        assert (await there.info()).last_compaction_id == made.id != original.id
+        assert sorted(await history(there, archived_by=made.id)) == sorted(made.archived_ids)
+        assert len(made.archived_ids) == len(original.archived_ids)
+
+
+async def test_one_sessions_scope_is_exported_with_its_conversation(memory: Memory, other: Memory) -> None:
+    await told(memory)
+    lines = await exported(memory, "session:s2")
+    assert [line.get("kind", "entry") for line in lines] == ["entry", "sessions", "messages", "messages"]
+    assert [line for line in await exported(memory, "user:ada") if "kind" in line] == []
+    await other.admin.import_(lines)
+    assert [info.id for info in (await other.sessions.list()).sessions] == ["s2"]
+
+
+async def test_a_session_that_stands_or_was_deleted_here_is_left_as_it_is(memory: Memory, other: Memory) -> None:
+    await told(other)
+    lines = await exported(other)
+    await memory.session("a/b::c é").append(user("mine", "mine"))
+    report = await memory.admin.import_(lines)
+    assert report.sessions == 1
+    assert "another session of this id" in report.problems[0]
+    assert await window(memory.session("a/b::c é")) == ["mine"]
+    await memory.sessions.delete("s2")
+    again = await memory.admin.import_([line for line in lines if line.get("scope") == "conversation:s2"])
+    assert (again.sessions, again.events) == (0, 0)
+    assert await memory.sessions.get("s2") is None
+
+
+async def test_an_import_that_was_cut_off_is_repeated(memory: Memory, other: Memory) -> None:
+    await told(other)
+    lines = await exported(other)
+    first: Imported = await memory.admin.import_(lines[: len(lines) // 2])
+    second = await memory.admin.import_(lines)
+    assert first.events + second.events == sum(line.get("kind") == "messages" for line in lines)
+    assert (await memory.session("a/b::c é").info()).version == (await other.session("a/b::c é").info()).version
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "wrong"),
+    [
+        ("sessions", "scope", "conversation:other"),
+        ("sessions", "scope", "user:ada"),
+        ("sessions", "body", {"incarnation": "x"}),
+        ("sessions", "body", {}),
+        ("sessions", "fields", {"session_id": "s2"}),
+        ("messages", "scope", "conversation:s1"),
+        ("messages", "body", {}),
+        ("messages", "fields", {"conversation_id": "s2", "place": "two", "event": "message"}),
+        ("messages", "fields", {"conversation_id": "s2", "place": 2, "event": "unheard of"}),
+    ],
+)
+async def test_a_line_that_is_no_session_or_event_is_refused_before_any_store_is_touched(
+    plain: Memory, other: Memory, kind: str, part: str, wrong: Any
+) -> None:
+    await other.session("s2").append(user("hello", "u1"))
+    lines = [line | {part: wrong} if line.get("kind") == kind else line for line in await exported(other)]
+    with pytest.raises(InvalidInput, match="nothing was imported"):
+        await plain.admin.import_(lines)
+    assert (await plain.sessions.list()).sessions == []
+
+
+async def test_an_event_that_is_of_no_place_of_its_session_is_refused_alone(plain: Memory, other: Memory) -> None:
+    await other.session("s2").append([user("hello", "u1"), user("again", "u2")])
+    lines = await exported(other)
+    lines[-1] = lines[-1] | {"id": lines[0]["id"]}
+    report = await plain.admin.import_(lines)
+    assert (report.sessions, report.events, report.refused_lines) == (1, 1, [3])
+    assert await window(plain.session("s2")) == ["u1"]

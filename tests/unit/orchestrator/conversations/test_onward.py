@@ -1,0 +1,184 @@
+"""What leaves a window goes onward once, whoever dies or is deleted meanwhile: every step of it failing before and after it was carried out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+
+from memory.domain.errors import StoreUnavailable
+from memory.domain.scope import Scope
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.topology import Topology
+from memory.policies.onward import Leaving, Onward
+from tests.unit.orchestrator.conversations.talking import opened, user
+from tests.unit.orchestrator.world import DAY, TENANT, USER, World
+
+
+class Distiller:
+    """A model's stand-in that never says the same twice."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, leaving: Leaving) -> list[str]:
+        self.calls += 1
+        return [f"{message.text} ({self.calls})" for message in leaving.messages]
+
+
+async def process(world: World, onward: Onward | Literal["elsewhere"] | None) -> Engine:
+    """A process of its own over the world's stores."""
+    engine = Engine(Topology(short=world.short, mid=world.mid, long=world.long), clock=world.clock, onward=onward)
+    await engine.open()
+    return engine
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as made:
+        yield made
+
+
+async def ended(engine: Engine, *texts: str) -> None:
+    session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
+    await session.append([user(text, text) for text in texts])
+    await session.close("ended")
+
+
+async def taught(world: World, scope: Scope = USER) -> list[str]:
+    return sorted(await world.browse(scope))
+
+
+async def swept(engine: Engine) -> Any:
+    return await engine.maintenance.sweep()
+
+
+async def test_without_the_callback_what_is_owed_waits_for_a_process_that_has_it(world: World) -> None:
+    await ended(await process(world, "elsewhere"), "tea", "milk")
+    report = await swept(world.engine)
+    assert (report.still_owed, report.stays, await taught(world)) == (1, (), [])
+    assert await world.engine.maintenance.owed() == 1
+    await swept(await process(world, Distiller()))
+    assert await taught(world) == ["milk (1)", "tea (1)"]
+    assert await world.engine.maintenance.owed() == 0
+
+
+@pytest.mark.parametrize("when", ["fails_before", "fails_after"])
+@pytest.mark.parametrize(
+    "step", ["log.read", "history.marks", "session.read", "onward.note", "onward.home", "read.home", "owed.settle", "replica.deliver"]
+)
+async def test_of_one_event_the_entries_of_one_answer_exist_each_once(world: World, step: str, when: str) -> None:
+    distil = Distiller()
+    await ended(await process(world, "elsewhere"), "tea", "milk", "honey")
+    for store in world.stores:
+        getattr(store, when).add(step)
+    dying = await process(world, distil)
+    await swept(dying)
+    world.heal()
+    for _ in range(2):
+        world.clock.advance(DAY)
+        await swept(await process(world, distil))
+    made = await taught(world)
+    assert [text.split()[0] for text in made] == ["honey", "milk", "tea"]
+    assert len({text.split()[1] for text in made}) == 1
+    assert await world.engine.maintenance.owed() == 0
+
+
+async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(world: World) -> None:
+    await ended(await process(world, "elsewhere"), "tea", "milk")
+    one = await process(world, lambda leaving: ["tea and milk", "both", "warm"])
+    other = await process(world, lambda leaving: ["tea", "milk"])
+
+    async def other_first() -> None:
+        session = await opened(other)
+        await session.onward()
+
+    world.mid.before["onward.note"] = other_first
+    left = await (await opened(one)).onward()
+    assert await taught(world) == ["milk", "tea"]
+    assert left.entries == []
+
+
+async def test_a_fact_deleted_before_it_was_known_to_be_made_is_not_made_again(world: World) -> None:
+    engine = await process(world, Distiller())
+    await ended(engine, "tea", "milk")
+    world.mid.fails_before.add("owed.settle")
+    made = (await (await opened(engine)).onward()).entries
+    world.heal()
+    await engine.delete(TENANT, made[0])
+    await swept(await process(world, Distiller()))
+    assert await taught(world) == ["milk (1)"]
+    assert await engine.maintenance.owed() == 0
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+@pytest.mark.parametrize("step", ["onward.note", "onward.home"])
+async def test_a_session_deleted_meanwhile_teaches_nothing(world: World, step: str, at: str) -> None:
+    engine = await process(world, Distiller())
+    await ended(engine, "secret")
+    deleting = await process(world, None)
+    getattr(world.mid, at)[step] = lambda: deleting.conversations.sessions.delete(TENANT, "s1")
+    await (await opened(engine)).onward()
+    world.clock.advance(timedelta(minutes=5))
+    await swept(deleting)
+    assert await taught(world) == []
+    assert await deleting.maintenance.owed() == 0
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_sweep(world: World, at: str) -> None:
+    """The session is deleted by another while the entry is on its way, and the process that sent it is gone."""
+    engine, deleting = await process(world, Distiller()), await process(world, None)
+    await ended(engine, "secret")
+
+    async def deleted_and_dead() -> None:
+        await deleting.conversations.sessions.delete(TENANT, "s1")
+        world.mid.fails_before |= {"session.read", "owed.settle"}
+
+    getattr(world.mid, at)["onward.home"] = deleted_and_dead
+    await (await opened(engine)).onward()
+    world.heal()
+    world.clock.advance(timedelta(minutes=5))
+    await swept(deleting)
+    assert await taught(world) == []
+
+
+@pytest.mark.parametrize("step", ["onward.made", "delete.home", "erase.end"])
+async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_next_life(world: World, step: str) -> None:
+    """It has erased the entries of the session's scope when it dies over its conversation, or over what that taught."""
+    engine = await process(world, Distiller())
+    await ended(engine, "old")
+    await (await opened(engine)).onward()
+
+    async def dies() -> None:
+        world.mid.fails_after.add(step)
+
+    async def begun_once() -> None:
+        world.mid.before["erase.begin"] = dies
+
+    world.mid.before["erase.begin"] = begun_once
+    with suppress(StoreUnavailable):
+        await engine.conversations.sessions.delete(TENANT, "s1")
+    world.heal()
+    await ended(engine, "new")
+    await (await opened(engine)).onward()
+    await swept(await process(world, None))
+    assert await taught(world) == ["new (2)"]
+    assert await engine.maintenance.owed() == 0
+
+
+async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world: World) -> None:
+    engine = await process(world, Distiller())
+    await ended(engine, "tea")
+    session = await opened(engine)
+    (made,) = (await session.onward()).entries
+    await engine.entries.update(TENANT, made, {"content": "green tea"})
+    await session.update("tea", {"content": "coffee"})
+    await session.resume()
+    await session.close("ended")
+    assert (await session.onward()).entries == []
+    assert await taught(world) == ["green tea"]
