@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import conversations, edge, mongo, mysql, postgresql, redis, rivals, startup, store, whole
+from bench import conversations, edge, mongo, mysql, postgresql, redis, rivals, sessions, startup, store, whole
 from bench.measure import Figure, table
 
 MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "mongo": mongo.mongo,
     "edge": edge.searches,
     "whole": whole.whole,
+    "sessions": sessions.sessions,
     "rivals": rivals.rivals,
     "quality": conversations.quality,
 }

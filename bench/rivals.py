@@ -1,8 +1,9 @@
-"""What others keep a conversation with, beside a session of ours, in the same run and on the same server: OpenAI Agents' sessions, LlamaIndex's memory.
+"""What others keep a conversation with, beside a session of ours, in the same run and on the same server: OpenAI Agents' sessions, and LlamaIndex's
+memory.
 
 They are not among what this project installs. `pip install --target FOLDER "openai-agents[sqlalchemy]" llama-index-core aiosqlite`, then
-`MEMORY_RIVALS=FOLDER python -m bench rivals`. Each is used as its own documentation shows. Neither promises what a session does (an agreed order of several
-writers, ids that are known again, a history that outlives its window), so a rival that is quicker would still be another thing.
+`MEMORY_RIVALS=FOLDER python -m bench rivals`. Each is used as its own documentation shows. Neither promises what a session does (an agreed order of
+several writers, ids that are known again, a history that outlives its window), so a rival that is quicker would still be another thing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.history import History, HistoryAsked
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.onward import Left, Onward
 from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import Asked, Window, read_window
+from memory.orchestrator.conversations.reading import Asked, Window, both, read_window
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.conversations.summaries import Summaries, Summarise
 from memory.orchestrator.placement import Placement
@@ -75,8 +75,8 @@ class Conversation:
 
     async def info(self) -> SessionInfo:
         """The session as it is now."""
-        self._record = await self._same_life()
-        return info_of(self._record, (await self._log.load()).state)
+        self._record, seen = await both(self._same_life(), self._log.load())
+        return info_of(self._record, seen.state)
 
     async def _same_life(self) -> Record:
         record = await self._sessions.record(self._log.life.tenant, self.id)

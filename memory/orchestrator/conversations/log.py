@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from memory.domain.errors import NotFound
+from memory.domain.errors import NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
 from memory.domain.time import EPOCH
@@ -139,6 +139,8 @@ class Log:
         """The life as its session's record tells it now. Raises `NotFound` where it has ended."""
         self._seen: Seen | None = None
         self._turn = asyncio.Lock()
+        self._unsure: list[Event] = []
+        """What was put last, where the store never said whether it is there."""
         self._being_said: dict[str, Event] = {}
         """Messages that are not final, as they were last put here: another may have changed them."""
 
@@ -333,13 +335,12 @@ class Log:
 
     async def _append(self, decide: Decide) -> list[Event]:
         seen = self._seen or await self.load()
-        patience, lost, done = Patience(self._placement, self.life.session_id), 0, list[Event]()
-        left = [self._named(draft) for draft in decide(seen)]
+        patience, lost = Patience(self._placement, self.life.session_id), 0
+        done, left = await self._repeated([self._named(draft) for draft in decide(seen)])
         together = self.store.capabilities.atomic and len(left) <= (self.store.capabilities.max_batch or len(left))
         while left:
             events = self._events(seen.state, left if together else left[:1])
-            writes = [Put(MESSAGES, self.record_of(event), Absent()) for event in events]
-            outcomes = await self._placement.write("log.append", self.store, *writes, together=len(writes) > 1)
+            outcomes = await self._put(events)
             if all(self._is_ours(outcome, event) for outcome, event in zip(outcomes, events, strict=True)):
                 for event in events:
                     seen.take(event)
@@ -355,6 +356,33 @@ class Log:
                 left = [self._named(draft) for draft in decide(seen)]
         self._learnt(seen)
         return done
+
+    async def _put(self, events: list[Event]) -> list[Outcome]:
+        """Put events at their places. Where no answer came it is done once more: at most one of both lands, and what landed is known by its nonce."""
+        writes = [Put(MESSAGES, self.record_of(event), Absent()) for event in events]
+        self._unsure = events
+        try:
+            outcomes = await self._placement.write("log.append", self.store, *writes, together=len(writes) > 1)
+        except StoreTimeout:
+            raise  # whoever waited that long decides whether to wait again
+        except StoreUnavailable:
+            outcomes = await self._placement.write("log.append", self.store, *writes, together=len(writes) > 1)
+        self._unsure = []
+        return outcomes
+
+    async def _repeated(self, drafts: list[Draft]) -> tuple[list[Event], list[Draft]]:
+        """What of the drafts is there already, and what is left: where the same was said last, and the store never answered whether it is there.
+
+        Only messages can be doubled: whatever else happens is decided by what stands.
+        """
+        unsure, given = [e for e in self._unsure if e.type is EventType.MESSAGE], [d for d in drafts if d.type is EventType.MESSAGE]
+        if not unsure or [replace(draft, nonce="") for draft in given] != [replace(event.draft, nonce="") for event in unsure]:
+            return [], drafts
+        there = await self.at([event.place for event in unsure])
+        self._unsure = []
+        landed = {e.place: there[e.place] for e in unsure if e.place in there and there[e.place].draft.nonce == e.draft.nonce}
+        others = [draft for draft in drafts if draft.type is not EventType.MESSAGE]
+        return list(landed.values()), [*others, *[event.draft for event in unsure if event.place not in landed]]
 
     def _named(self, draft: Draft) -> Draft:
         return replace(draft, nonce=f"{self._placement.random_bits(64):016x}")

@@ -1,0 +1,36 @@
+"""Whatever was acknowledged is read by whoever begins to read after that, in whatever order the calls of several processes reach the store: on the
+engine itself, in many drawn orders. A slip of the pen in what this rests on is found the same way.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.orchestrator.conversations import log
+from tests.simulation.slips import Slip
+from tests.unit.orchestrator.conversations.interleaved import Scene
+
+ORDERS = 500
+
+SLIPS = {
+    "an edit is not told": Slip(log, "Log._put_over", "await self.tell_edit(new)", "pass"),
+    "an edit is told and nobody forgets what was said before": Slip(log, "Seen.take", "self._forget(event)", "pass"),
+    "what came since is not asked for": Slip(log, "Log._refreshed", "rows[ahead[0]] is not None", "False"),
+    "an event is put over another's": Slip(log, "Log._put", "Absent()", '__import__("memory.ports.writes", fromlist=["Newer"]).Newer()'),
+    "another's event is taken for one's own": Slip(log, "Log._is_ours", "there is not None and there.draft.nonce == event.draft.nonce", "True"),
+}
+
+
+@pytest.mark.parametrize("orders", [60, pytest.param(3_000, marks=pytest.mark.thorough)])
+async def test_what_was_acknowledged_is_seen_by_whoever_reads_after_that(orders: int) -> None:
+    for seed in range(orders):
+        assert await Scene(str(seed)).played() == [], f"in order {seed}"
+
+
+@pytest.mark.parametrize("name", SLIPS)
+async def test_a_slip_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*SLIPS[name].patch())
+    for seed in range(ORDERS):
+        if await Scene(str(seed)).played():
+            return
+    pytest.fail(f"nobody missed anything in {ORDERS} orders")
