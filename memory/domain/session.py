@@ -36,6 +36,8 @@ class SessionInfo(Shown):
     compaction_count: int
     version: int | None = None
     last_compaction_id: str | None = None
+    accessed_at: datetime | None = None
+    """When a provider last read it (C9); None where none did."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -95,6 +95,16 @@ class Session:
         """Take all messages out of the window but the system message; the history keeps them (B30, B31). How many."""
         return await (await self._conversation()).clear()
 
+    async def replace(self, messages: Sequence[Given]) -> list[Message]:
+        """Let the window consist of these messages, and return them as stored; the history keeps the others, and gains only what is new (C22).
+
+        A message is one that is there when its id is; without ids, when it says the same at the same place of the longest common run. So what was
+        read can be changed and handed back whole, again too. One that is there stands at its first place (B29), so new ones come behind those with
+        ids. What others said meanwhile, and this handle has not read, stays behind the list; the system message stays as it is.
+        """
+        said = [one for each in door.sequence("messages", messages) for one in messages_of(each)]
+        return await (await self._conversation()).replace(said)
+
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """A point to roll back to. One with a name is noted in the log."""
         return await (await self._conversation()).checkpoint(None if name is None else door.identifier("name", name))

@@ -6,9 +6,10 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction, Context, FoundMessage, HistoryPage, SessionInfo
 from memory.orchestrator.collections import MESSAGES
@@ -16,6 +17,7 @@ from memory.orchestrator.conversations.events import Draft, Event, EventType
 from memory.orchestrator.conversations.history import History, HistoryAsked, item_of
 from memory.orchestrator.conversations.log import Log, Seen
 from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionRecords, info_of, system_of
 from memory.orchestrator.placement import Placement
 from memory.orchestrator.steps import step
@@ -24,7 +26,7 @@ from memory.policies.ranking import rank_by_words
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import arranged, fitted, newest, split_for_compaction
 from memory.ports.query import WORDS, And, Eq, Order, Query, Search, Words, within
-from memory.ports.record import JsonValue, Record
+from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,8 @@ class Conversation:
         self._log = log
         self._counter = counter
         self._history = History(placement, log)
+        self._known: Places | None = None
+        """The places of the window that this handle's caller has read or written; None where neither was done yet."""
 
     @property
     def id(self) -> str:
@@ -84,6 +88,7 @@ class Conversation:
         """What a model is to be sent: the system message, the newest summary, then the messages of the window, results behind their calls."""
         self._record = await self._same_life()
         state, events = await self._log.window()
+        self._known = state.window
         messages = self._messages(events)
         arrangement = arranged(messages)
         shown, counted = arrangement.order, self._counted(events)
@@ -167,6 +172,7 @@ class Conversation:
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
                 appended = [event for event in events if event.type is EventType.MESSAGE]
+                self._wrote(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for message_id, event in found.items():
                     if event is not None:
@@ -177,6 +183,10 @@ class Conversation:
         await self._touch()
         answers = [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
         return [answer for answer in answers if answer is not None]
+
+    def _wrote(self, *events: Event) -> None:
+        for event in events:
+            self._known = (self._known or Places()).with_one(event.place)
 
     async def _stand_ins(self, messages: Sequence[Message]) -> list[int]:
         """The places of the results that were made up for calls which these messages answer after all."""
@@ -285,6 +295,24 @@ class Conversation:
             raise InvalidInput("checkpoint", "is one of another session")
         seen = await self._log.load()
         return await self._left(EventType.ROLL_BACK, seen.state.window.between(checkpoint.place + 1, seen.state.place), reason)
+
+    async def replace(self, messages: Sequence[Message], *, by_content: bool = True) -> list[Message]:
+        """Let the window consist of these messages (C22); they as stored. Without `by_content` one without an id is new, whatever it says.
+
+        Messages of others that this handle's caller has not read stay, behind them.
+        """
+        self._record = await self._same_life()
+        state, events = await self._log.window()
+        window = self._messages(events)
+        shown = [window[at] for at in arranged(window).order]
+        places = {str(event.message.id): event.place for event in events if event.message is not None}
+        known = state.window if self._known is None else self._known
+        made = Replacement([message for message in messages if message.id != SYSTEM], shown, places, known, by_content=by_content)
+        told: list[Message] = []
+        for start in range(0, len(made.told), AT_ONCE):
+            told += await self.append(made.told[start : start + AT_ONCE])
+        await self._left(EventType.REPLACE, made.leaving, "replaced")
+        return made.as_stored(told)
 
     async def _left(self, event: EventType, known: Places, reason: str) -> int:
         """Let those of the known places that are in the window leave it."""
@@ -406,6 +434,25 @@ class Conversation:
         state = (await self._log.load()).state
         self._record = await self._sessions.follow(record, state, self._placement.now(), **changes)
         return info_of(self._record, state)
+
+    async def describe(self, *, tags: Sequence[str], agent: str | None) -> None:
+        """Let the session have these tags and this agent, instead of those it had."""
+        named: dict[str, FieldValue] = {"tags": tuple(tags), "agent": agent}
+        if any((self._record.fields.get(name) or None) != (value or None) for name, value in named.items()):
+            record, seen = await self._same_life(), await self._log.load()
+            self._record = await self._sessions.follow(record, seen.state, self._placement.now(), named=named)
+
+    async def note_access(self) -> datetime:
+        """When it was read: now. Its own record is told not more often than lists are; that this fails is no reason not to show what was read."""
+        now, told = self._placement.now(), info_of(self._record).accessed_at
+        if told is None or now - told >= FOLLOWS_WITHIN:
+            try:
+                seen = self._log.seen or await self._log.load()
+                touched: Any = self._record.fields["touched_at"]
+                self._record = await self._sessions.follow(self._record, seen.state, touched, accessed_at=now.isoformat())
+            except StoreError as error:
+                log.info("the record of session %s does not say when it was read: %s", self.id, error)
+        return now
 
     async def _touch(self) -> None:
         """Tell the session's own record, for lists; not with each message of a burst. What was said is stored: that this fails is no reason to say

@@ -137,15 +137,18 @@ class SessionRecords:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
         return now
 
-    async def follow(self, record: Record, state: State, touched_at: datetime, **changes: JsonValue) -> Record:
-        """Let the session's own record say what its log has come to, and change what of it is no log's affair (`title`, `metadata`, `system`)."""
+    async def follow(
+        self, record: Record, state: State, touched_at: datetime, *, named: Mapping[str, FieldValue] | None = None, **changes: JsonValue
+    ) -> Record:
+        """Let the session's own record say what its log has come to, and change what of it is no log's affair: `title`, `metadata`, `system`,
+        `accessed_at`, and among what lists ask for, which is `named`, `tags` and `agent`."""
         patience = Patience(self._placement, str(record.fields["session_id"]))
         while True:
             now = self._placement.now()
             facts: dict[str, JsonValue] = {"messages": state.after.number, "compactions": state.after.compactions, "place": state.place}
             body = {name: value for name, value in {**record.body, **facts, **changes}.items() if value is not None}
             before: Any = record.fields["touched_at"]
-            fields = {**record.fields, "status": state.after.status, "touched_at": max(before, touched_at)}
+            fields = {**record.fields, **(named or {}), "status": state.after.status, "touched_at": max(before, touched_at)}
             if body == dict(record.body) and fields == dict(record.fields):
                 return record
             new = replace(record, version=version_at(now, record.version), updated_at=now, fields=fields, body=body)
@@ -159,7 +162,7 @@ class SessionRecords:
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
-            if not changes and int(record.body.get("place", 0)) >= state.place:
+            if not changes and not named and int(record.body.get("place", 0)) >= state.place:
                 return record  # another told it of more
             await patience.wait()
 
@@ -235,6 +238,7 @@ def info_of(record: Record, state: State | None = None) -> SessionInfo:
         compaction_count=body.get("compactions", 0) if state is None else state.after.compactions,
         version=None if state is None else state.after.version,
         last_compaction_id=None if state is None else state.after.last_compaction,
+        accessed_at=datetime.fromisoformat(body["accessed_at"]) if "accessed_at" in body else None,
     )
 
 
